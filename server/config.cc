@@ -181,7 +181,7 @@ void AddKvFlags(CLI::App& app, Config& config, Raw& raw) {
            "newest tokens that are always kept (default: half the budget; h2o-plus: a third)")
       ->check(CLI::Range(1, 1 << 24));
   group.AddWithDefault("--kv-cache-dtype", "TYPE", raw.kv_type,
-                       "type of cached keys and values: auto (as the weights), float32, bfloat16, float16, int8 (CPU)");
+                       "type of cached keys and values: auto (as the weights), float32, bfloat16, float16, int8");
   group.AddWithDefault("--block-size", "TOKENS", raw.block_size, "token slots of a block; only 16 is supported");
   group
       .Add("--kv-cache-memory-bytes", "BYTES", config.kv_cache_memory_bytes,

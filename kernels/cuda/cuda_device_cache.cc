@@ -180,17 +180,23 @@ void CudaDevice::ReadTile(const KvCacheView& kv, bool value, int32_t layer, int3
   std::vector<std::byte> tile(layout.tile_bytes());
   const int64_t at = layout.tile_offset(layer, block, kv_head);
   CopyToHost(tile.data(), static_cast<const std::byte*>(value ? kv.v : kv.k) + at, tile.size());
+  const auto* scales = reinterpret_cast<const float*>(tile.data());  // of kInt8
   for (size_t i = 0; i < elements; ++i) {
-    switch (DTypeOf(layout.type)) {
-      case DType::kF32:
+    switch (layout.type) {
+      case KvType::kF32:
         out[i] = reinterpret_cast<const float*>(tile.data())[i];
         break;
-      case DType::kF16:
+      case KvType::kF16:
         out[i] = __half2float(reinterpret_cast<const __half*>(tile.data())[i]);
         break;
-      case DType::kBF16:
+      case KvType::kBF16:
         out[i] = __bfloat162float(reinterpret_cast<const __nv_bfloat16*>(tile.data())[i]);
         break;
+      case KvType::kInt8: {
+        const auto* codes = reinterpret_cast<const int8_t*>(tile.data() + KvScaleBytes(KvType::kInt8));
+        out[i] = scales[i / static_cast<size_t>(layout.head_dim)] * static_cast<float>(codes[i]);
+        break;
+      }
     }
   }
 }

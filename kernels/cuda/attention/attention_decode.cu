@@ -44,10 +44,11 @@ __global__ void __launch_bounds__(kSplitThreads)
   const bool asks = key_rope.table != nullptr || first_seen > 0;
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < count; i += blockDim.x) {
     const int32_t slot = begin + i;
-    const T* key = static_cast<const T*>(kv.k) + cache.Element(slot);
+    const T* key = cache.At<T>(kv.k, slot);
+    const float key_scale = cache.Scale<T>(kv.k, slot);
     const int32_t position = asks ? kv.position[cache.ScoreAt(slot)] : 0;
     for (int32_t g = 0; g < group; ++g) {
-      float product = Dot(queries + g * head_dim, key, head_dim, key_rope, position);
+      float product = Dot(queries + g * head_dim, key, head_dim, key_rope, position) * key_scale;
       if (shape.cap > 0.0f) product = CapProduct(product, shape.cap);
       const float logit = position < first_seen ? -INFINITY : product * shape.scale;
       weights[g][i] = logit;
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(kSplitThreads)
     float total = 0.0f;
     for (int32_t i = lane; i < count; i += kWarp) {
       const float weight = exp2f((weights[g][i] - Shift(largest)) * kLog2E);
-      weights[g][i] = weight;
+      weights[g][i] = weight * cache.Scale<T>(kv.v, begin + i);
       total += weight;
     }
     total = WarpReduce(total, Sum());
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(kSplitThreads)
     const int32_t g = i / head_dim, dim = i % head_dim;
     float sum = 0.0f;
     for (int32_t s = 0; s < count; ++s) {
-      sum = fmaf(weights[g][s], ToFloat(static_cast<const T*>(kv.v)[cache.Element(begin + s) + dim]), sum);
+      sum = fmaf(weights[g][s], ToFloat(cache.At<T>(kv.v, begin + s)[dim]), sum);
     }
     partial[g * (head_dim + 2) + dim] = sum;
   }
@@ -177,7 +178,7 @@ void LaunchDecodeAttention(cudaStream_t stream, const StepView& step, const Rope
                            const KvCacheView& kv) {
   const auto heads = static_cast<uint32_t>(kv.layout.kv_heads), rows = static_cast<uint32_t>(count);
   if (rolls || !LaunchDecodeSplitsMma(stream, step, shape, items, count, splits_max, scratch, kv)) {
-    WithElement(DTypeOf(kv.layout.type), [&](auto element) {
+    WithKvElement(kv.layout.type, [&](auto element) {
       const uint32_t parts = BlocksFor(shape.query_heads / kv.layout.kv_heads, kSplitHeads);
       Launch(stream, dim3(static_cast<uint32_t>(splits_max), heads * parts, rows), kSplitThreads,
              DecodeSplitKernel<decltype(element)>, step, rope, shape, items, scratch, kv);

@@ -33,8 +33,8 @@ __device__ float Logit(const AttentionShape& shape, const float* queries, const 
   const bool asks = rope.table != nullptr || first_seen + r > 0;
   const int32_t position = asks ? cache.kv.position[cache.ScoreAt(slot)] : 0;
   if (position < first_seen + r) return -INFINITY;
-  const T* key = static_cast<const T*>(cache.kv.k) + cache.Element(slot);
-  float product = Dot(queries + r * head_dim, key, head_dim, rope, position);
+  const T* key = cache.At<T>(cache.kv.k, slot);
+  float product = Dot(queries + r * head_dim, key, head_dim, rope, position) * cache.Scale<T>(cache.kv.k, slot);
   if (shape.cap > 0.0f) product = CapProduct(product, shape.cap);
   return product * (shape.scale * kLog2E);
 }
@@ -81,7 +81,8 @@ __global__ void __launch_bounds__(kThreads) PromptKernel(StepView step, RopeView
       const float factor = most == -INFINITY ? 0.0f : exp2f(largest - most);
       total = fmaf(total, factor, RowReduce(weight, Sum()));
       largest = most;
-      weights[r][s] = weight;
+      // What is behind the last live slot is not read below.
+      weights[r][s] = weight * cache.Scale<T>(kv.v, tile * kTile + s);
       if (s == 0) rescale[r] = factor;
       __syncthreads();
       const int32_t slots = min(kTile, row.live + row.token_count - tile * kTile);
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(kThreads) PromptKernel(StepView step, RopeView
         const int32_t of_row = at / head_dim, dim = at % head_dim;
         float sum = out[i] * rescale[of_row];
         for (int32_t slot = 0; slot < slots; ++slot) {
-          const T value = static_cast<const T*>(kv.v)[cache.Element(tile * kTile + slot) + dim];
+          const T value = cache.At<T>(kv.v, tile * kTile + slot)[dim];
           sum = fmaf(weights[of_row][slot], ToFloat(value), sum);
         }
         out[i] = sum;
@@ -189,7 +190,7 @@ dim3 TileBlocks(const PromptSpans& spans, const KvCacheLayout& layout) {
 void LaunchPromptAttention(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
                            const PromptSpans& spans, float* sums, const KvCacheView& kv) {
   if (LaunchPromptAttentionMma(stream, step, shape, spans, sums, kv)) return;
-  WithElement(DTypeOf(kv.layout.type), [&](auto element) {
+  WithKvElement(kv.layout.type, [&](auto element) {
     Launch(stream, TileBlocks(spans, kv.layout), kThreads, PromptKernel<decltype(element)>, step, rope, shape,
            spans.spans, sums, kv);
   });
@@ -198,7 +199,7 @@ void LaunchPromptAttention(cudaStream_t stream, const StepView& step, const Rope
 void LaunchPromptScores(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
                         const PromptSpans& spans, const float* sums, const KvCacheView& kv) {
   if (LaunchPromptScoresMma(stream, step, shape, spans, sums, kv)) return;
-  WithElement(DTypeOf(kv.layout.type), [&](auto element) {
+  WithKvElement(kv.layout.type, [&](auto element) {
     Launch(stream, TileBlocks(spans, kv.layout), kThreads, PromptScoresKernel<decltype(element)>, step, rope, shape,
            spans.spans, sums, kv);
   });

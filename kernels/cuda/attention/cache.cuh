@@ -4,6 +4,10 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/step_view.h"
@@ -20,7 +24,29 @@ struct HeadCache {
   int32_t layer;
   int32_t head;
 
-  // Elements to the slot's key or value.
+  // The slot's key or value in `tiles`, KvCacheView::k or v, of elements of type T: int8_t of KvType::kInt8.
+  template <typename T>
+  __device__ T* At(void* tiles, int64_t slot) const {
+    if constexpr (std::is_same_v<T, int8_t>) {
+      constexpr auto kScales = static_cast<int64_t>(KvScaleBytes(KvType::kInt8));
+      return reinterpret_cast<T*>(Tile(tiles, slot)) + kScales + slot % kBlockSlots * kv.layout.head_dim;
+    } else {
+      return static_cast<T*>(tiles) + Element(slot);
+    }
+  }
+  // What its elements are multiplied with, and where that lies if T is int8_t.
+  template <typename T>
+  __device__ float Scale(void* tiles, int64_t slot) const {
+    if constexpr (std::is_same_v<T, int8_t>) {
+      return *ScaleAt(tiles, slot);
+    } else {
+      return 1.0f;
+    }
+  }
+  __device__ float* ScaleAt(void* tiles, int64_t slot) const {
+    return reinterpret_cast<float*>(Tile(tiles, slot)) + slot % kBlockSlots;
+  }
+  // Elements to the slot's key or value, of a type without scales.
   __device__ int64_t Element(int64_t slot) const {
     const int64_t first = kv.layout.tile_index(layer, blocks[slot / kBlockSlots], head) * kBlockSlots;
     return (first + slot % kBlockSlots) * kv.layout.head_dim;
@@ -29,7 +55,21 @@ struct HeadCache {
   __device__ int64_t ScoreAt(int64_t slot) const {
     return kv.layout.score_offset(layer, score_blocks[slot / kBlockSlots], head) + slot % kBlockSlots;
   }
+
+ private:
+  // The slot's tile, of KvType::kInt8.
+  __device__ std::byte* Tile(void* tiles, int64_t slot) const {
+    const auto bytes = static_cast<int64_t>(KvTileBytes(KvType::kInt8, kv.layout.head_dim));
+    return static_cast<std::byte*>(tiles) + kv.layout.tile_index(layer, blocks[slot / kBlockSlots], head) * bytes;
+  }
 };
+
+// Calls function(T{}) with the type of a cache's elements.
+template <typename Function>
+void WithKvElement(KvType type, Function&& function) {
+  if (type == KvType::kInt8) return function(int8_t{});
+  WithElement(DTypeOf(type), function);
+}
 
 __device__ inline HeadCache CacheOf(const StepView& step, const DeviceRow& row, const KvCacheView& kv, int32_t layer,
                                     int32_t head) {
@@ -61,7 +101,7 @@ __device__ inline float SinkShare(const float* sinks, int32_t query_head, float 
   return sinks == nullptr ? 0.0f : exp2f(fmaf(sinks[query_head], kLog2E, -largest));
 }
 
-// q [head_dim] times the key of a slot, which stands at `position`.
+// q [head_dim] times the key of a slot, which stands at `position`, before its scale.
 template <typename T>
 __device__ inline float Dot(const float* q, const T* key, int32_t head_dim, const RopeView& rope, int32_t position) {
   float sum = 0.0f;

@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/cache.cuh"
 #include "kernels/cuda/runtime/element.cuh"
@@ -65,10 +67,40 @@ __device__ void CloseGap(const HeadCache& cache, int32_t live, int32_t gap) {
 }
 
 template <typename T>
-__device__ void StoreHead(const float* x, int32_t head_dim, T* to) {
+__device__ void StoreHead(const float* x, const HeadCache& cache, void* tiles, int32_t slot) {
+  const int32_t head_dim = cache.kv.layout.head_dim;
+  T* to = cache.At<T>(tiles, slot);
   for (int32_t dim = static_cast<int32_t>(threadIdx.x % kWarp); dim < head_dim; dim += kWarp) {
     to[dim] = FromFloat<T>(x[dim]);
   }
+}
+
+// As kernels/kv_cache_view.h has it.
+template <>
+__device__ void StoreHead<int8_t>(const float* x, const HeadCache& cache, void* tiles, int32_t slot) {
+  const int32_t head_dim = cache.kv.layout.head_dim, lane = static_cast<int32_t>(threadIdx.x % kWarp);
+  float largest = 0.0f;
+  int32_t strange = 0;
+  for (int32_t dim = lane; dim < head_dim; dim += kWarp) {
+    const float size = fabsf(x[dim]);
+    largest = fmaxf(largest, size);
+    if (!(size < INFINITY)) strange = 1;
+  }
+  largest = WarpReduce(largest, Largest());
+  strange = WarpReduce(strange, Largest());
+  const bool kept = strange == 0 && largest >= kInt8Smallest;
+  const float factor = kept ? 127.0f / largest : 0.0f;
+  int8_t* to = cache.At<int8_t>(tiles, slot);
+  for (int32_t dim = lane; dim < head_dim; dim += kWarp) {
+    to[dim] = kept ? static_cast<int8_t>(rintf(x[dim] * factor)) : int8_t{0};
+  }
+  if (lane == 0) *cache.ScaleAt(tiles, slot) = strange != 0 ? NAN : kept ? largest / 127.0f : 0.0f;
+}
+
+// Slots of a block behind its last token stand for zeros, not for what the memory was used for before.
+__device__ void ClearScales(const HeadCache& cache, void* tiles, int32_t slot) {
+  const int32_t lane = static_cast<int32_t>(threadIdx.x % kWarp), of_block = slot % kBlockSlots;
+  if (lane > of_block && lane < kBlockSlots) *cache.ScaleAt(tiles, slot - of_block + lane) = 0.0f;
 }
 
 template <typename T>
@@ -97,7 +129,10 @@ __global__ void __launch_bounds__(kThreads)
   const HeadCache cache = CacheOf(step, row, kv, shape.layer, kv_head);
   const int32_t slot =
       row.reuse_victim ? kv.victim[layout.victim_offset(shape.layer, row.state_row, kv_head)] : row.live + i;
-  StoreHead(x, layout.head_dim, static_cast<T*>(is_key ? kv.k : kv.v) + cache.Element(slot));
+  StoreHead<T>(x, cache, is_key ? kv.k : kv.v, slot);
+  if constexpr (std::is_same_v<T, int8_t>) {
+    if (!row.reuse_victim && i + 1 == row.token_count) ClearScales(cache, is_key ? kv.k : kv.v, slot);
+  }
   if (!is_key) return;
   const int64_t score_at = cache.ScoreAt(slot);
   if (row.policy.rolling && row.reuse_victim) {
@@ -121,7 +156,7 @@ void LaunchRopeAndWriteKv(cudaStream_t stream, const StepView& step, const RopeV
     Launch(stream, dim3(static_cast<uint32_t>(tokens), 2), kThreads, NormHeadsKernel, norms, shape, kv.layout);
   }
   const HeadNorms of_heads = norms.over_heads ? HeadNorms() : norms;
-  WithElement(DTypeOf(kv.layout.type), [&](auto element) {
+  WithKvElement(kv.layout.type, [&](auto element) {
     Launch(stream, blocks, kThreads, RopeAndWriteKvKernel<decltype(element)>, step, rope, of_heads, shape, kv);
   });
 }

@@ -40,6 +40,7 @@ bool WithMmaDim(int32_t head_dim, Function&& function) {
 // cache, else returns false.
 template <typename Function>
 bool WithMmaCache(const KvCacheLayout& layout, Function&& function) {
+  if (layout.type == KvType::kInt8) return false;
   switch (DTypeOf(layout.type)) {
     case DType::kF32:
       return false;

@@ -1,5 +1,6 @@
 #include <bit>
 #include <cassert>
+#include <type_traits>
 
 #include "kernels/cuda/attention/cache.cuh"
 #include "kernels/cuda/eviction/eviction.h"
@@ -86,14 +87,16 @@ __device__ void MaxPool(const CutPair& pair, const CutScratch& scratch) {
 template <typename T>
 __device__ void MoveSlot(const HeadCache& cache, int64_t from, int64_t to) {
   const KvCacheView& kv = cache.kv;
-  const int64_t source = cache.Element(from), target = cache.Element(to);
-  T* k = static_cast<T*>(kv.k);
-  T* v = static_cast<T*>(kv.v);
-  for (int64_t dim = threadIdx.x % kWarp; dim < kv.layout.head_dim; dim += kWarp) {
-    k[target + dim] = k[source + dim];
-    v[target + dim] = v[source + dim];
+  void* const both[] = {kv.k, kv.v};
+  for (void* tiles : both) {
+    const T* source = cache.At<T>(tiles, from);
+    T* target = cache.At<T>(tiles, to);
+    for (int64_t dim = threadIdx.x % kWarp; dim < kv.layout.head_dim; dim += kWarp) target[dim] = source[dim];
   }
   if (threadIdx.x % kWarp != 0) return;
+  if constexpr (std::is_same_v<T, int8_t>) {
+    for (void* tiles : both) *cache.ScaleAt(tiles, to) = *cache.ScaleAt(tiles, from);
+  }
   const int64_t score_from = cache.ScoreAt(from), score_to = cache.ScoreAt(to);
   kv.score[score_to] = kv.score[score_from];
   kv.position[score_to] = kv.position[score_from];
@@ -227,10 +230,9 @@ __device__ void CopyPiece(const void* from, void* to, int64_t bytes) {
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < bytes / 16; i += step) target[i] = source[i];
 }
 
-__global__ void CopyBlocksKernel(const BlockCopy* copies, int64_t element_bytes, KvCacheView kv) {
+__global__ void CopyBlocksKernel(const BlockCopy* copies, int64_t bytes, KvCacheView kv) {
   const BlockCopy& copy = copies[blockIdx.y];
   const int64_t slots = int64_t{kv.layout.layers} * kv.layout.kv_heads * kBlockSlots;
-  const int64_t bytes = slots * kv.layout.head_dim * element_bytes;
   auto* k = static_cast<std::byte*>(kv.k);
   auto* v = static_cast<std::byte*>(kv.v);
   CopyPiece(k + copy.from * bytes, k + copy.to * bytes, bytes);
@@ -308,7 +310,7 @@ void LaunchCuts(cudaStream_t stream, const Cut* cuts, int32_t count, int32_t slo
                 std::byte* scratch, const KvCacheView& kv) {
   const int64_t triples = int64_t{count} * kv.layout.layers * kv.layout.kv_heads;
   const dim3 grid(static_cast<uint32_t>(triples < blocks ? triples : blocks));
-  WithElement(DTypeOf(kv.layout.type), [&](auto element) {
+  WithKvElement(kv.layout.type, [&](auto element) {
     Launch(stream, grid, kThreads, CutKernel<decltype(element)>, cuts, count, slots_max, SortSize(slots_max), scratch,
            kv);
   });
@@ -327,8 +329,7 @@ void LaunchInitScores(cudaStream_t stream, const ScoreInit* inits, int32_t count
 void LaunchCopyBlocks(cudaStream_t stream, const BlockCopy* copies, int32_t count, const KvCacheView& kv) {
   const auto bytes = static_cast<int64_t>(kv.layout.block_kv_bytes());
   const dim3 grid(BlocksFor(bytes, kThreads * 16 * 4), static_cast<uint32_t>(count));
-  Launch(stream, grid, kThreads, CopyBlocksKernel, copies, static_cast<int64_t>(DTypeBytes(DTypeOf(kv.layout.type))),
-         kv);
+  Launch(stream, grid, kThreads, CopyBlocksKernel, copies, bytes, kv);
 }
 
 void LaunchPack(cudaStream_t stream, const PackedBlocks& range, const KvCacheView& kv) {

@@ -17,6 +17,7 @@ inline constexpr uint32_t kWarp = 32;
 inline constexpr uint32_t kAllLanes = 0xffffffffu;
 
 __device__ __forceinline__ float ToFloat(float x) { return x; }
+__device__ __forceinline__ float ToFloat(int8_t x) { return static_cast<float>(x); }
 __device__ __forceinline__ float ToFloat(__half x) { return __half2float(x); }
 __device__ __forceinline__ float ToFloat(__nv_bfloat16 x) { return __bfloat162float(x); }
 
