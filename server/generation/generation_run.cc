@@ -243,8 +243,11 @@ int64_t GenerationRun::generated_tokens() const {
 void GenerationRun::Describe(RequestNotes* notes) const {
   notes->generation_id = id();
   if (error_.has_value()) notes->error_code = error_->code;
-  notes->prompt_tokens = prompt_tokens_;
-  notes->generated_tokens = generated_tokens();
+  notes->session = session_id_;
+  const Usage usage = MakeUsage();
+  notes->prompt_tokens = usage.prompt_tokens;
+  notes->cached_tokens = usage.cached_tokens;
+  notes->generated_tokens = usage.completion_tokens;
   int64_t admitted_us = -1, first_token_us = -1;
   const auto earliest = [](int64_t one, int64_t other) {
     return one < 0 || other < 0 ? std::max(one, other) : std::min(one, other);

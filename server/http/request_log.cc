@@ -78,7 +78,9 @@ void RequestLog::Write(HttpExchange& exchange, std::string_view peer, bool clien
   fields.Add("peer", peer);
   fields.Add("generation", notes.generation_id);
   fields.Add("finish", notes.finish);
+  fields.Add("session", notes.session);
   fields.Add("prompt_tokens", notes.prompt_tokens);
+  fields.Add("cached_tokens", notes.cached_tokens);
   fields.Add("generated_tokens", notes.generated_tokens);
   fields.Add("queue_ms", notes.queue_ms);
   fields.Add("first_token_ms", notes.first_token_ms);

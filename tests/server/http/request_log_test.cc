@@ -83,6 +83,19 @@ TEST(RequestLog, AGenerationsLineSaysWhoseHowMuchAndHowLongButNotWhat) {
   EXPECT_EQ(text.find("secret-key"), std::string::npos);
 }
 
+TEST(RequestLog, ATurnsLineSaysWhoseItIsAndWhatWasComputedBefore) {
+  const std::string key(kKey);
+  const std::string text =
+      TextOf({CompletionPost(R"({"prompt":"a word","max_tokens":3,"session_id":"chat-1"})", key),
+              CompletionPost(R"({"prompt":"b","max_tokens":3,"session_id":"chat-1","session_append":true})", key)});
+  const std::vector<Json> lines = RequestsIn(text);
+  ASSERT_EQ(lines.size(), 2u) << text;
+  for (const Json& line : lines) EXPECT_EQ(line["session"], "chat-1");
+  EXPECT_EQ(lines[0]["cached_tokens"], 0);
+  EXPECT_GT(lines[1]["cached_tokens"], 0);
+  EXPECT_LT(lines[1]["cached_tokens"], lines[1]["prompt_tokens"]);
+}
+
 TEST(RequestLog, RefusalsHaveALineUntilTheyAreAFlood) {
   std::vector<std::string> requests = {"BAD\r\n\r\n", Get("/nowhere", kKey),
                                        CompletionPost(R"({"prompt":1.5})", std::string(kKey) + kTrace + kTrace),
