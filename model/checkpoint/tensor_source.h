@@ -89,7 +89,8 @@ class TensorSource {
   virtual void ReadAhead() const {}
   // The rows have been read, and will hardly be again: their memory may be returned. Reading them is allowed still.
   virtual void ReturnMemory() const {}
-  // The same of rows [begin, end), by who goes on at `end`: of a large tensor not all is to wait for the last row.
+  // The same of rows [begin, end), by who goes on at `end`: of a large tensor not all is to wait for the last row. Where
+  // rows do not lie one after the other in a file, all of it waits for ReturnMemory.
   virtual void ReturnRows(int64_t /*begin*/, int64_t /*end*/) const {}
 
   // Whether a row that was read so far held a NaN or an infinity; of stored rows, those of a quantised format.

@@ -240,6 +240,21 @@ TEST_P(AttentionTest, DecodeMatchesTheOracleAtEverySplitBorder) {
   }
 }
 
+// In units of products it would be an infinity, and the difference of two infinities is no number.
+TEST_P(AttentionTest, ASinkAboveEveryLogitTakesAllWeight) {
+  const KvShape shape = {.layers = 1, .kv_heads = 1, .group = 2, .head_dim = 64, .type = KvType::kF32};
+  KvFixture fixture(shape, GetParam(), 1, 40);
+  fixture.Poison();
+  fixture.scale = 0.125f;
+  fixture.SetSinks({1e38f, 1e38f});
+  TokenStream stream(shape, 300, 9);
+  TestSequence sequence = fixture.Sequence(stream, EvictionPolicy(), 299, 0, 300);
+  TestRow row{&sequence, 299, true};
+  for (const float element : fixture.Step({&row, 1})) ASSERT_EQ(element, 0.0f);
+  row = {&sequence, 1, false};
+  for (const float element : fixture.Step({&row, 1})) ASSERT_EQ(element, 0.0f);
+}
+
 // Windows that begin in the last split, at its beginning, in an earlier one: splits and tiles that are hidden as a whole.
 TEST_P(AttentionTest, DecodeInWindowsMatchesTheOracle) {
   for (const KvType type : {KvType::kF32, KvType::kBF16}) {

@@ -95,7 +95,7 @@ class KvWriter {
       Normalize(norms_.q, q, query_heads_);
       Normalize(norms_.k, k, kv_heads_);
       if (rope_ != nullptr) {
-        assert(position < rope_->positions_max() && rope_->dims() <= head_dim_);
+        assert(position < rope_->reached() && rope_->dims() <= head_dim_);
         call_.kernels.rotate(q, row.policy.rolling ? query_heads_ : query_heads_ + kv_heads_, head_dim_, rope_->dims(),
                              rope_->cosine(position), rope_->sine(position));
       }
@@ -199,6 +199,7 @@ class AttentionRun {
       assert(row.token_count >= 1 && (row.prefill || row.token_count == 1));
       assert(row.live_after() <= scratch_.slots_max);
       assert(std::ssize(row.block_table) * kBlockSlots >= row.live_after());
+      assert(RopeOf(row).table == nullptr || row.live_after() <= call_.rope->reached());
       scratch_.task_row[static_cast<size_t>(rows_)] = static_cast<int32_t>(i);
       scratch_.first_task[static_cast<size_t>(rows_)] = tasks_;
       ++rows_;

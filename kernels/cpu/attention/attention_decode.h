@@ -52,9 +52,11 @@ HYDRANT_SIMD F32x16 SoftmaxWeight(F32x16 x, F32x16 largest, F32x16 factor) {
 
 constexpr float kLog2E = 1.44269504f;
 
-// A sink's logit in units of products, no lower than that of a slot that is not there; a NaN stays one.
+// A sink's logit in units of products, no lower than that of a slot that is not there, and no infinity, of which a
+// difference would make a NaN; a NaN stays one.
 HYDRANT_SIMD float SinkProduct(float sink, float scale) {
   const float product = sink / scale;
+  if (product > -kHidden) return -kHidden;
   return product < kHidden ? kHidden : product;
 }
 

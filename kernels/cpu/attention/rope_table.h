@@ -27,7 +27,8 @@ class CpuRopeTable final : public RopeTable {
 
   int32_t dims() const { return dims_; }
   int32_t positions_max() const { return positions_max_; }
-  const float* cosine(int64_t position) const { return table_ + position * dims_; }            // [dims / 2]
+  int64_t reached() const { return reached_; }                                       // positions below are filled
+  const float* cosine(int64_t position) const { return table_ + position * dims_; }  // [dims / 2]
   const float* sine(int64_t position) const { return table_ + position * dims_ + dims_ / 2; }  // [dims / 2]
   RopeView view() const { return {table_, dims_}; }
 

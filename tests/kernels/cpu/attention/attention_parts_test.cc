@@ -37,5 +37,21 @@ TEST(RopeTableTest, IsTheRoundedDoubleAtEveryPosition) {
   }
 }
 
+TEST(RopeTableTest, IsTheSameInHoweverManyStepsItIsFilled) {
+  constexpr int32_t kPositions = 5000;
+  const std::vector<double> inv_freq = {1.0, 0.3, 0.01, 5e-6};
+  ThreadPool pool(3);
+  const RopeSpec spec = {.dims = 8, .inv_freq = inv_freq, .positions_max = kPositions};
+  const CpuRopeTable at_once(spec, pool), in_two(spec, pool);
+  at_once.Reach(kPositions);
+  in_two.Reach(300);
+  EXPECT_GE(in_two.reached(), 300);
+  EXPECT_LT(in_two.reached(), kPositions);
+  in_two.Reach(kPositions);
+  EXPECT_EQ(in_two.reached(), kPositions);
+  for (int64_t i = 0; i < int64_t{kPositions} * 8; ++i) ASSERT_EQ(at_once.cosine(0)[i], in_two.cosine(0)[i]) << i;
+  EXPECT_NE(at_once.sine(kPositions - 1)[0], 0.0f);
+}
+
 }  // namespace
 }  // namespace hydrant
