@@ -162,8 +162,8 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
   sizing.kv_type = config.kv_type.value_or(KvTypeOf(sizing.weights.expanded));
   if (!device.caches(sizing.kv_type)) {
     return absl::InvalidArgumentError(absl::StrCat("--kv-cache-dtype ", KvTypeName(sizing.kv_type),
-                                                   ": only --device cpu has it; this device keeps keys and values in "
-                                                   "float32, bfloat16 or float16"));
+                                                   ": this device keeps keys and values in float32, bfloat16 or "
+                                                   "float16"));
   }
 
   limits.context_max = config.max_model_len > 0 ? config.max_model_len : model.context;

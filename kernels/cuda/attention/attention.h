@@ -83,7 +83,7 @@ constexpr int64_t LogitFloats(int32_t live, int32_t query_heads) { return int64_
 // Device::Attention for the rows of `items` (device memory; `splits_max` is the largest of their splits; `rolls`: their
 // policies do).
 //
-//   kernels  one forms partial outputs per split: on tensor cores, or where these can not (fp32, unusual heads, `rolls`)
+//   kernels  one forms partial outputs per split: on tensor cores, or where these can not (fp32, int8, unusual heads, `rolls`)
 //            with ordinary arithmetic; one joins them, turns logits into probabilities, adds these to the scores and finds
 //            the victim
 //   grid     ordinary arithmetic: (splits, KV heads x parts of 16 query heads, rows), 128 threads; to join: (KV heads, rows), 256

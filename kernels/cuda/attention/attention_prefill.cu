@@ -75,10 +75,11 @@ __global__ void __launch_bounds__(kThreads) PromptKernel(StepView step, RopeView
     for (int32_t tile = tile_begin; tile <= query_tile; ++tile) {
       __syncthreads();  // queries are there; the former tile's weights have been read
       const float logit = Logit<T>(shape, queries, cache, key_rope, rows, first_seen, query_tile, tile);
-      const float most = fmaxf(largest, RowReduce(logit, Largest()));
-      // A row of the tile that is not of this step sees nothing.
-      const float weight = most == -INFINITY ? 0.0f : exp2f(logit - most);
-      const float factor = most == -INFINITY ? 0.0f : exp2f(largest - most);
+      // NaN is left out, so that all lanes have the same largest one. It makes its weight NaN, and so the row.
+      const float most = fmaxf(largest, RowReduce(logit, [](float a, float b) { return fmaxf(a, b); }));
+      // A row of the tile that is not of this step sees nothing: all its weights are 0.
+      const float weight = exp2f(logit - Shift(most));
+      const float factor = exp2f(largest - Shift(most));
       total = fmaf(total, factor, RowReduce(weight, Sum()));
       largest = most;
       // What is behind the last live slot is not read below.
