@@ -316,14 +316,14 @@ TEST_F(PackedMixtureTest, AGateAndItsUpProjectionMayDiffer) {
   }
 }
 
-// Experts in formats of their own, one of them expanded.
+// Experts in formats of their own, one of them expanded, all with biases: every format is one of either matrix.
 TEST_F(PackedMixtureTest, ExpertsMultiplyWhatIsStored) {
-  constexpr int64_t kRows = 5, kHidden = 256, kFfn = 256, kExperts = 6;
+  constexpr int64_t kRows = 7, kHidden = 256, kFfn = 256, kExperts = 9;
   const std::vector<WeightFormat> formats = PackedFormats();
   const Floats x = Random(kRows * kHidden, 1), before = Random(kRows * kHidden, 2),
                logits = Random(kRows * kExperts, 3);
   std::vector<PackedWeight> ups, downs;
-  std::vector<Values> up, down;
+  std::vector<Values> up, down, up_bias, down_bias;
   for (uint32_t expert = 0; expert < kExperts; ++expert) {
     const WeightFormat of_up = formats[expert % formats.size()], of_down = formats[(expert + 3) % formats.size()];
     ups.emplace_back(kHidden, std::vector<LinearPart>{{kFfn, of_up}, {kFfn, of_up}}, 20 + expert);
@@ -334,6 +334,8 @@ TEST_F(PackedMixtureTest, ExpertsMultiplyWhatIsStored) {
     for (const bool is_up : {true, false}) {
       const PackedWeight& weight = is_up ? ups[expert] : downs[expert];
       Values& values = (is_up ? up : down).emplace_back();
+      const Floats bias = Random(weight.rows(), 60 + 2 * static_cast<uint32_t>(expert) + (is_up ? 1 : 0), 0.5f);
+      (is_up ? up_bias : down_bias).push_back(reference::ToDouble(bias));
       Floats expanded;
       for (const StoredElement& element : weight.elements) {
         expanded.push_back(element.step * static_cast<float>(element.code) + element.minimum);
@@ -341,8 +343,8 @@ TEST_F(PackedMixtureTest, ExpertsMultiplyWhatIsStored) {
       }
       const LinearSpec fp32{.rows = weight.rows(), .cols = weight.cols, .gated = is_up};
       (is_up ? up_weights : down_weights)
-          .push_back(expert == 4 ? device_->MakeLinear(fp32, ReaderOf(expanded, weight.cols), {})
-                                 : weight.On(*device_, {}, is_up));
+          .push_back(expert == 4 ? device_->MakeLinear(fp32, ReaderOf(expanded, weight.cols), bias)
+                                 : weight.On(*device_, bias, is_up));
     }
   }
   const auto experts = device_->MakeExperts(std::move(up_weights), std::move(down_weights));
@@ -362,7 +364,7 @@ TEST_F(PackedMixtureTest, ExpertsMultiplyWhatIsStored) {
     activation = of_case;
     together = add(0, kRows);
     const Values expected = reference::Experts(routing, activation, reference::ToDouble(x), kRows, kHidden,
-                                               reference::ToDouble(logits), up, down);
+                                               reference::ToDouble(logits), up, down, up_bias, down_bias);
     // x and what lies between the products are rounded to bf16, 2^-9 of each number; a mistake is as large as the result.
     double largest = 0;
     for (const double value : expected) largest = std::max(largest, std::abs(value));
