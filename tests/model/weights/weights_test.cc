@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_device.h"
+#include "model/checkpoint/quantization.h"
 #include "tests/model/checkpoint/family_checkpoint.h"
 #include "tests/model/checkpoint/gguf_builder.h"
 #include "tests/model/checkpoint/tiny_directory.h"
@@ -67,6 +70,49 @@ class WeightsTest : public testing::Test {
   TempDir dir_;
   std::unique_ptr<CpuDevice> device_;
 };
+
+// Zeros, of which is counted what was read and what was returned.
+class CountedTensor final : public TensorSource {
+ public:
+  struct Rows {
+    std::atomic<int64_t> read = 0, returned = 0;
+  };
+  CountedTensor(int64_t rows, int64_t cols, Rows& counted)
+      : TensorSource("counted", rows, cols, WeightFormat::kF32), counted_(counted) {}
+  void ReadRows(int64_t begin, int64_t end, float* out) const override {
+    std::fill_n(out, (end - begin) * cols(), 0.0f);
+    if (rows() > 1) counted_.read += end - begin;
+  }
+  void ReturnRows(int64_t begin, int64_t end) const override { counted_.returned += end - begin; }
+
+ private:
+  Rows& counted_;
+};
+
+TEST_F(WeightsTest, RowsAreReturnedWhenTheyWereRead) {
+  for (const Quantization quantization : {Quantization::kNone, Quantization::kInt8}) {
+    CountedTensor::Rows counted;
+    Checkpoint checkpoint;
+    checkpoint.config.hidden = 64;
+    checkpoint.config.layers = 2;
+    checkpoint.config.query_heads = 4;
+    checkpoint.config.kv_heads = 2;
+    checkpoint.config.head_dim = 16;
+    checkpoint.config.ffn = 96;
+    checkpoint.config.vocab = 200;
+    checkpoint.config.context = 128;
+    checkpoint.config.rope_dims = 16;
+    checkpoint.config.rope_inv_freq.assign(8, 1.0);
+    checkpoint.tensors = TensorsFor(checkpoint.config, [&](TensorRole, int32_t, int64_t rows, int64_t cols) {
+      return std::make_unique<CountedTensor>(rows, cols, counted);
+    });
+    ASSERT_THAT(QuantiseOnLoad(quantization, Quantization::kNone, checkpoint.config, checkpoint.tensors), IsOk());
+    const WeightChoice choice = {DType::kF32, /*keep_quantised=*/true};
+    (void)LoadWeights(checkpoint, *device_, PlanWeights(checkpoint, *device_, choice, 128));
+    EXPECT_GE(counted.read, 2 * (4 * 64 + 3 * 96) + 200);
+    EXPECT_EQ(counted.returned, counted.read);
+  }
+}
 
 TEST_F(WeightsTest, StacksQueryKeyAndValueRows) {
   TinyDirectory tiny;
