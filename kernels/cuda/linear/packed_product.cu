@@ -20,11 +20,14 @@ constexpr int kManyRows = kManyEights * 8;
 constexpr int kStages = 4;  // of a tile's inputs each
 constexpr int kStageElements = kManyRows * static_cast<int>(kTileInputs);
 
+// Not inlined: a thread of the kernel for many rows holds 64 sums, and 64 copies of every activation take the compiler minutes.
+__device__ __noinline__ float ActivateOnce(Activation activation, float x) { return Activate(activation, x); }
+
 // An output of the product, and its way to element `at` of y.
 __device__ __forceinline__ void Finish(Epilogue epilogue, Activation activation, float sum, const float* bias,
                                        int64_t output, const Output& y, int64_t at) {
   if (bias != nullptr) sum += bias[output];
-  if (epilogue == Epilogue::kActivate) return Store(y, at, Activate(activation, sum));
+  if (epilogue == Epilogue::kActivate) return Store(y, at, ActivateOnce(activation, sum));
   float* to = static_cast<float*>(y.data) + at;
   *to = epilogue == Epilogue::kAccumulate ? *to + sum : sum;
 }
@@ -63,7 +66,7 @@ __global__ void __launch_bounds__(kFewThreads)
     if (gated) {
       const float g = weight.bias != nullptr ? open[eight] + weight.bias[output] : open[eight];
       const float u = up.bias != nullptr ? products[eight] + up.bias[output] : products[eight];
-      Store(y, at, Activate(activation, g) * UpFactor(activation, u));
+      Store(y, at, ActivateOnce(activation, g) * UpFactor(activation, u));
     } else {
       Finish(epilogue, activation, products[eight], weight.bias, output, y, at);
     }
@@ -108,8 +111,10 @@ __global__ void __launch_bounds__(kManyThreads)
   PackedTile<kFormat> next = LoadTile<kFormat>(panel, 0), after = LoadTile<kFormat>(panel, tiles > 1 ? 1 : 0);
   PanelSums<kManyEights> total;
   int32_t number = 0;
+#pragma unroll 1
   for (int run = 0; run < kRuns; ++run) {
     PanelSums<kManyEights> sums;
+#pragma unroll 1
     for (const int32_t end = RunBegin(tiles, run + 1); number < end; ++number) {
       const PackedTile<kFormat> tile = next;
       next = after;
