@@ -193,8 +193,8 @@ class StoredTensor final : public TensorSource {
     // In large pieces: a call of the system costs more than a few rows, and at the ends of a piece some memory stays.
     const int64_t from = begin * row_bytes_ / kReturnedBytes, to = end * row_bytes_ / kReturnedBytes;
     if (from == to) return;
-    hydrant::ReturnMemory(bytes_.substr(static_cast<size_t>(from * kReturnedBytes),
-                                        static_cast<size_t>((to - from) * kReturnedBytes)));
+    hydrant::ReturnMemory(
+        bytes_.substr(static_cast<size_t>(from * kReturnedBytes), static_cast<size_t>((to - from) * kReturnedBytes)));
   }
 
  private:
