@@ -1,10 +1,10 @@
 #include "kernels/cpu/linear/quantised_layout.h"
 
-#include <bit>
 #include <cassert>
 #include <cstring>
 
 #include "kernels/small_floats.h"
+#include "kernels/stored_codes.h"
 
 namespace hydrant {
 namespace {
@@ -20,126 +20,17 @@ float LoadHalf(const uint8_t* at) {
 
 // --- words ----------------------------------------------------------------------------------------------------------
 //
-// Codes are moved four at a time, a byte each, as words of 32 bits: packing is most of what a start takes. Taking panels
+// Codes are moved four at a time, as kernels/stored_codes.h reads them: packing is most of what a start takes. Taking panels
 // apart, below, goes element by element, and is what the tests hold it to.
 
-static_assert(std::endian::native == std::endian::little, "the first byte of a word is its lowest one");
+using stored_codes::BlockCodes;
+using stored_codes::kLowFour;
+using stored_codes::kLowOne;
+using stored_codes::kLowTwo;
 
-uint32_t LoadWord(const uint8_t* at) {
-  uint32_t word;
-  std::memcpy(&word, at, sizeof(word));
-  return word;
-}
 void StoreWord(uint8_t* at, uint32_t word) { std::memcpy(at, &word, sizeof(word)); }
 
-constexpr uint32_t kLowFour = 0x0f0f0f0f, kLowTwo = 0x03030303, kLowOne = 0x01010101;
-
-// Bit i of `bits`, of four, into the lowest bit of byte i: the products move it there and meet nowhere.
-constexpr uint32_t BitsToBytes(uint32_t bits) { return bits * 0x00204081 & kLowOne; }
-
-// The 32 codes of a block of one row, offset not taken off: those of inputs 4j to 4j + 3 in word j.
-struct BlockCodes {
-  uint32_t words[8];
-};
-
-// --- stored blocks --------------------------------------------------------------------------------------------------
-
-// Four bits of elements i and 16 + i in the halves of byte i.
-void ReadHalves(const uint8_t* q, BlockCodes& codes) {
-  for (int j = 0; j < 4; ++j) {
-    const uint32_t both = LoadWord(q + 4 * j);
-    codes.words[j] = both & kLowFour;
-    codes.words[4 + j] = both >> 4 & kLowFour;
-  }
-}
-
-// Element i's fifth bit is bit i of four bytes.
-void AddFifthInRow(const uint8_t* at, BlockCodes& codes) {
-  const uint32_t bits = LoadWord(at);
-  for (int j = 0; j < 8; ++j) codes.words[j] |= BitsToBytes(bits >> 4 * j & 15) << 4;
-}
-
-// Two blocks share 32 bytes: the low halves, then the high ones.
-void ReadShared(const uint8_t* q, int shift, BlockCodes& codes) {
-  for (int j = 0; j < 8; ++j) codes.words[j] = LoadWord(q + 4 * j) >> shift & kLowFour;
-}
-
-// Two bits of four blocks share 32 bytes: into bits `to` and up.
-void AddQuarters(const uint8_t* q, int shift, int to, BlockCodes& codes) {
-  for (int j = 0; j < 8; ++j) codes.words[j] |= (LoadWord(q + 4 * j) >> shift & kLowTwo) << to;
-}
-
-// Another bit of a block's element i is bit `block` of byte i: into bit `to`.
-void AddBitOfBlock(const uint8_t* bits, int block, int to, BlockCodes& codes) {
-  for (int j = 0; j < 8; ++j) codes.words[j] |= (LoadWord(bits + 4 * j) >> block & kLowOne) << to;
-}
-
-// Block `block` of the stored step at `stored`.
-[[gnu::always_inline]] inline BlockCodes ReadCodes(WeightFormat format, const uint8_t* stored, int block) {
-  BlockCodes codes = {};
-  const uint8_t* quarter = stored + block / 4 * 32;
-  const int in_quarter = block % 4 * 2;
-  switch (format) {
-    case WeightFormat::kQ8_0:
-      // Signed in the file: adding 128 flips the highest bit.
-      for (int j = 0; j < 8; ++j) codes.words[j] = LoadWord(stored + 2 + 4 * j) ^ 0x80808080;
-      break;
-    case WeightFormat::kQ4_0:
-    case WeightFormat::kIQ4_NL:
-      ReadHalves(stored + 2, codes);
-      break;
-    case WeightFormat::kIQ4_XS:
-      ReadHalves(stored + 8 + block * 16, codes);
-      break;
-    case WeightFormat::kMXFP4:
-      ReadHalves(stored + 1, codes);
-      break;
-    case WeightFormat::kQ4_1:
-      ReadHalves(stored + 4, codes);
-      break;
-    case WeightFormat::kQ5_0:
-      ReadHalves(stored + 6, codes);
-      AddFifthInRow(stored + 2, codes);
-      break;
-    case WeightFormat::kQ5_1:
-      ReadHalves(stored + 8, codes);
-      AddFifthInRow(stored + 4, codes);
-      break;
-    case WeightFormat::kQ2_K:
-      AddQuarters(quarter + 16, in_quarter, 0, codes);
-      break;
-    case WeightFormat::kQ3_K:
-      AddQuarters(quarter + 32, in_quarter, 0, codes);
-      AddBitOfBlock(stored, block, 2, codes);
-      break;
-    case WeightFormat::kQ4_K:
-      ReadShared(stored + 16 + block / 2 * 32, block % 2 * 4, codes);
-      break;
-    case WeightFormat::kQ5_K:
-      ReadShared(stored + 48 + block / 2 * 32, block % 2 * 4, codes);
-      AddBitOfBlock(stored + 16, block, 4, codes);
-      break;
-    case WeightFormat::kQ6_K:
-      ReadShared(stored + block / 4 * 64 + block % 2 * 32, block % 4 / 2 * 4, codes);
-      AddQuarters(quarter + 128, in_quarter, 4, codes);
-      break;
-    default:
-      assert(false);
-  }
-  return codes;
-}
-
-// Scale and minimum of block `block` of a Q4_K or Q5_K: 6 bits each in 12 bytes, those of the first four blocks in the low
-// bits of bytes of their own, the others in halves of the last four bytes and in the two bits that the first eight have left.
-void ReadSixBitScales(const uint8_t* packed, int block, uint8_t* scale, uint8_t* minimum) {
-  if (block < 4) {
-    *scale = packed[block] & 63;
-    *minimum = packed[block + 4] & 63;
-    return;
-  }
-  *scale = static_cast<uint8_t>((packed[block + 4] & 15) | packed[block - 4] >> 6 << 4);
-  *minimum = static_cast<uint8_t>(packed[block + 4] >> 4 | packed[block] >> 6 << 4);
-}
+// --- stored scales --------------------------------------------------------------------------------------------------
 
 // The scale of group `group` of 16 of a Q3_K: low four bits of groups 0 to 7 and 8 to 15 in halves of eight bytes, two high bits
 // of groups g, g + 4, g + 8 and g + 12 in byte g of four more.
@@ -152,23 +43,6 @@ uint8_t ScaleOfQ3_K(const uint8_t* packed, int group) {
 uint8_t ScaleOfIQ4_XS(const uint8_t* block, int group) {
   const int low = block[4 + group / 2] >> group % 2 * 4 & 15, high = block[2 + group / 4] >> group % 4 * 2 & 3;
   return static_cast<uint8_t>(low | high << 4);
-}
-
-// Where fp16 d and n of 256 elements lie in a stored block.
-struct HeaderPlaces {
-  int d, n;
-};
-constexpr HeaderPlaces PlacesOf(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kQ2_K:
-      return {80, 82};
-    case WeightFormat::kQ3_K:
-      return {108, 0};
-    case WeightFormat::kQ6_K:
-      return {208, 0};
-    default:
-      return {0, 2};
-  }
 }
 
 // The scales of block `block` of the stored step -> their lane.
@@ -190,7 +64,7 @@ constexpr HeaderPlaces PlacesOf(WeightFormat format) {
       return in_halves([&](int group) { return ScaleOfQ3_K(stored + 96, group); });
     case WeightFormat::kQ4_K:
     case WeightFormat::kQ5_K:
-      return ReadSixBitScales(stored + 4, block, scales + lane, scales + kLaneCount + lane);
+      return stored_codes::ReadSixBitScales(stored + 4, block, scales + lane, scales + kLaneCount + lane);
     case WeightFormat::kQ6_K:
       // Signed in the file: adding 128 flips the highest bit.
       return in_halves([&](int group) { return static_cast<uint8_t>(stored[192 + group] ^ 0x80); });
@@ -248,7 +122,7 @@ template <WeightFormat kFormat>
 void PackStep(const uint8_t* stored, int64_t row_bytes, uint8_t* step) {
   constexpr QuantisedLayout kLayout = LayoutOf(kFormat);
   if constexpr (HeaderBytes(kLayout) > 0) {
-    constexpr HeaderPlaces kPlaces = PlacesOf(kFormat);
+    constexpr stored_codes::HeaderPlaces kPlaces = stored_codes::PlacesOf(kFormat);
     for (int lane = 0; lane < kLaneCount; ++lane) {
       std::memcpy(step + lane * 2, stored + lane * row_bytes + kPlaces.d, 2);
       if (HasMinimum(kLayout.scales)) std::memcpy(step + 64 + lane * 2, stored + lane * row_bytes + kPlaces.n, 2);
@@ -258,7 +132,7 @@ void PackStep(const uint8_t* stored, int64_t row_bytes, uint8_t* step) {
   for (int b = 0; b < StepBlocks(kLayout); ++b, block += BlockBytes(kLayout)) {
     for (int lane = 0; lane < kLaneCount; ++lane) {
       const uint8_t* row = stored + lane * row_bytes;
-      PutCodes(kLayout, ReadCodes(kFormat, row, b), lane, block);
+      PutCodes(kLayout, stored_codes::ReadCodes(kFormat, row, b), lane, block);
       PackScales(kFormat, row, b, lane, block + 2 * CodeBytes(kLayout));
     }
   }

@@ -3,79 +3,37 @@
 #include <cassert>
 #include <cstring>
 
+#include "kernels/stored_codes.h"
+
 namespace hydrant::cuda {
 namespace {
 
 // 32 inputs of one output.
 struct StoredGroup {
   uint8_t codes[kTileInputs];
-  uint8_t scales[2];        // kStepsAndMinima: s, m; kHalves: s of either half
-  const std::byte* halves;  // fp16 d, and behind it m or n where there is one
+  uint8_t scales[2];      // kStepsAndMinima: s, m; kHalves: s of either half
+  const uint8_t* halves;  // fp16 d, and behind it m or n where there is one
 };
 
-uint8_t Byte(const std::byte* at) { return std::to_integer<uint8_t>(*at); }
-
-// Low halves of 16 bytes, then the high halves.
-void ReadNibbles(const std::byte* from, uint8_t* codes) {
-  for (int i = 0; i < 16; ++i) {
-    codes[i] = Byte(from + i) & 15;
-    codes[i + 16] = Byte(from + i) >> 4;
-  }
-}
-
-// Blocks of 32. After the scales Q5_0 and Q5_1 have four bytes of fifth bits.
-void ReadBlockOf32(WeightFormat format, const std::byte* block, StoredGroup& group) {
-  const PackedLayout layout = PackedLayoutOf(format);
-  group.halves = block;
-  const std::byte* codes = block + (HasMinimum(layout.scales) ? 4 : 2);
-  if (layout.code_bits == 8) {
-    std::memcpy(group.codes, codes, sizeof(group.codes));
-    return;
-  }
-  if (layout.code_bits == 4) return ReadNibbles(codes, group.codes);
-  ReadNibbles(codes + 4, group.codes);
-  for (int i = 0; i < kTileInputs; ++i) {
-    group.codes[i] = static_cast<uint8_t>(group.codes[i] | (Byte(codes + i / 8) >> i % 8 & 1) << 4);
-  }
-}
-
-// Group `number` of eight in a block of Q4_K or Q5_K: two groups are in the halves of 32 bytes.
-void ReadGroupOfK(WeightFormat format, const std::byte* block, int64_t number, StoredGroup& group) {
-  const std::byte* packed = block + 4;
-  const int first = Byte(packed + number % 4), second = Byte(packed + 4 + number % 4),
-            third = Byte(packed + 8 + number % 4);
-  group.scales[0] = static_cast<uint8_t>(number < 4 ? first & 63 : (third & 15) | first >> 6 << 4);
-  group.scales[1] = static_cast<uint8_t>(number < 4 ? second & 63 : third >> 4 | second >> 6 << 4);
-  group.halves = block;
-  const bool fifth = format == WeightFormat::kQ5_K;
-  const std::byte* codes = block + (fifth ? 48 : 16) + number / 2 * 32;
-  for (int i = 0; i < kTileInputs; ++i) {
-    int code = number % 2 == 0 ? Byte(codes + i) & 15 : Byte(codes + i) >> 4;
-    if (fifth) code |= (Byte(block + 16 + i) >> number & 1) << 4;
-    group.codes[i] = static_cast<uint8_t>(code);
-  }
-}
-
-// Group `number` of eight in a block of Q6_K: of each four, low bits of the first two in the low halves of 64 bytes, of the others
-// in the high halves; high bits of all four in 32 bytes.
-void ReadGroupOfQ6_K(const std::byte* block, int64_t number, StoredGroup& group) {
-  const int64_t half = number / 4, quarter = number % 4;
-  const std::byte* low = block + half * 64 + quarter % 2 * 32;
-  const std::byte* high = block + 128 + half * 32;
-  for (int i = 0; i < kTileInputs; ++i) {
-    const int four = quarter < 2 ? Byte(low + i) & 15 : Byte(low + i) >> 4;
-    group.codes[i] = static_cast<uint8_t>(four | (Byte(high + i) >> 2 * quarter & 3) << 4);
-  }
-  for (int i = 0; i < 2; ++i) group.scales[i] = Byte(block + 192 + number * 2 + i);
-  group.halves = block + 208;
-}
-
-void ReadGroup(WeightFormat format, const std::byte* row, int64_t tile, StoredGroup& group) {
+StoredGroup ReadGroup(WeightFormat format, const std::byte* row, int64_t tile) {
   const WeightFormatInfo& info = InfoOf(format);
-  const std::byte* block = row + tile * kTileInputs / info.block_elements * info.block_bytes;
-  if (info.block_elements == kTileInputs) return ReadBlockOf32(format, block, group);
-  if (format == WeightFormat::kQ6_K) return ReadGroupOfQ6_K(block, tile % 8, group);
-  ReadGroupOfK(format, block, tile % 8, group);
+  const int64_t groups = info.block_elements / kTileInputs;
+  const auto* block = reinterpret_cast<const uint8_t*>(row) + tile / groups * info.block_bytes;
+  const int number = static_cast<int>(tile % groups);
+  StoredGroup group;
+  const stored_codes::BlockCodes codes = stored_codes::ReadCodes(format, block, number);
+  std::memcpy(group.codes, codes.words, sizeof(group.codes));
+  if (format == WeightFormat::kQ8_0) {  // as signed as in the file
+    for (uint8_t& code : group.codes) code ^= 0x80;
+  }
+  const PackedScales scales = PackedLayoutOf(format).scales;
+  if (scales == PackedScales::kStepsAndMinima) {
+    stored_codes::ReadSixBitScales(block + 4, number, &group.scales[0], &group.scales[1]);
+  } else if (scales == PackedScales::kHalves) {
+    std::memcpy(group.scales, block + 192 + number * 2, sizeof(group.scales));
+  }
+  group.halves = block + stored_codes::PlacesOf(format).d;
+  return group;
 }
 
 void OrWord(std::byte* at, uint32_t bits) {
@@ -132,8 +90,7 @@ void PackPanel(WeightFormat format, const std::byte* rows, int64_t cols, std::by
   for (int64_t tile = 0; tile < cols / kTileInputs; ++tile) {
     std::byte* to = panel + TileAt(layout, tile);
     for (int64_t output = 0; output < kPackedOutputs; ++output) {
-      StoredGroup group;
-      ReadGroup(format, rows + output * row_bytes, tile, group);
+      const StoredGroup group = ReadGroup(format, rows + output * row_bytes, tile);
       PutCodes(layout.code_bits, group.codes, output, to);
       PutHalves(group, HasMinimum(layout.scales), output,
                 has_header ? panel + HeaderAt(layout, tile) : to + CodeBytes(layout));
