@@ -250,6 +250,7 @@ constexpr std::string_view kGemmaRefused[] = {"use_bidirectional_attention"};
 
 // As the published models have them, and the kernels.
 constexpr HfNumber kGptOssFixed[] = {{"swiglu_alpha", 1.702}, {"swiglu_limit", 7}};
+static_assert(static_cast<float>(kGptOssFixed[0].value) == kSwishSlope && kGptOssFixed[1].value == kSwishLimit);
 
 // No published model of the family has them, and transformers does not look at them.
 constexpr std::string_view kPhi3Refused[] = {"attention_bias", "mlp_bias", "lm_head_bias"};

@@ -5,35 +5,19 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
-#include <iterator>
 #include <memory>
 #include <string_view>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_join.h"
 #include "model/checkpoint/mxfp4_tensors.h"
+#include "model/checkpoint/part_tensors.h"
 #include "model/files/file_error.h"
 #include "model/files/packed_matrix.h"
 #include "model/text/str_cat.h"
 
 namespace hydrant {
 namespace {
-
-template <typename... Parts>
-absl::Status Wrong(const RawTensor& tensor, const Parts&... message) {
-  return FileError(tensor.file, "tensor " + Quoted(tensor.name), message...);
-}
-
-// The dtype of a tensor of a .safetensors file, in its words.
-std::string_view DtypeOf(const RawTensor& tensor) {
-  return tensor.refused_type.empty() ? InfoOf(tensor.format).name : tensor.refused_type;
-}
-
-absl::Status CheckDtype(const RawTensor& tensor, std::initializer_list<std::string_view> dtypes) {
-  if (std::find(dtypes.begin(), dtypes.end(), DtypeOf(tensor)) != dtypes.end()) return absl::OkStatus();
-  return Wrong(tensor, "dtype ", DtypeOf(tensor), " is not ", Joined(dtypes, " or "));
-}
 
 absl::Status CheckShape(const RawTensor& tensor, const std::vector<int64_t>& shape) {
   if (tensor.shape == shape) return absl::OkStatus();
@@ -53,24 +37,19 @@ T ElementAt(const RawTensor& tensor, int64_t index) {
 class Joiner {
  public:
   Joiner(const HfQuantization& quantization, std::vector<RawTensor>& tensors)
-      : quantization_(quantization), tensors_(tensors), taken_(tensors.size(), false) {
-    for (size_t i = 0; i < tensors.size(); ++i) by_name_.emplace(tensors[i].name, i);
-  }
+      : quantization_(quantization), parts_(tensors) {}
 
   absl::Status Run(std::vector<std::string>& warnings) {
     std::vector<RawTensor> joined;
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-      const RawTensor& codes = tensors_[i];
+    for (size_t i = 0; i < parts_.all().size(); ++i) {
+      const RawTensor& codes = parts_.all()[i];
       const std::string_view suffix = CodesSuffix();
       if (!codes.name.ends_with(suffix) || !IsCodes(codes)) continue;
-      taken_[i] = true;
+      parts_.Take(i);
       HYDRANT_ASSIGN_OR_RETURN(RawTensor whole, Join(codes, codes.name.substr(0, codes.name.size() - suffix.size())));
       joined.push_back(std::move(whole));
     }
-    if (joined.empty() && !tensors_.empty()) {
-      return FileError(tensors_.front().file, "", "no matrix is stored in the way that quantization_config says");
-    }
-    Replace(std::move(joined));
+    HYDRANT_RETURN_IF_ERROR(parts_.Replace(std::move(joined)));
     WarnOfExpanded(warnings);
     return absl::OkStatus();
   }
@@ -98,7 +77,7 @@ class Joiner {
 
   absl::StatusOr<RawTensor> Join(const RawTensor& codes, const std::string& base) {
     RawTensor whole{.file = codes.file, .name = base + ".weight"};
-    if (whole.name != codes.name && by_name_.contains(whole.name)) {
+    if (whole.name != codes.name && parts_.Has(whole.name)) {
       return Wrong(codes, Quoted(whole.name), " is there as well");
     }
     // Then no product of extents is larger than the file.
@@ -167,9 +146,7 @@ class Joiner {
     m.flipped = m.fp8 ? 0 : 0x80;
     m.zero = 128;
     // Those of activations: they are rounded in another way here (docs/models.md).
-    for (const char* name : {".input_scale", ".input_zero_point"}) {
-      if (const auto found = by_name_.find(base + name); found != by_name_.end()) taken_[found->second] = true;
-    }
+    for (const char* name : {".input_scale", ".input_zero_point"}) parts_.TryTake(base + name);
     HYDRANT_RETURN_IF_ERROR(TakeNoZeros(base + ".weight_zero_point"));
     return TakeScalesByRow(base, {"weight_scale_inv", "weight_scale"}, m);
   }
@@ -206,12 +183,9 @@ class Joiner {
 
   // Older tools store the zero points of symmetric weights, too: bytes of 0.
   absl::Status TakeNoZeros(const std::string& name) {
-    const auto found = by_name_.find(name);
-    if (found == by_name_.end()) return absl::OkStatus();
-    taken_[found->second] = true;
-    const RawTensor& zeros = tensors_[found->second];
-    if (zeros.data.find_first_not_of('\0') == zeros.data.npos) return absl::OkStatus();
-    return Wrong(zeros, "is not 0, and the weights are said to be symmetric");
+    const RawTensor* zeros = parts_.TryTake(name);
+    if (zeros == nullptr || zeros->data.find_first_not_of('\0') == zeros->data.npos) return absl::OkStatus();
+    return Wrong(*zeros, "is not 0, and the weights are said to be symmetric");
   }
 
   void SetGroups(PackedMatrix& m) const {
@@ -224,7 +198,7 @@ class Joiner {
     SetGroups(m);
     std::string name = base + "." + names.back();
     for (const std::string& other : names) {
-      if (by_name_.contains(base + "." + other)) name = base + "." + other;
+      if (parts_.Has(base + "." + other)) name = base + "." + other;
     }
     HYDRANT_ASSIGN_OR_RETURN(const RawTensor* scales, Take(name, {"F16", "BF16", "F32"}));
     const std::vector<int64_t> shape = {DividedUp(m.rows, m.group_rows), m.groups()};
@@ -260,7 +234,7 @@ class Joiner {
 
   // Which group each column is in: all of their sizes, in any order.
   absl::Status TakeGroupIndex(const RawTensor& codes, const std::string& name, PackedMatrix& m) {
-    if (!by_name_.contains(name)) {
+    if (!parts_.Has(name)) {
       if (!quantization_.group_index) return absl::OkStatus();
       return Wrong(codes, Quoted(name), " is missing, which says which column is in which group");
     }
@@ -284,21 +258,9 @@ class Joiner {
   }
 
   absl::StatusOr<const RawTensor*> Take(const std::string& name, std::initializer_list<std::string_view> dtypes) {
-    const auto found = by_name_.find(name);
-    if (found == by_name_.end()) return FileError(tensors_.front().file, "tensor " + Quoted(name), "is missing");
-    taken_[found->second] = true;
-    const RawTensor& tensor = tensors_[found->second];
-    HYDRANT_RETURN_IF_ERROR(CheckDtype(tensor, dtypes));
-    return &tensor;
-  }
-
-  void Replace(std::vector<RawTensor> joined) {
-    std::vector<RawTensor> left;
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-      if (!taken_[i]) left.push_back(std::move(tensors_[i]));
-    }
-    std::move(joined.begin(), joined.end(), std::back_inserter(left));
-    tensors_ = std::move(left);
+    HYDRANT_ASSIGN_OR_RETURN(const RawTensor* tensor, parts_.Take(name, parts_.all().front().file));
+    HYDRANT_RETURN_IF_ERROR(CheckDtype(*tensor, dtypes));
+    return tensor;
   }
 
   void NoteExpanded(const RawTensor& tensor, std::string_view why) {
@@ -314,9 +276,7 @@ class Joiner {
   }
 
   const HfQuantization& quantization_;
-  std::vector<RawTensor>& tensors_;
-  std::vector<bool> taken_;
-  absl::flat_hash_map<std::string, size_t> by_name_;
+  PartTensors parts_;
   int64_t expanded_ = 0;
   std::string first_expanded_;
   std::string_view why_;

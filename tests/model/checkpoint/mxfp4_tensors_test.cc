@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "model/files/dequantize.h"
 #include "model/files/safetensors_file.h"
+#include "tests/model/checkpoint/expanded_rows.h"
 #include "tests/model/checkpoint/tiny_directory.h"
 #include "tests/support/status_matchers.h"
 
@@ -25,18 +25,6 @@ struct JoinedExperts {
   std::vector<RawTensor> tensors;
   absl::Status status;
 };
-
-// Rows [begin, end) in fp32.
-std::vector<float> RowsOf(const RawTensor& tensor, int64_t begin, int64_t end) {
-  const int64_t cols = tensor.shape[1], row_bytes = RowBytes(tensor.format, cols);
-  std::vector<std::byte> rows(static_cast<size_t>((end - begin) * row_bytes));
-  tensor.rows->Read(begin, end, rows.data());
-  std::vector<float> values(static_cast<size_t>((end - begin) * cols));
-  for (int64_t row = 0; row < end - begin; ++row) {
-    DequantizeRow(tensor.format, rows.data() + row * row_bytes, cols, values.data() + row * cols);
-  }
-  return values;
-}
 
 // Two experts of three rows of 64: code i of a row is (i + row + 5 * expert) % 16, the scales of a row 2^(row - 1) and 2^-1.
 std::vector<TestTensor> Mxfp4Parts(const std::string& name) {
@@ -73,8 +61,8 @@ TEST(Mxfp4Tensors, BecomeAMatrixPerExpert) {
         expected.push_back(std::ldexp(kNumbers[(i + row + 5 * expert) % 16], i < 32 ? row - 1 : -1));
       }
     }
-    EXPECT_EQ(RowsOf(matrix, 0, 3), expected);
-    EXPECT_EQ(RowsOf(matrix, 1, 2), std::vector<float>(expected.begin() + 64, expected.begin() + 128));
+    EXPECT_EQ(ExpandedRows(matrix, 0, 3), expected);
+    EXPECT_EQ(ExpandedRows(matrix, 1, 2), std::vector<float>(expected.begin() + 64, expected.begin() + 128));
   }
 }
 

@@ -15,10 +15,10 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/files/dequantize.h"
 #include "model/files/safetensors_file.h"
 #include "model/weights/weight_plan.h"
 #include "model/weights/weights.h"
+#include "tests/model/checkpoint/expanded_rows.h"
 #include "tests/model/checkpoint/gguf_builder.h"
 #include "tests/model/checkpoint/tiny_directory.h"
 #include "tests/support/source_dir.h"
@@ -79,18 +79,6 @@ struct Joined {
   absl::Status status;
 };
 
-// Rows [begin, end) in fp32.
-std::vector<float> Expanded(const RawTensor& tensor, int64_t begin, int64_t end) {
-  const int64_t cols = tensor.shape[1], row_bytes = RowBytes(tensor.format, cols);
-  std::vector<std::byte> rows(static_cast<size_t>((end - begin) * row_bytes));
-  tensor.rows->Read(begin, end, rows.data());
-  std::vector<float> values(static_cast<size_t>((end - begin) * cols));
-  for (int64_t row = 0; row < end - begin; ++row) {
-    DequantizeRow(tensor.format, rows.data() + row * row_bytes, cols, values.data() + row * cols);
-  }
-  return values;
-}
-
 TEST(QuantisedTensors, AreTheNumbersOfTheGoldens) {
   ASSERT_GE(Goldens().size(), 20u);
   for (const auto& [name, golden] : Goldens().items()) {
@@ -103,10 +91,10 @@ TEST(QuantisedTensors, AreTheNumbersOfTheGoldens) {
     EXPECT_EQ(InfoOf(whole.format).name, golden.at("format").get<std::string>());
     ASSERT_EQ(whole.shape, golden.at("shape").get<std::vector<int64_t>>());
     const std::vector<float> expected = ValuesOf(golden);
-    EXPECT_EQ(Expanded(whole, 0, whole.shape[0]), expected);
+    EXPECT_EQ(ExpandedRows(whole, 0, whole.shape[0]), expected);
     // A part of the rows, as a thread of the loader reads it.
     const std::vector<float> part(expected.begin() + 3 * whole.shape[1], expected.begin() + 10 * whole.shape[1]);
-    EXPECT_EQ(Expanded(whole, 3, 10), part);
+    EXPECT_EQ(ExpandedRows(whole, 3, 10), part);
     EXPECT_EQ(joined.warnings.empty(), IsQuantised(whole.format));
   }
 }
