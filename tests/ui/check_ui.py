@@ -197,6 +197,8 @@ def check_pointing_and_stepping_through_tokens(browser, server):
     require(browser.evaluate("document.activeElement.getBoundingClientRect().top") < below, "up and down go by lines")
     browser.press("End")
     require(browser.evaluate("document.activeElement.dataset.position") == str(shown["known"] - 1), "End to the last one")
+    browser.evaluate("document.querySelector('input[name=\"mode\"]:checked').dispatchEvent(new Event('change'))")
+    require(browser.evaluate("document.activeElement.dataset.position") == str(shown["known"] - 1), "drawn again, it keeps the focus")
     browser.evaluate("document.activeElement.blur()")
 
 

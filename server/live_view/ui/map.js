@@ -90,8 +90,7 @@ export class TokenMap {
     let same = 0;
     if (kv.after === this.after) {
       while (same < this.ids.length && same < kv.tokens.length && this.ids[same] === kv.tokens[same]) ++same;
-      // The last one's text may have been half a character.
-      if (same > 0 && this.tokens[same - 1].dataset.level === "") --same;
+      if (same > 0) this.say(this.tokens[same - 1], this.texts[same - 1]);
     }
     for (const token of this.tokens.splice(same)) token.remove();
     const fresh = document.createDocumentFragment();
@@ -106,6 +105,11 @@ export class TokenMap {
     this.after = kv.after;
     this.ids = kv.tokens;
     if (!this.roving?.isConnected) this.rove(this.tokens.at(-1) ?? null);
+  }
+
+  // The last one's text may have been half a character. The token itself stays, as it may have the focus.
+  say(token, text) {
+    if (!token.dataset.bare && token.textContent !== shown(text)) token.textContent = shown(text);
   }
 
   textAt(position) {
