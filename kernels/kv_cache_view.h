@@ -66,6 +66,8 @@ struct KvCacheLayout {
   size_t victim_count() const {
     return static_cast<size_t>(state_rows) * static_cast<size_t>(layers) * static_cast<size_t>(kv_heads);
   }
+  // Bytes of a state row outside the device: int32 victims [layer][kv_head], then the id that was last sampled for it.
+  size_t state_bytes() const { return (tiles(1) + 1) * sizeof(int32_t); }
 
  private:
   constexpr size_t tiles(int32_t of_blocks) const {
@@ -85,6 +87,14 @@ struct KvCacheLayout {
 //
 // The position of a slot is where its key stands: the token's logical position or, under a rolling policy, its rank, so that
 // evicting one token lowers the positions above it by one. Under a rolling policy `k` holds keys before rotation.
+//
+// All that a device keeps of a sequence from one step to the next:
+//  block        K and V, with the scales of kInt8
+//  score block  positions, and scores as they count at the newest row: a decode row decays what is there when it adds its own,
+//               and a prompt's rows are added with the weight that they have at the prompt's end. So the decay has no phase
+//  state row    the victims, where the next row is to overwrite them, and the id that was last sampled: the token of a row that
+//               was planned ahead, and one more of the text for LogitAdjustments::counts_last
+// Everything else comes with each row: counts, policy, adjustments, and the position that a draw depends on.
 struct KvCacheView {
   KvCacheLayout layout;
   void* k = nullptr;            // [block][layer][kv_head] tiles of [16][head_dim], kInt8: [16] fp32 scales before it

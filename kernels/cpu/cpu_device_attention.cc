@@ -113,6 +113,20 @@ void CpuDevice::ImportBlocks(std::span<const int32_t> blocks, float score_factor
   });
 }
 
+void CpuDevice::ExportState(int32_t state_row, const KvCacheView& kv, std::byte* out) {
+  assert(state_row >= 0 && state_row < kv.layout.state_rows);
+  const size_t victims = kv.layout.state_bytes() - sizeof(int32_t);
+  std::memcpy(out, kv.victim + kv.layout.victim_offset(0, state_row, 0), victims);
+  std::memcpy(out + victims, &sampled_ids_[static_cast<size_t>(state_row)], sizeof(int32_t));
+}
+
+void CpuDevice::ImportState(int32_t state_row, const KvCacheView& kv, const std::byte* in) {
+  assert(state_row >= 0 && state_row < kv.layout.state_rows);
+  const size_t victims = kv.layout.state_bytes() - sizeof(int32_t);
+  std::memcpy(kv.victim + kv.layout.victim_offset(0, state_row, 0), in, victims);
+  std::memcpy(&sampled_ids_[static_cast<size_t>(state_row)], in + victims, sizeof(int32_t));
+}
+
 void CpuDevice::Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) {
   const int64_t pairs = int64_t{kv.layout.layers} * kv.layout.kv_heads;
   pool_.ParallelFor(std::ssize(ops) * pairs, 1, [&](int64_t begin, int64_t end, int thread) {

@@ -104,6 +104,29 @@ void CudaDevice::ImportBlocks(std::span<const int32_t> blocks, float score_facto
   Done();
 }
 
+void CudaDevice::ExportState(int32_t state_row, const KvCacheView& kv, std::byte* out) {
+  assert(state_row >= 0 && state_row < kv.layout.state_rows);
+  const size_t victims = kv.layout.state_bytes() - sizeof(int32_t);
+  CopyToHost(out, kv.victim + kv.layout.victim_offset(0, state_row, 0), victims);
+  CopyToHost(out + victims, samples_->sampled_id(state_row), sizeof(int32_t));
+}
+
+// Behind what is queued, without waiting for it: both parts go in one packet.
+void CudaDevice::ImportState(int32_t state_row, const KvCacheView& kv, const std::byte* in) {
+  assert(state_row >= 0 && state_row < kv.layout.state_rows);
+  const std::span<const std::byte> state(in, kv.layout.state_bytes());
+  const size_t victims = state.size() - sizeof(int32_t);
+  uploads_->Begin(cuda::Uploads::PacketBytes(state));
+  const std::byte* at = uploads_->Add(state);
+  uploads_->Send();
+  const auto copy = [this](int32_t* to, const std::byte* from, size_t bytes) {
+    CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
+  };
+  copy(kv.victim + kv.layout.victim_offset(0, state_row, 0), at, victims);
+  copy(samples_->sampled_id(state_row), at + victims, sizeof(int32_t));
+  Done();
+}
+
 void CudaDevice::Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) {
   std::vector<cuda::Cut> cuts(ops.size());
   uploads_->Begin(TableBytes(ops) + cuda::Uploads::PacketBytes(std::span(cuts)));

@@ -73,13 +73,13 @@ class EndsTest : public testing::TestWithParam<TestedDevice> {
       EXPECT_EQ(results[1].id, 5);
     }
 
-    // All that the cache has of a sequence, and of the slot after it.
-    std::vector<float> Cache(const TestSequence& sequence) {
+    // All that the cache has of a sequence, and of so many slots after it.
+    std::vector<float> Cache(const TestSequence& sequence, int32_t behind = 1) {
       std::vector<float> all;
       const KvShape& shape = fixture.shape;
       for (int32_t layer = 0; layer < shape.layers; ++layer) {
         for (int32_t head = 0; head < shape.kv_heads; ++head) {
-          for (int32_t slot = 0; slot <= sequence.live; ++slot) {
+          for (int32_t slot = 0; slot < sequence.live + behind; ++slot) {
             for (const bool value : {false, true}) {
               const std::vector<float> read = fixture.ReadSlot(sequence, value, layer, head, slot);
               all.insert(all.end(), read.begin(), read.end());
@@ -135,6 +135,113 @@ TEST_P(EndsTest, ARowBehindAnEndLeavesNoTrace) {
     }
   }
 }
+
+class StateTest : public EndsTest {
+ protected:
+  // The sequence leaves its blocks and its state row to what `other` has in its own, and goes on elsewhere.
+  static void Swap(KvFixture& fixture, TestSequence& sequence, const TestSequence& other, int32_t state_row) {
+    const KvCacheView& kv = fixture.kv;
+    TestSequence moved = fixture.Sequence(*sequence.stream, sequence.policy, kPrompt, state_row, kTokens);
+    const auto taken = [](const TestSequence& of) {
+      return std::span(of.block_table).first(static_cast<size_t>(BlocksForSlots(of.live)));
+    };
+    const auto copy = [&](const TestSequence& from, std::vector<std::byte>* blocks, std::vector<std::byte>* state) {
+      blocks->resize(taken(from).size() * kv.layout.block_bytes());
+      state->resize(kv.layout.state_bytes());
+      fixture.device->ExportBlocks(taken(from), taken(from), kv, blocks->data());
+      fixture.device->ExportState(from.state_row, kv, state->data());
+    };
+    std::vector<std::byte> blocks, state, others_blocks, others_state;
+    copy(sequence, &blocks, &state);
+    copy(other, &others_blocks, &others_state);
+    fixture.device->ImportBlocks(std::span(sequence.block_table).first(taken(other).size()), 1.0f, kv,
+                                 others_blocks.data());
+    fixture.device->ImportState(sequence.state_row, kv, others_state.data());
+    moved.live = sequence.live;
+    moved.position = sequence.position;
+    moved.has_victim = sequence.has_victim;
+    fixture.device->ImportBlocks(taken(moved), 1.0f, kv, blocks.data());
+    fixture.device->ImportState(state_row, kv, state.data());
+    sequence = moved;
+  }
+};
+
+TEST_P(StateTest, ARowLeavesWithItsVictimsAndItsLastIdAndFillsAnother) {
+  const KvShape shape{.layers = 2};
+  Pair pair(GetParam(), shape, H2o(8, 8));
+  for (int32_t i = 0; i < 3; ++i) pair.Step({{&pair.sequences[0]}, {&pair.sequences[1]}});
+  KvFixture& fixture = pair.fixture;
+  const KvCacheLayout& layout = fixture.kv.layout;
+  const auto state_of = [&](int32_t row) {
+    std::vector<int32_t> state(layout.state_bytes() / sizeof(int32_t) + 1, 77);
+    fixture.device->ExportState(row, fixture.kv, reinterpret_cast<std::byte*>(state.data()));
+    EXPECT_EQ(state.back(), 77);
+    state.pop_back();
+    return state;
+  };
+  const int32_t ids[] = {3, 5};
+  for (const std::vector<int32_t>& stop_ids : {std::vector<int32_t>(), std::vector<int32_t>{9, 3}}) {
+    pair.Sample(stop_ids);
+    for (size_t i = 0; i < 2; ++i) {
+      const TestSequence& sequence = pair.sequences[i];
+      const std::vector<int32_t> state = state_of(sequence.state_row);
+      EXPECT_EQ(state.back(), i == 0 && !stop_ids.empty() ? kNoNextId : ids[i]);
+      ASSERT_EQ(state.size(), 5u);
+      for (int32_t pair_of = 0; pair_of < 4; ++pair_of) {
+        EXPECT_EQ(state[static_cast<size_t>(pair_of)], fixture.VictimSlot(sequence, pair_of / 2, pair_of % 2));
+      }
+    }
+  }
+  const std::vector<int32_t> ended = state_of(1), other = state_of(4), unused = state_of(5);
+  fixture.device->ImportState(6, fixture.kv, reinterpret_cast<const std::byte*>(ended.data()));
+  EXPECT_EQ(state_of(6), ended);
+  EXPECT_EQ(state_of(1), ended);
+  EXPECT_EQ(state_of(4), other);
+  EXPECT_EQ(state_of(5), unused);
+  EXPECT_NE(ended, other);
+  // The row that would come after the end leaves no trace, as it would have left none where the id came from.
+  pair.sequences[0].state_row = 6;
+  const std::vector<float> before = pair.Cache(pair.sequences[0]);
+  TestSequence behind = pair.sequences[0];
+  pair.Step({{.sequence = &behind, .sampled = true}});
+  EXPECT_EQ(pair.Cache(pair.sequences[0]), before);
+}
+
+TEST_P(StateTest, ASequenceGoesOnBitForBitInOtherBlocksAndAnotherRow) {
+  for (const KvType type : TypesOf(GetParam())) {
+    const KvShape shape{.layers = 2, .type = type};
+    for (const Case& each : Cases()) {
+      for (const int32_t steps : {-1, each.steps}) {  // after the prompt's last chunk
+        if (GetParam().share > 1 && steps >= 0 && each.steps < 5) continue;
+        SCOPED_TRACE(each.name + ", " + KvTypeName(type) + ", " + std::to_string(steps));
+        Pair stays(GetParam(), shape, each.policy), moves(GetParam(), shape, each.policy);
+        if (steps < 0) {
+          // A third prompt beside the two, with half of it computed.
+          for (Pair* pair : {&stays, &moves}) {
+            pair->sequences[0] = pair->fixture.Sequence(pair->streams[0], each.policy, kPrompt, 3, kTokens);
+            pair->Step({{&pair->sequences[0], 16, true}});
+          }
+        }
+        const auto step = [&](Pair& of) {
+          if (of.sequences[0].position < kPrompt) return of.Step({{&of.sequences[0], kPrompt - 16, true}});
+          return of.Step({{&of.sequences[0]}, {&of.sequences[1]}});
+        };
+        for (int32_t i = 0; i < steps; ++i) EXPECT_EQ(step(moves), step(stays));
+        Swap(moves.fixture, moves.sequences[0], moves.sequences[1], 6);
+        for (int32_t i = 0; i < 4; ++i) {
+          EXPECT_EQ(step(moves), step(stays));
+          for (const int32_t which : {0, 1}) {
+            EXPECT_EQ(moves.Cache(moves.sequences[which], 0), stays.Cache(stays.sequences[which], 0)) << which;
+          }
+        }
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryDevice, StateTest, testing::ValuesIn(TestedDevices()),
+                         [](const auto& each) { return each.param.name; });
 
 // Any bytes, but for scores, which are numbers.
 void FillWithAnything(const KvCacheView& kv) {

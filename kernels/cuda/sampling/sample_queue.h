@@ -35,6 +35,8 @@ class SampleQueue {
 
   // [rows_max], by state row: the id last sampled, in device memory.
   const int32_t* sampled_ids() const { return static_cast<const int32_t*>(sampled_ids_.data()); }
+  // One of them.
+  int32_t* sampled_id(int32_t state_row) { return static_cast<int32_t*>(sampled_ids_.data()) + state_row; }
 
  private:
   static constexpr int32_t kTopsMax = 32;  // of a row, through pinned memory

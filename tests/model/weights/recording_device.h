@@ -90,6 +90,8 @@ class RecordingDevice final : public Device {
     assert(false);
   }
   void ImportBlocks(std::span<const int32_t>, float, const KvCacheView&, const std::byte*) override { assert(false); }
+  void ExportState(int32_t, const KvCacheView&, std::byte*) override { assert(false); }
+  void ImportState(int32_t, const KvCacheView&, const std::byte*) override { assert(false); }
   void Shrink(std::span<const ShrinkOp>, const KvCacheView&) override { assert(false); }
   void MeasureLosses(std::span<const LossOp>, const KvCacheView&) override { assert(false); }
   uint64_t Sample(Matrix, std::span<const SampleRequest>, std::span<SampleResult>) override { return Never(); }
