@@ -7,8 +7,9 @@
 //
 // Launch throws std::bad_alloc if there is not enough memory. The step has then failed: its writes to its sequences'
 // slots may or may not have happened, no KV is parked of the turns that it was to drop or to begin to park, of other
-// parks the slices may or may not have been copied, and there is no ticket to await. After any other exception the
-// executor must not be used again.
+// parks the slices may or may not have been copied, and there is no ticket to await. So it is with sequences that were to be
+// swapped out; those that were to come back, in any slice, are lost, and what is left of them is for swap_drops. After any
+// other exception the executor must not be used again.
 #ifndef HYDRANT_MODEL_RUN_EXECUTOR_H_
 #define HYDRANT_MODEL_RUN_EXECUTOR_H_
 
@@ -22,6 +23,7 @@
 #include "kernels/step/block_ops.h"
 #include "kernels/step/row_plan.h"
 #include "kernels/step/session_ops.h"
+#include "kernels/step/swap_ops.h"
 #include "kernels/step_batch.h"
 
 namespace hydrant {
@@ -61,6 +63,17 @@ struct RestoreOp : SessionRestore {
   const EvictionPolicy* policy = nullptr;
 };
 
+// The tables are of all slices. The score table may be empty: each block's own.
+struct SwapOutOp : SwapOut {
+  std::span<const int32_t> block_table = {};
+  std::span<const int32_t> score_table = {};
+};
+
+// The blocks are the sequence's alone, and so are the score blocks of their numbers, which get its scores.
+struct SwapInOp : SwapIn {
+  std::span<const int32_t> block_table = {};
+};
+
 // Scores and positions of a sequence's first `blocks` blocks in the cache's order: [block][layer][kv_head][16]. The
 // vectors only grow; their elements beyond these blocks are undefined.
 struct KvScores {
@@ -79,21 +92,27 @@ struct ReadOp {
   KvScores* out = nullptr;
 };
 
-// The input of a step has rows, or restores that rows wait for. Between steps there may be others: drops, parks and
-// reads.
+// The input of a step has rows, or what rows wait for: restores and sequences that are swapped in. Between steps there may
+// be others: drops, parks, sequences that are swapped out, and reads.
 struct StepInput {
   // Done before the rows, in this order.
-  std::vector<TurnId> drops;  // turns whose parked KV is deleted
+  std::vector<TurnId> drops;         // turns whose parked KV is deleted
+  std::vector<uint64_t> swap_drops;  // sequences that do not come back: what was swapped out of them is deleted
   std::vector<ParkOp> parks;
+  std::vector<SwapOutOp> swap_outs;
   std::vector<RestoreOp> restores;
+  std::vector<SwapInOp> swap_ins;
   std::vector<ScoreInit> score_inits;
   std::vector<StepRow> rows;
   std::vector<ReadOp> reads;  // only without rows
 
   void clear() {
     drops.clear();
+    swap_drops.clear();
     parks.clear();
+    swap_outs.clear();
     restores.clear();
+    swap_ins.clear();
     score_inits.clear();
     rows.clear();
     reads.clear();
@@ -110,7 +129,10 @@ struct StepOutput {
   std::vector<RowOutput> rows;  // in the order of StepInput::rows
   // Turns of StepInput::parks that were to begin and for which there was not enough memory: none of their KV is parked.
   std::vector<TurnId> park_failures;
-  int64_t restore_us = 0;  // that StepInput::restores took, of the time from Launch to Await's return
+  // Sequences of StepInput::swap_outs that were to begin and for which there was not enough memory: nothing of them was
+  // copied, and in the pool they are as they were.
+  std::vector<uint64_t> swap_failures;
+  int64_t restore_us = 0;  // that restores and swap_ins took, of the time from Launch to Await's return
 };
 
 class Executor {

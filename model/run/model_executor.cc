@@ -61,7 +61,8 @@ absl::StatusOr<std::unique_ptr<ModelExecutor>> ModelExecutor::Create(const Check
     return std::unique_ptr<ModelExecutor>(new ModelExecutor(checkpoint.config, std::move(weights), device, options));
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "not enough memory for the weights and ", options.blocks, " KV blocks of ",
+        "not enough memory for the weights, ", options.blocks, " KV blocks", options.swap_blocks > 0 ? " and " : "",
+        options.swap_blocks > 0 ? absl::StrCat(options.swap_blocks, " swapped ones") : "", " of ",
         KvCache::BytesPerBlock(checkpoint.config, options.kv_type), " bytes; lower --kv-cache-memory-bytes"));
   }
 }
@@ -80,7 +81,8 @@ ModelExecutor::ModelExecutor(const ModelConfig& config, Weights weights, Device&
       options_(options),
       device_(device),
       kv_cache_(device, MakeLayout(config, options)),
-      transformer_(config, std::move(weights), device, LimitsOf(options)) {
+      transformer_(config, std::move(weights), device, LimitsOf(options)),
+      swapped_(options.swap_blocks, kv().layout.block_bytes(), kv().layout.state_bytes()) {
   token_ids_.reserve(static_cast<size_t>(options.batch_tokens_max));
   rows_.reserve(static_cast<size_t>(options.sequences_max));
   shrinks_.reserve(static_cast<size_t>(options.sequences_max));
@@ -91,6 +93,7 @@ Executor::Ticket ModelExecutor::Launch(const StepInput& input) {
   InFlightStep& flight = flights_[launched_ % kStepsInFlight];
   flight.output.rows.clear();
   flight.output.park_failures.clear();
+  flight.output.swap_failures.clear();
   flight.output.restore_us = 0;
   flight.logits_requests.clear();
   flight.sample = 0;
@@ -105,7 +108,8 @@ Executor::Ticket ModelExecutor::Launch(const StepInput& input) {
 }
 
 void ModelExecutor::Queue(const StepInput& input, InFlightStep* flight) {
-  MoveSessions(input, &flight->output);
+  MoveOut(input, &flight->output);
+  MoveIn(input, &flight->output);
   for (const ReadOp& read : input.reads) Read(read);
   if (input.rows.empty()) return;
   assert(input.reads.empty());
@@ -157,34 +161,67 @@ void ModelExecutor::CopySlice(const ParkOp& park) {
 // Those that begin and find no memory fail alone. What comes after may need a little memory for itself: without it none
 // of them is parked that was to begin.
 void ModelExecutor::Park(std::span<const ParkOp> parks, std::vector<TurnId>* failures) {
+  failures->reserve(parks.size());
+  for (const ParkOp& park : parks) {
+    if (!park.begins) continue;
+    try {
+      BeginPark(park);
+    } catch (const std::bad_alloc&) {
+      parked_.Drop(park.id);
+      failures->push_back(park.id);
+    }
+  }
+  for (const ParkOp& park : parks) {
+    if (!park.begins || parked_.has(park.id)) CopySlice(park);
+  }
+}
+
+// All slots leave as they are, in their order, and with them the state row.
+void ModelExecutor::SwapOut(std::span<const SwapOutOp> swaps, std::vector<uint64_t>* failures) {
+  const KvCacheView& view = kv_cache_.view();
+  failures->reserve(swaps.size());
+  for (const SwapOutOp& swap : swaps) {
+    if (!swap.begins) continue;
+    try {
+      swapped_.Put(swap.id, static_cast<int32_t>(BlocksForSlots(swap.live)));
+    } catch (const std::bad_alloc&) {
+      failures->push_back(swap.id);
+      continue;
+    }
+    device_.ExportState(swap.state_row, view, swapped_.State(swap.id).data());
+  }
+  for (const SwapOutOp& swap : swaps) {
+    if (!swapped_.has(swap.id)) continue;
+    const std::span<const int32_t> score_blocks = swap.score_table.empty() ? swap.block_table : swap.score_table;
+    swapped_.ForBlocks(swap.id, swap.slice, [&](BlockSlice part, std::byte* to) {
+      const auto begin = static_cast<size_t>(part.begin), size = static_cast<size_t>(part.size());
+      device_.ExportBlocks(swap.block_table.subspan(begin, size), score_blocks.subspan(begin, size), view, to);
+    });
+  }
+}
+
+void ModelExecutor::MoveOut(const StepInput& input, StepOutput* output) {
+  for (const TurnId& turn : input.drops) parked_.Drop(turn);
+  for (const uint64_t id : input.swap_drops) swapped_.Drop(id);
   try {
-    failures->reserve(parks.size());
-    for (const ParkOp& park : parks) {
-      if (!park.begins) continue;
-      try {
-        BeginPark(park);
-      } catch (const std::bad_alloc&) {
-        parked_.Drop(park.id);
-        failures->push_back(park.id);
-      }
-    }
-    for (const ParkOp& park : parks) {
-      if (!park.begins || parked_.has(park.id)) CopySlice(park);
-    }
+    if (!input.parks.empty()) Park(input.parks, &output->park_failures);
+    if (!input.swap_outs.empty()) SwapOut(input.swap_outs, &output->swap_failures);
   } catch (const std::bad_alloc&) {
-    for (const ParkOp& park : parks) {
+    for (const ParkOp& park : input.parks) {
       if (park.begins) parked_.Drop(park.id);
+    }
+    for (const SwapOutOp& swap : input.swap_outs) {
+      if (swap.begins) swapped_.Drop(swap.id);
     }
     throw;
   }
 }
 
-void ModelExecutor::MoveSessions(const StepInput& input, StepOutput* output) {
-  for (const TurnId& turn : input.drops) parked_.Drop(turn);
-  if (!input.parks.empty()) Park(input.parks, &output->park_failures);
-  if (input.restores.empty()) return;
+void ModelExecutor::MoveIn(const StepInput& input, StepOutput* output) {
+  if (input.restores.empty() && input.swap_ins.empty()) return;
   const auto begin = std::chrono::steady_clock::now();
   Restore(input.restores);
+  SwapIn(input.swap_ins);
   const auto time = std::chrono::steady_clock::now() - begin;
   output->restore_us = std::chrono::duration_cast<std::chrono::microseconds>(time).count();
 }
@@ -207,6 +244,20 @@ void ModelExecutor::Restore(std::span<const RestoreOp> restores) {
     assert(restore.cut_to >= cut.policy.heavy);
     cut.policy.recent = restore.cut_to - cut.policy.heavy;
     device_.Shrink({&cut, 1}, view);
+  }
+}
+
+// Scores come back as they left: no row of the sequence was computed meanwhile.
+void ModelExecutor::SwapIn(std::span<const SwapInOp> swaps) {
+  const KvCacheView& view = kv_cache_.view();
+  for (const SwapInOp& swap : swaps) {
+    swapped_.ForBlocks(swap.id, swap.slice, [&](BlockSlice part, const std::byte* from) {
+      const auto begin = static_cast<size_t>(part.begin), size = static_cast<size_t>(part.size());
+      device_.ImportBlocks(swap.block_table.subspan(begin, size), /*score_factor=*/1.0f, view, from);
+    });
+    if (!swap.ends()) continue;
+    device_.ImportState(swap.state_row, view, swapped_.State(swap.id).data());
+    swapped_.Drop(swap.id);
   }
 }
 

@@ -17,6 +17,7 @@
 #include "model/run/executor.h"
 #include "model/run/kv_cache.h"
 #include "model/run/parked_kv.h"
+#include "model/run/swapped_kv.h"
 #include "model/run/transformer.h"
 
 namespace hydrant {
@@ -41,6 +42,7 @@ struct ModelExecutorOptions {
   int32_t sequences_max = 0;       // state rows, and rows in one step
   int32_t batch_tokens_max = 0;    // tokens in one step
   int32_t context_max = 0;  // rows of the position table: bounds a rolling sequence's slots, another one's length
+  int64_t swap_blocks = 0;  // of host memory for sequences that are swapped out; 0: none can be
   LoadProgress on_load = nullptr;  // on Create's thread; null: nobody asks
   KvDumpSink* dump = nullptr;      // outlives the executor; null: off, at no cost
 };
@@ -60,6 +62,7 @@ class ModelExecutor : public Executor {
 
   const KvCacheView& kv() const { return kv_cache_.view(); }
   const Weights& weights() const { return transformer_.weights(); }
+  const SwappedKv& swapped() const { return swapped_; }
 
  private:
   // A logits row wanted by the step: what to do with it and where the result goes.
@@ -80,11 +83,14 @@ class ModelExecutor : public Executor {
   };
 
   void Queue(const StepInput& input, InFlightStep* flight);
-  void MoveSessions(const StepInput& input, StepOutput* output);
+  void MoveOut(const StepInput& input, StepOutput* output);
+  void MoveIn(const StepInput& input, StepOutput* output);
   void BeginPark(const ParkOp& park);
   void CopySlice(const ParkOp& park);
   void Park(std::span<const ParkOp> parks, std::vector<TurnId>* failures);
+  void SwapOut(std::span<const SwapOutOp> swaps, std::vector<uint64_t>* failures);
   void Restore(std::span<const RestoreOp> restores);
+  void SwapIn(std::span<const SwapInOp> swaps);
   void FlattenRows(const StepInput& input);
   void MeasureLosses(const StepInput& input, StepOutput* output);
   void CopyAfterForward(const StepInput& input);
@@ -112,6 +118,7 @@ class ModelExecutor : public Executor {
   std::vector<SampleRequest> requests_;
 
   ParkedKv parked_;
+  SwappedKv swapped_;
 
   std::array<InFlightStep, kStepsInFlight> flights_;  // in turn
   uint64_t launched_ = 0;

@@ -20,7 +20,7 @@ from server_process import DEFAULT_MODEL, ServerProcess
 
 # The pages of this repository are texts that are always there.
 TEXTS = sorted(map(str, (HERE.parents[1] / "docs").glob("*.md")))
-ARGUMENTS = {"model": ["{model}"], "weight_quality": ["{model}", *TEXTS, "--tokens", "16384"]}
+ARGUMENTS = {"model": ["{model}"], "swap": ["{model}"], "weight_quality": ["{model}", *TEXTS, "--tokens", "16384"]}
 SCRIPTS = ["start", "prefix_cache", "elastic", "sessions"]
 ONLY_WHEN_NAMED = ["kv_quality", "stored_weights", "long_chat", "isolation", "operations"]
 ALSO_RUN = {"stored_weights": ["weight_quality_bench"]}
@@ -31,6 +31,7 @@ MEASURES = {
     "model": "prompts and decoding without HTTP or scheduler, and what H2O costs",
     "sampling": "choosing one token, by what is asked of it",
     "scheduler": "host time of a step, up to 256 sequences",
+    "swap": "a sequence out of the pool and back, against copying its bytes",
     "weight_quality": "weights as they are stored against the same file expanded: two minutes",
     "tokenizer": "encoding and decoding, MB/s on one thread",
     "server": "start, idle use, and what HTTP adds to a stream",
