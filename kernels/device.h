@@ -155,6 +155,9 @@ struct HeadNorms {
   NormWeight k;
   // All query heads of a token are normalised as one row, and so are its key heads: weights are [heads * head_dim].
   bool over_heads = false;
+  // [kv_heads * head_dim] factors in device memory, the same for two elements that rotate together. After the norms keys are divided
+  // by them and queries multiplied: products stay what they are. Null: ones.
+  const float* balance = nullptr;
 };
 
 // How a layer attends to the slots that its tokens see.

@@ -56,7 +56,8 @@ absl::StatusOr<std::unique_ptr<ModelExecutor>> ModelExecutor::Create(const Check
                                                                      const ModelExecutorOptions& options) {
   assert(options.blocks > 0 && options.sequences_max > 0 && options.batch_tokens_max > 0 && options.context_max > 0);
   try {
-    const WeightPlan plan = PlanWeights(checkpoint, device, options.weights, options.context_max);
+    WeightPlan plan = PlanWeights(checkpoint, device, options.weights, options.context_max);
+    plan.balance_keys = options.kv_type == KvType::kInt8;
     Weights weights = LoadWeights(checkpoint, device, plan, options.on_load);
     return std::unique_ptr<ModelExecutor>(new ModelExecutor(checkpoint.config, std::move(weights), device, options));
   } catch (const std::bad_alloc&) {

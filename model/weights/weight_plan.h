@@ -69,6 +69,7 @@ struct WeightPlan {
   std::vector<PlannedWeight> weights;
   int32_t positions_max = 0;  // of a rotary table, or of that of learned positions
   int64_t rope_bytes = 0;     // of the rotary tables; 0 beside learned positions
+  bool balance_keys = false;  // as HeadNorms::balance says, for a cache in which a key's elements share a scale
 
   // The bytes of all matrices, learned positions aside. Norms are not worth counting.
   int64_t bytes() const;

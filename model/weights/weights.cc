@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <optional>
 #include <utility>
+
+#include "model/weights/key_balance.h"
 
 namespace hydrant {
 namespace {
@@ -77,6 +80,29 @@ class Loader {
                       .eps = config_.norm_eps};
   }
 
+  // HeadNorms::balance of the layer whose product is `planned`.
+  const float* Balance(const PlannedWeight& planned) {
+    assert(planned.role == WeightRole::kQkv);
+    const int32_t layer = planned.layer;
+    const auto first = static_cast<size_t>(config_.q_cols()), keys = static_cast<size_t>(config_.kv_cols());
+    std::vector<float> rows(keys * static_cast<size_t>(planned.cols)), norm, norm_bias;
+    RowsOf(PiecesOf(planned)).fp32(config_.q_cols(), config_.q_cols() + config_.kv_cols(), rows.data());
+    if (config_.norms_inputs()) {
+      norm = Host(tensors_.Find(TensorRole::kAttentionNorm, layer), config_.norm_offset);
+      norm_bias = Host(tensors_.Find(TensorRole::kAttentionNormBias, layer));
+    }
+    const std::vector<float> bias = Bias(planned);
+    const std::vector<float> head_norm = Host(tensors_.Find(TensorRole::kKNorm, layer), config_.norm_offset);
+    const std::vector<float> sizes =
+        KeySizes({.rows = rows,
+                  .cols = planned.cols,
+                  .bias = bias.empty() ? std::span<const float>() : std::span(bias).subspan(first, keys),
+                  .norm_weight = norm,
+                  .norm_bias = norm_bias,
+                  .head_norm = head_norm});
+    return Upload(KeyBalance(sizes, config_.head_dim, config_.rope_dims));
+  }
+
   // [query_heads]; null: the layer has none.
   const float* Sinks(int32_t layer) { return Vector(tensors_.Find(TensorRole::kSinks, layer)); }
 
@@ -101,12 +127,17 @@ class Loader {
     return bias;
   }
 
-  const float* Vector(const TensorSource* source, float offset = 0) {
-    if (source == nullptr) return nullptr;
+  // Empty without a source.
+  static std::vector<float> Host(const TensorSource* source, float offset = 0) {
+    if (source == nullptr) return {};
     std::vector<float> host(static_cast<size_t>(source->cols()));
     source->ReadRows(0, 1, host.data());
     for (float& value : host) value += offset;
-    return Upload(host);
+    return host;
+  }
+
+  const float* Vector(const TensorSource* source, float offset = 0) {
+    return source != nullptr ? Upload(Host(source, offset)) : nullptr;
   }
 
   const float* Upload(const std::vector<float>& host) {
@@ -226,6 +257,9 @@ Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPl
     }
     std::unique_ptr<LinearWeight>& place = Place(weights, experts, planned);
     assert(place == nullptr);
+    if (planned.role == WeightRole::kQkv && plan.balance_keys) {
+      weights.layers[static_cast<size_t>(planned.layer)].head_norms.balance = loader.Balance(planned);
+    }
     place = loader.Matrix(planned);
     assert(static_cast<int64_t>(place->bytes()) == planned.bytes);
     ahead_bytes -= planned.bytes;
@@ -238,8 +272,9 @@ Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPl
   weights.final_norm = loader.Norm(kFinalNorm, kFinalNormBias, 0);
   for (int32_t i = 0; i < config.layers; ++i) {
     LayerWeights& layer = weights.layers[static_cast<size_t>(i)];
-    layer.head_norms = {
-        .q = loader.HeadNorm(kQNorm, i), .k = loader.HeadNorm(kKNorm, i), .over_heads = config.norms_over_heads};
+    layer.head_norms.q = loader.HeadNorm(kQNorm, i);
+    layer.head_norms.k = loader.HeadNorm(kKNorm, i);
+    layer.head_norms.over_heads = config.norms_over_heads;
     layer.sinks = loader.Sinks(i);
     if (config.norm_place != NormPlace::kAfter) {
       layer.attention_norm = loader.Norm(kAttentionNorm, kAttentionNormBias, i);

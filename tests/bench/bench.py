@@ -22,8 +22,8 @@ from server_process import DEFAULT_MODEL, ServerProcess
 TEXTS = sorted(map(str, (HERE.parents[1] / "docs").glob("*.md")))
 ARGUMENTS = {"model": ["{model}"], "swap": ["{model}"], "weight_quality": ["{model}", *TEXTS, "--tokens", "16384"]}
 SCRIPTS = ["start", "prefix_cache", "elastic", "sessions"]
-ONLY_WHEN_NAMED = ["kv_quality", "stored_weights", "long_chat", "isolation", "operations"]
-ALSO_RUN = {"stored_weights": ["weight_quality_bench"]}
+ONLY_WHEN_NAMED = ["kv_quality", "stored_weights", "peer_quality", "long_chat", "isolation", "operations"]
+ALSO_RUN = {"stored_weights": ["weight_quality_bench"], "peer_quality": ["weight_quality_bench"]}
 MEASURES = {
     "attention": "attention and H2O against the machine's bandwidth and peak",
     "linear": "products with weights, for each batch size, against the same",
@@ -41,6 +41,7 @@ MEASURES = {
     "sessions": "first tokens of 20 turns, with a session and without",
     "kv_quality": "perplexity and recall for each policy and budget: half an hour",
     "stored_weights": "weights as they are stored, on 64 Ki tokens, and what H2O keeps: two hours",
+    "peer_quality": "next-token distributions beside llama.cpp's: ten minutes a GB",
     "long_chat": "a chat that outgrows the context: ten minutes",
     "isolation": "what a tenant notices of another's attack: an hour",
     "operations": "scrapes under load, clients that go away: three minutes",

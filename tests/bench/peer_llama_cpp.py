@@ -44,10 +44,10 @@ def run(command, log=None, **options):
             sys.exit(f"{pathlib.Path(command[0]).name} failed; log: {log}")
 
 
-def built(folder, name, flags):
+def built(folder, name, flags, programs=PROGRAMS):
     """The folder of the peer's programs, built with `flags` unless they are there."""
     log, out = folder / "build.log", folder / f"out-{name}"
-    if not all((out / "bin" / program).exists() for program in PROGRAMS):
+    if not all((out / "bin" / program).exists() for program in programs):
         try:
             source = llama_cpp_source.fetch(folder, sys.executable)
         except llama_cpp_source.FetchError as error:
@@ -56,7 +56,7 @@ def built(folder, name, flags):
         flags = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=OFF", *flags]
         off = ("GGML_CCACHE", "LLAMA_CURL", "LLAMA_OPENSSL", "LLAMA_BUILD_TESTS", "LLAMA_BUILD_EXAMPLES", "LLAMA_BUILD_SERVER")
         run(["cmake", "-G", "Ninja", "-S", source, "-B", out, *flags, *(f"-D{name}=OFF" for name in off)], log)
-        run(["ninja", "-C", out, *PROGRAMS], log)
+        run(["ninja", "-C", out, *programs], log)
     return out / "bin"
 
 

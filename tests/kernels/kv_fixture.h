@@ -234,7 +234,8 @@ class KvFixture {
     }
     // What the ops are given besides the step.
     const auto program =
-        programs_.insert({all_qkv, rope, norms.q.weight, norms.k.weight, scale, softcap, window, sinks}).first;
+        programs_.insert({all_qkv, rope, norms.q.weight, norms.k.weight, norms.balance, scale, softcap, window, sinks})
+            .first;
     device->RunLayers(&*program, [&] {
       for (size_t layer = 0; layer < layers; ++layer) {
         const Matrix qkv{.data = all_qkv + layer * layer_rows * cols, .rows = device_rows, .cols = shape.cols()};
@@ -361,7 +362,8 @@ class KvFixture {
   const int32_t tokens_max_;
   std::vector<std::unique_ptr<DeviceBuffer>> buffers_;
   std::vector<std::unique_ptr<DeviceBuffer>> activations_;  // the last is the one in use
-  std::set<std::tuple<const float*, const RopeTable*, const float*, const float*, float, float, int32_t, const float*>>
+  std::set<std::tuple<const float*, const RopeTable*, const float*, const float*, const float*, float, float, int32_t,
+                      const float*>>
       programs_;
   std::vector<int32_t> free_blocks_;
   std::vector<float> sink_values_;

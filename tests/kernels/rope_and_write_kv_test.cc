@@ -1,6 +1,7 @@
 // Device::RopeAndWriteKv against the double-precision oracle: norms of heads, rotation, what the cache holds then.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <span>
@@ -109,6 +110,77 @@ TEST_P(RopeAndWriteKvTest, HeadsAreNormalisedBeforeTheyAreRotated) {
           }
         }
       }
+    }
+  }
+}
+
+// Factors of powers of two, other ones in each head, that are equal where elements rotate together.
+std::vector<float> Factors(const KvShape& shape, int32_t dims) {
+  std::vector<float> factors;
+  for (int32_t head = 0; head < shape.kv_heads; ++head) {
+    for (int32_t i = 0; i < shape.head_dim; ++i) {
+      const int32_t pair = i < dims ? i % (dims / 2) : i;
+      factors.push_back(std::exp2(static_cast<float>((5 * pair + 3 * head) % 15 - 7)));
+    }
+  }
+  return factors;
+}
+
+TEST_P(RopeAndWriteKvTest, BalancedKeysGiveTheSameBits) {
+  for (const bool rolling : {false, true}) {
+    const KvShape shape = {.layers = 2, .kv_heads = 2, .group = 3, .head_dim = 40, .type = KvType::kF32};
+    const Angles angles(shape.head_dim, 128);
+    EvictionPolicy policy;
+    policy.evicts = true;
+    policy.heavy = policy.recent = 16;
+    policy.rolling = rolling;
+    std::vector<float> outputs[2];
+    for (const bool balanced : {false, true}) {
+      KvFixture fixture(shape, GetParam(), 2, 8);
+      const auto factors = OnDevice(*fixture.device, Factors(shape, angles.spec().dims));
+      if (balanced) fixture.norms.balance = static_cast<const float*>(factors->data());
+      const std::unique_ptr<RopeTable> rope = fixture.device->MakeRope(angles.spec());
+      TokenStream stream(shape, 64, 9);
+      TestSequence sequence = fixture.Sequence(stream, policy, 40, 1, 64);
+      for (const TestRow& row :
+           {TestRow{&sequence, 30, true}, {&sequence, 10, true}, {&sequence, 1, false}, {&sequence, 1, false}}) {
+        const std::vector<float> more = fixture.Step({&row, 1}, rope.get());
+        outputs[balanced ? 1 : 0].insert(outputs[balanced ? 1 : 0].end(), more.begin(), more.end());
+      }
+      const std::vector<float> key = fixture.ReadSlot(sequence, false, 1, 1, 0);
+      outputs[balanced ? 1 : 0].push_back(key[0] * (balanced ? Factors(shape, angles.spec().dims)[40] : 1));
+    }
+    EXPECT_EQ(outputs[0], outputs[1]);
+  }
+}
+
+TEST_P(RopeAndWriteKvTest, BalancedKeysOfInt8KeepTheirSmallElements) {
+  const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 2, .head_dim = 32, .type = KvType::kInt8};
+  std::vector<float> factors(64, 1.0f);
+  factors[3] = factors[19] = factors[32 + 5] = factors[32 + 21] = 64.0f;
+  KvFixture fixture(shape, GetParam(), 2, 8);
+  const auto memory = OnDevice(*fixture.device, factors);
+  fixture.norms.balance = static_cast<const float*>(memory->data());
+  TokenStream stream(shape, 20, 3);
+  for (int32_t token = 0; token < 20; ++token) {
+    for (const int32_t at : {3, 19}) stream.K(token, 0, 0)[static_cast<size_t>(at)] += 150.0f;
+    for (const int32_t at : {5, 21}) stream.K(token, 0, 1)[static_cast<size_t>(at)] -= 150.0f;
+  }
+  TestSequence sequence = fixture.Sequence(stream, EvictionPolicy(), 20, 0, 32);
+  const TestRow row{&sequence, 20, true};
+  fixture.Step({&row, 1});
+  for (int32_t token = 0; token < 20; ++token) {
+    for (int32_t head = 0; head < 2; ++head) {
+      const std::span<float> k = stream.K(token, 0, head);
+      const std::vector<float> key = fixture.ReadSlot(sequence, false, 0, head, token);
+      float largest = 0;
+      std::vector<float> balanced;
+      for (size_t i = 0; i < 32; ++i) {
+        balanced.push_back(k[i] / factors[static_cast<size_t>(head) * 32 + i]);
+        largest = std::max(largest, std::abs(balanced.back()));
+      }
+      ASSERT_LT(largest, 8.0f) << "the outliers are levelled";
+      for (size_t i = 0; i < 32; ++i) ASSERT_NEAR(key[i], balanced[i], largest / 127 * 0.501f) << i;
     }
   }
 }

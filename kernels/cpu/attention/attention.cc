@@ -94,6 +94,7 @@ class KvWriter {
       const int32_t position = row.first_position() + i;
       Normalize(norms_.q, q, query_heads_);
       Normalize(norms_.k, k, kv_heads_);
+      if (norms_.balance != nullptr) Balance(q, k);
       if (rope_ != nullptr) {
         assert(position < rope_->reached() && rope_->dims() <= head_dim_);
         call_.kernels.rotate(q, row.policy.rolling ? query_heads_ : query_heads_ + kv_heads_, head_dim_, rope_->dims(),
@@ -123,6 +124,16 @@ class KvWriter {
     if (norm.weight == nullptr) return;
     const int64_t rows = norms_.over_heads ? 1 : heads, cols = int64_t{heads} * head_dim_ / rows;
     row_kernels_.norm(norm, x, cols, x, cols, rows, cols);
+  }
+
+  void Balance(float* q, float* k) const {
+    for (int32_t head = 0; head < kv_heads_; ++head) {
+      const float* factors = norms_.balance + int64_t{head} * head_dim_;
+      for (int32_t i = 0; i < head_dim_; ++i) *k++ /= factors[i];
+      for (int32_t query = 0; query < query_heads_ / kv_heads_; ++query) {
+        for (int32_t i = 0; i < head_dim_; ++i) *q++ *= factors[i];
+      }
+    }
   }
 
   // The token of rank `gap` has left: those above it move down. What lies beyond the live slots may be anything.

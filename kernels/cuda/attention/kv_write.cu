@@ -45,6 +45,16 @@ __device__ void NormHead(const NormWeight& norm, float* x, int32_t head_dim) {
   __syncwarp();
 }
 
+// A query head of `kv_head`, or its keys.
+__device__ void BalanceHead(const float* balance, int32_t kv_head, bool is_query, float* x, int32_t head_dim) {
+  if (balance == nullptr) return;
+  const float* factors = balance + int64_t{kv_head} * head_dim;
+  for (int32_t dim = static_cast<int32_t>(threadIdx.x % kWarp); dim < head_dim; dim += kWarp) {
+    x[dim] = is_query ? x[dim] * factors[dim] : x[dim] / factors[dim];
+  }
+  __syncwarp();
+}
+
 __device__ void RotateHead(const RopeView& rope, int32_t position, float* x) {
   const int32_t half = rope.dims / 2;
   const float* cosine = rope.table + int64_t{position} * rope.dims;
@@ -121,6 +131,8 @@ __global__ void __launch_bounds__(kThreads)
 
   if (is_query || is_key) {
     NormHead(is_query ? norms.q : norms.k, x, layout.head_dim);
+    const int32_t of = is_query ? head / (shape.query_heads / layout.kv_heads) : head - shape.query_heads;
+    BalanceHead(norms.balance, of, is_query, x, layout.head_dim);
     if (rope.table != nullptr && (is_query || !row.policy.rolling)) RotateHead(rope, position, x);
   }
   if (is_query || LeftOut(step, row)) return;
@@ -155,7 +167,7 @@ void LaunchRopeAndWriteKv(cudaStream_t stream, const StepView& step, const RopeV
   if (norms.over_heads) {
     Launch(stream, dim3(static_cast<uint32_t>(tokens), 2), kThreads, NormHeadsKernel, norms, shape, kv.layout);
   }
-  const HeadNorms of_heads = norms.over_heads ? HeadNorms() : norms;
+  const HeadNorms of_heads = norms.over_heads ? HeadNorms{.balance = norms.balance} : norms;
   WithKvElement(kv.layout.type, [&](auto element) {
     Launch(stream, blocks, kThreads, RopeAndWriteKvKernel<decltype(element)>, step, rope, of_heads, shape, kv);
   });

@@ -33,8 +33,7 @@ class TeacherForced {
                           .head_dim = checkpoint.config.head_dim,
                           .type = kv_type,
                           .state_rows = 1}),
-        transformer_(checkpoint.config,
-                     LoadWeights(checkpoint, *device_, PlanWeights(checkpoint, *device_, choice, context)), *device_,
+        transformer_(checkpoint.config, Load(checkpoint, *device_, choice, kv_type, context), *device_,
                      {.tokens_max = context, .rows_max = 1, .slots_max = context, .logits_rows_max = kLogitsRows}),
         table_(BlocksForSlots(context)) {
     std::iota(table_.begin(), table_.end(), 0);
@@ -55,6 +54,13 @@ class TeacherForced {
   }
 
  private:
+  static Weights Load(const Checkpoint& checkpoint, Device& device, WeightChoice choice, KvType kv_type,
+                      int32_t context) {
+    WeightPlan plan = PlanWeights(checkpoint, device, choice, context);
+    plan.balance_keys = kv_type == KvType::kInt8;
+    return LoadWeights(checkpoint, device, plan);
+  }
+
   std::unique_ptr<CpuDevice> device_;
   KvCache cache_;
   Transformer transformer_;
@@ -72,15 +78,41 @@ struct WeightQuality {
   double perplexity_ratio() const { return std::exp(loss_other - loss_expanded); }
 };
 
-// log p of every token -> out. Returns the index of the largest.
-inline int64_t LogSoftmax(std::span<const float> logits, std::vector<double>* out) {
+// log p of every token -> out.
+inline void LogSoftmax(std::span<const float> logits, std::vector<double>* out) {
   const auto largest = std::max_element(logits.begin(), logits.end());
   double sum = 0;
   for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - *largest);
   out->clear();
   for (const float logit : logits) out->push_back(static_cast<double>(logit) - *largest - std::log(sum));
-  return largest - logits.begin();
 }
+
+// Adds up WeightQuality over positions.
+class QualitySum {
+ public:
+  // log p of every token, expanded and in the other form; `next` follows in the text.
+  void Add(std::span<const double> expanded, std::span<const double> other, int32_t next) {
+    double kl = 0;
+    for (size_t i = 0; i < expanded.size(); ++i) kl += std::exp(expanded[i]) * (expanded[i] - other[i]);
+    sum_.kl.push_back(kl);
+    const auto top = [](std::span<const double> p) { return std::max_element(p.begin(), p.end()) - p.begin(); };
+    sum_.same_top += top(expanded) == top(other) ? 1 : 0;
+    sum_.loss_expanded -= expanded[static_cast<size_t>(next)];
+    sum_.loss_other -= other[static_cast<size_t>(next)];
+  }
+
+  WeightQuality Done() {
+    const auto count = static_cast<double>(sum_.kl.size());
+    sum_.same_top /= count;
+    sum_.loss_expanded /= count;
+    sum_.loss_other /= count;
+    std::sort(sum_.kl.begin(), sum_.kl.end());
+    return std::move(sum_);
+  }
+
+ private:
+  WeightQuality sum_;
+};
 
 // What is compared with weights, keys and values in fp32.
 struct OtherForm {
@@ -88,45 +120,43 @@ struct OtherForm {
   KvType kv_type = KvType::kF32;
 };
 
+// Calls see(index, log p expanded, log p in the other form) for positions [begin, context - 1) of one text: the last has no next token.
+template <typename See>
+void ForEachPosition(TeacherForced& expanded, TeacherForced& other, size_t vocab, std::span<const int32_t> text,
+                     int32_t begin, const See& see) {
+  const auto context = static_cast<int32_t>(text.size());
+  std::vector<double> p, q;
+  expanded.Forward(text);
+  other.Forward(text);
+  for (; begin + 1 < context; begin += TeacherForced::kLogitsRows) {
+    std::vector<int32_t> indices(static_cast<size_t>(std::min(TeacherForced::kLogitsRows, context - 1 - begin)));
+    std::iota(indices.begin(), indices.end(), begin);
+    const float* from = expanded.Logits(indices);
+    const float* to = other.Logits(indices);
+    for (const int32_t index : indices) {
+      LogSoftmax({from, vocab}, &p);
+      LogSoftmax({to, vocab}, &q);
+      see(index, p, q);
+      from += vocab;
+      to += vocab;
+    }
+  }
+}
+
 // Cuts `ids` into texts of `context` tokens; what is left over is not looked at.
 inline WeightQuality CompareWeights(const Checkpoint& checkpoint, const OtherForm& form, std::span<const int32_t> ids,
                                     int32_t context, int threads) {
   TeacherForced expanded(checkpoint, {DType::kF32}, KvType::kF32, context, threads);
   TeacherForced other(checkpoint, form.weights, form.kv_type, context, threads);
-  const auto vocab = static_cast<size_t>(checkpoint.config.vocab);
-  WeightQuality quality;
-  double same = 0, loss_expanded = 0, loss_other = 0;
-  std::vector<double> p, q;
+  QualitySum sum;
   for (; ids.size() >= static_cast<size_t>(context); ids = ids.subspan(static_cast<size_t>(context))) {
     const std::span<const int32_t> text = ids.first(static_cast<size_t>(context));
-    expanded.Forward(text);
-    other.Forward(text);
-    // The last position has no next token in the text.
-    for (int32_t begin = 0; begin + 1 < context; begin += TeacherForced::kLogitsRows) {
-      std::vector<int32_t> indices(static_cast<size_t>(std::min(TeacherForced::kLogitsRows, context - 1 - begin)));
-      std::iota(indices.begin(), indices.end(), begin);
-      const float* from = expanded.Logits(indices);
-      const float* to = other.Logits(indices);
-      for (const int32_t index : indices) {
-        const int64_t top = LogSoftmax({from, vocab}, &p);
-        same += LogSoftmax({to, vocab}, &q) == top ? 1 : 0;
-        double kl = 0;
-        for (size_t i = 0; i < vocab; ++i) kl += std::exp(p[i]) * (p[i] - q[i]);
-        quality.kl.push_back(kl);
-        const auto next = static_cast<size_t>(text[static_cast<size_t>(index) + 1]);
-        loss_expanded -= p[next];
-        loss_other -= q[next];
-        from += vocab;
-        to += vocab;
-      }
-    }
+    ForEachPosition(expanded, other, static_cast<size_t>(checkpoint.config.vocab), text, 0,
+                    [&](int32_t index, std::span<const double> p, std::span<const double> q) {
+                      sum.Add(p, q, text[static_cast<size_t>(index) + 1]);
+                    });
   }
-  const auto count = static_cast<double>(quality.kl.size());
-  quality.same_top = same / count;
-  quality.loss_expanded = loss_expanded / count;
-  quality.loss_other = loss_other / count;
-  std::sort(quality.kl.begin(), quality.kl.end());
-  return quality;
+  return sum.Done();
 }
 
 }  // namespace hydrant

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -168,6 +169,41 @@ TEST_F(WeightsTest, AddsTheBiasesThereAre) {
   ExpectRow(*weights.layers[0].qkv, 32, tiny.At(prefix + "k_proj.weight"), 0, 101);
   ExpectRow(*weights.layers[0].qkv, 63, tiny.At(prefix + "v_proj.weight"), 15, 216);
   ExpectRow(*weights.layers[0].o, 0, tiny.At(prefix + "o_proj.weight"), 0, 301);
+}
+
+TEST_F(WeightsTest, KeysAreBalancedByTheirBiasesWhereAPlanSaysSo) {
+  TinyDirectory tiny;
+  tiny.config["attention_bias"] = true;
+  const auto add = [&](const std::string& name, std::vector<float> values) {
+    tiny.At(name) = {name,
+                     "F32",
+                     {std::ssize(values)},
+                     std::string(reinterpret_cast<const char*>(values.data()), 4 * values.size())};
+  };
+  std::vector<float> outlier(16, 0.0f);
+  outlier[5] = -200;
+  for (const char* layer : {"model.layers.0.self_attn.", "model.layers.1.self_attn."}) {
+    add(layer + std::string("q_proj.bias"), std::vector<float>(32, 300.0f));
+    add(layer + std::string("k_proj.bias"), layer[13] == '1' ? outlier : std::vector<float>(16, 0.0f));
+    add(layer + std::string("v_proj.bias"), std::vector<float>(16, 300.0f));
+    add(layer + std::string("o_proj.bias"), std::vector<float>(32, 0.0f));
+  }
+  tiny.WriteTo(dir_.path());
+  const auto checkpoint = Checkpoint::Open(dir_.path());
+  ASSERT_THAT(checkpoint, IsOk());
+  WeightPlan plan = PlanWeights(**checkpoint, *device_, {DType::kF32}, 128);
+  EXPECT_EQ(LoadWeights(**checkpoint, *device_, plan).layers[1].head_norms.balance, nullptr);
+  plan.balance_keys = true;
+  const Weights weights = LoadWeights(**checkpoint, *device_, plan);
+  const std::span<const float> even(weights.layers[0].head_norms.balance, 16),
+      uneven(weights.layers[1].head_norms.balance, 16);
+  const int32_t head_dim = (*checkpoint)->config.head_dim;
+  ASSERT_EQ((*checkpoint)->config.rope_dims, head_dim);
+  EXPECT_LE(*std::max_element(even.begin(), even.end()), 4 * *std::min_element(even.begin(), even.end()));
+  for (int32_t i = 0; i < 16; ++i) {
+    const bool paired = i % (head_dim / 2) == 5 % (head_dim / 2) && i / head_dim == 5 / head_dim;
+    EXPECT_EQ(uneven[static_cast<size_t>(i)] >= 8, paired) << i << " " << uneven[static_cast<size_t>(i)];
+  }
 }
 
 TEST_F(WeightsTest, ATiedHeadIsTheEmbeddingTable) {
