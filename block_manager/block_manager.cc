@@ -97,6 +97,16 @@ void BlockManager::Forget(int32_t block) {
   score_blocks_.DropSnapshots(block);
 }
 
+bool BlockManager::Grow(BlockTable& table, int32_t reserved_blocks) {
+  const int32_t more = reserved_blocks - table.reserved_;
+  assert(table.reserved_ > 0 && more >= 0);
+  assert(table.blocks_.capacity() >= static_cast<size_t>(reserved_blocks));
+  if (!CanAdmit(more)) return false;
+  table.reserved_ = reserved_blocks;
+  promised_ += more;
+  return true;
+}
+
 void BlockManager::Extend(BlockTable& table, int32_t slots) {
   const int64_t size = BlocksForSlots(slots);
   assert(size + std::ssize(table.copies_) <= table.reserved_);

@@ -1,5 +1,6 @@
 // BlockManager is the only mutator of the pools, the tables and the prefix index. Admission is by reservation: a table is
-// admitted with the most blocks it may ever hold, and everything it does later within that number succeeds.
+// admitted with as many blocks as it may take without asking, and everything it does later within that number succeeds.
+// Beyond it the table asks (Grow), and may be told no.
 //
 // A prefix that another sequence computed is shared without copying: the blocks of a match enter the new table as they
 // are. Before a sequence drops or overwrites tokens, whatever others may read is copied into fresh blocks (PlanCopies,
@@ -14,9 +15,8 @@
 // Invariants (asserted at every transition; CheckIntegrity recounts them, the simulator provokes them)
 //  1. Every block is in exactly one of free / cached-free / in use; the counts add up to the total.
 //  2. refcount(b) = number of block tables that hold b.
-//  3. promised() = sum over tables of reserved() - held(), and available() >= promised(): growth never fails, so no
-//     sequence is ever preempted.
-//  4. A reservation only falls.
+//  3. promised() = sum over tables of reserved() - held(), and available() >= promised(): what is reserved is there.
+//  4. A reservation rises only by Grow.
 //  5. A published block is full, and what is in it does not change while it is published.
 //  6. overlap(o) = blocks in the tables of owner o, less the distinct ones; all tables that hold a block have the same owner.
 //  7. Every spare score block is free, in a snapshot, or in one table.
@@ -64,6 +64,10 @@ class BlockManager {
   void Admit(BlockTable& table, int32_t reserved_blocks, const PrefixMatch& match, std::vector<ScoreInit>* starts,
              int32_t owner = 0);
   void Admit(BlockTable& table, int32_t reserved_blocks, int32_t owner = 0);
+
+  // Raises the reservation to `reserved_blocks` and returns true; or returns false, and nothing happens: so much is neither held nor
+  // promised. REQUIRES: the table was prepared for as many; reserved_blocks >= table.reserved(), which is > 0.
+  bool Grow(BlockTable& table, int32_t reserved_blocks);
 
   // Takes blocks until the table covers `slots` slots. REQUIRES: they are within the reservation.
   void Extend(BlockTable& table, int32_t slots);

@@ -5,7 +5,7 @@
 // Thread: engine.
 //
 // Invariants
-//  1. held() <= reserved(): the manager has promised the difference, so growing up to it cannot fail.
+//  1. held() <= reserved(): the manager has promised the difference, so taking blocks up to it cannot fail.
 //  2. blocks() and score_blocks() do not move while the table grows within its reservation (steps in flight hold spans of them).
 //  3. A table is empty, and has no reservation, when it is destroyed or assigned to.
 #ifndef HYDRANT_BLOCK_MANAGER_BLOCK_TABLE_H_
@@ -59,7 +59,7 @@ class BlockTable {
   std::span<const BlockCopy> copies() const { return copies_; }
   int32_t size() const { return static_cast<int32_t>(blocks_.size()); }
   int32_t held() const { return static_cast<int32_t>(blocks_.size() + copies_.size()); }
-  int32_t reserved() const { return reserved_; }  // the most blocks the sequence may still come to hold
+  int32_t reserved() const { return reserved_; }  // the most blocks the sequence may come to hold without asking
   int32_t layer_group() const { return layer_group_; }
   bool idle() const { return blocks_.empty() && reserved_ == 0; }
 

@@ -157,6 +157,12 @@ constexpr int64_t PeakBlocksFrom(int32_t live, int32_t computed, int32_t prompt_
   return BlocksForSlots(PeakSlotsFrom(live, computed, prompt_length, max_tokens, budget));
 }
 
+// The same as PeakSlotsFrom up to its `steps`-th decode step from here on: what it may come to occupy so soon.
+constexpr int64_t SlotsWithin(int32_t live, int32_t computed, int32_t prompt_length, int64_t max_tokens, int64_t steps,
+                              const KvBudget& budget) {
+  return PeakSlotsFrom(live, computed, prompt_length, std::min(max_tokens, steps + 1), budget);
+}
+
 // The same for a turn that continues from `parked` slots of its session.
 constexpr int64_t PeakSlotsResumed(int32_t parked, int32_t computed, int32_t prompt_length, int64_t max_tokens,
                                    const KvBudget& budget) {

@@ -16,18 +16,22 @@ constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 }  // namespace
 
 Admission::Admission(SequenceTable& sequences, TenantList& tenants, BlockManager& block_manager, Parking& parking,
-                     SchedulerCounters& counters)
+                     Swapping& swapping, SchedulerCounters& counters)
     : sequences_(sequences),
       tenants_(tenants),
       block_manager_(block_manager),
       parking_(parking),
+      swapping_(swapping),
       counters_(counters),
       elastic_(sequences, tenants, block_manager, parking) {
   head_of_ = [this](const Tenant& tenant) {
     Sequence& sequence = sequences_.at(tenant.queue.front());
     if (AwaitsPrefix(sequence.request)) return HeadOfLine{.arrival = sequence.arrival, .awaits_prefix = true};
-    return HeadOfLine{
-        .blocks = BlocksNeeded(sequence, tenant), .arrival = sequence.arrival, .given_room = sequence.given_room};
+    const int64_t blocks = BlocksNeeded(sequence, tenant);
+    return HeadOfLine{.blocks = blocks,
+                      .arrival = sequence.arrival,
+                      .given_room = sequence.given_room,
+                      .has_place = HasPlace(sequence, tenant, blocks)};
   };
   admitted_.reserve(static_cast<size_t>(sequences.free_rows()));
   match_.blocks.reserve(static_cast<size_t>(block_manager.pool().total()));
@@ -54,11 +58,28 @@ absl::Status Admission::Check(const Request& request) const {
   return CheckSlotsAtWorst(request, blocks_max * kBlockSlots);
 }
 
-int64_t Admission::PeakSlots(const Request& request) const {
+int64_t Admission::PeakSlots(const Request& request, int32_t max_tokens) const {
   const ParkedCounts* parked = parking_.Resumable(request);
   const int32_t prompt_length = static_cast<int32_t>(request.prompt.size());
-  if (parked == nullptr) return PeakSlotsFrom(0, 0, prompt_length, request.max_tokens, request.budget);
-  return PeakSlotsResumed(parked->live, parked->computed, prompt_length, request.max_tokens, request.budget);
+  if (parked == nullptr) return PeakSlotsFrom(0, 0, prompt_length, max_tokens, request.budget);
+  return PeakSlotsResumed(parked->live, parked->computed, prompt_length, max_tokens, request.budget);
+}
+
+int64_t Admission::AloneBlocks(const Request& request) const {
+  return BlocksForSlots(PeakSlots(request, swapping_.TokensAhead(request.max_tokens)));
+}
+
+// Copies of what it shares have to find their blocks when the first token goes, so these are reserved from the beginning.
+int64_t Admission::SharedBlocks(const Request& request) const {
+  const int32_t tokens = request.budget.limited() ? request.max_tokens : swapping_.TokensAhead(request.max_tokens);
+  return PeakBlocksShared(static_cast<int32_t>(request.prompt.size()), tokens, request.budget);
+}
+
+bool Admission::HasPlace(const Sequence& sequence, const Tenant& tenant, int64_t blocks) const {
+  const Request& request = sequence.request;
+  int64_t peak = PrivateBlocks(request);
+  if (blocks < AloneBlocks(request)) peak = std::max(peak, SharedBlocks(request));  // it fits only if it shares
+  return swapping_.HasPlace(tenant, peak) && (sequence.given_room || swapping_.LeavesHeadroom(tenant, blocks));
 }
 
 absl::Status Admission::CheckSlotsAtWorst(const Request& request, int64_t slots_max) const {
@@ -116,8 +137,15 @@ void Admission::Withdraw(int32_t index) {
   --waiting_;
 }
 
+void Admission::Begin() {
+  promised_ = lowers_for() != 0;
+  admitted_.clear();
+  blocked_ = Blocked();
+  holds_up_ = -1;
+}
+
 void Admission::Plan(int64_t now_us, StepPlan& plan) {
-  AdmitWaiting(now_us, plan);
+  AdmitWaiting(now_us, plan, /*promised_alone=*/false);
   CountMissing();
   elastic_.Plan(blocked_, plan.number);
   if (lowers_for() != 0) sequences_.at(blocked_.tenant->queue.front()).given_room = true;
@@ -126,6 +154,7 @@ void Admission::Plan(int64_t now_us, StepPlan& plan) {
 bool Admission::MayAdmit(bool row_becomes_free) {
   holds_up_ = -1;
   if (waiting_ == 0 || paused_) return false;
+  if (swapping_.closed()) return sequences_.free_rows() > 0 && ChooseWithinFloor() != nullptr;
   if (row_becomes_free) return true;
   if (sequences_.free_rows() == 0) return false;
   CountOverlaps();
@@ -142,12 +171,38 @@ Tenant* Admission::Choose() {
   return chosen;
 }
 
+// The one for whom budgets fell with the last plan.
+Tenant* Admission::ChoosePromised() {
+  const auto was_given_room = [this](const Tenant& tenant) {
+    return !tenant.queue.empty() && sequences_.at(tenant.queue.front()).given_room;
+  };
+  const std::span<const Tenant> tenants = tenants_.all();
+  if (!promised_ || std::none_of(tenants.begin(), tenants.end(), was_given_room)) return nullptr;
+  Tenant* chosen = Choose();
+  return chosen != nullptr && was_given_room(*chosen) ? chosen : nullptr;
+}
+
+// Whoever takes nothing but what is kept for its tenant takes it from nobody who waits outside.
+Tenant* Admission::ChooseWithinFloor() {
+  Tenant* chosen = nullptr;
+  for (Tenant& tenant : tenants_.all()) {
+    if (tenant.queue.empty() || tenant.unused_rows() == 0 || tenant.unused_floor() == 0) continue;
+    CountOverlaps();
+    tenant.head = head_of_(tenant);
+    const int64_t blocks = tenant.head.blocks;
+    const bool fits = !tenant.HoldsBackItsHead() && tenant.head.has_place && blocks <= tenant.unused_floor() &&
+                      block_manager_.CanAdmit(blocks);
+    if (fits && (chosen == nullptr || tenant.turn() < chosen->turn())) chosen = &tenant;
+  }
+  return chosen;
+}
+
 // What is missing for the head of line, with the prefix that it is sure to find in the next step: budgets are lowered by no more,
 // and by no less.
 void Admission::CountMissing() {
   if (blocked_.tenant == nullptr || !elastic_.AnybodyMayLower()) return;
   Sequence& head = sequences_.at(blocked_.tenant->queue.front());
-  const int64_t alone = PrivateBlocks(head.request);
+  const int64_t alone = AloneBlocks(head.request);
   int64_t needed = BlocksNeededExactly(head, *blocked_.tenant);
   if (needed < alone) {
     if (match_of_ != head.request.id || match_at_ != block_manager_.changes()) MatchPrefix(head.request);
@@ -155,19 +210,17 @@ void Admission::CountMissing() {
     size_t sure = 0;
     while (sure < match_.blocks.size() && block_manager_.pool().references(match_.blocks[sure]) > 0) ++sure;
     blocked_.shares = std::span(match_.blocks).first(sure);
-    const int64_t shared = PeakBlocksShared(head.prompt_length(), head.request.max_tokens, head.request.budget);
-    needed = std::min(alone, shared - static_cast<int64_t>(sure));
+    needed = std::min(alone, SharedBlocks(head.request) - static_cast<int64_t>(sure));
   }
   blocked_.blocks += needed - blocked_.tenant->head.blocks;
 }
 
-void Admission::AdmitWaiting(int64_t now_us, StepPlan& plan) {
-  admitted_.clear();
-  blocked_ = Blocked();
-  holds_up_ = -1;
+void Admission::AdmitWaiting(int64_t now_us, StepPlan& plan, bool promised_alone) {
   if (waiting_ > 0) CountOverlaps();
   while (sequences_.free_rows() > 0 && !paused_) {
-    Tenant* tenant = Choose();
+    Tenant* tenant = nullptr;
+    if (promised_alone || swapping_.closed()) tenant = ChoosePromised();
+    if (tenant == nullptr && !promised_alone) tenant = swapping_.closed() ? ChooseWithinFloor() : Choose();
     if (tenant == nullptr) return;
     const int32_t index = tenant->queue.front();
     Sequence& sequence = sequences_.at(index);
@@ -233,19 +286,19 @@ bool Admission::AwaitsPrefix(const Request& head) const {
 // answer.
 int64_t Admission::BlocksNeeded(Sequence& sequence, const Tenant& tenant) {
   const Request& request = sequence.request;
-  const int64_t alone = PrivateBlocks(request);
-  const int32_t end = FitsAlone(alone, tenant) ? 0 : PrefixEnd(request);
+  const int64_t alone = AloneBlocks(request);
+  // Who was given room was so with what it finds: that it would fit alone now, but for floors, does not change what it needs.
+  const int32_t end = FitsAlone(alone, tenant) && !sequence.given_room ? 0 : PrefixEnd(request);
   if (end == 0) return alone;
-  const int64_t peak = PeakBlocksShared(sequence.prompt_length(), request.max_tokens, request.budget);
-  const int64_t least = peak - std::max(0, end - request.prefix.rows_computed_min) / kBlockSlots;
+  const int64_t least = SharedBlocks(request) - std::max(0, end - request.prefix.rows_computed_min) / kBlockSlots;
   const bool pool_holds_back = !block_manager_.CanAdmit(least) && !tenant.CapHoldsBack(alone);
   return pool_holds_back || tenant.CapHoldsBack(least) ? alone : BlocksNeededExactly(sequence, tenant);
 }
 
 // Matches once for every change of the blocks.
 int64_t Admission::BlocksNeededExactly(Sequence& sequence, const Tenant& tenant) {
-  const int64_t alone = PrivateBlocks(sequence.request);
-  if (FitsAlone(alone, tenant) || PrefixEnd(sequence.request) == 0) return alone;
+  const int64_t alone = AloneBlocks(sequence.request);
+  if ((FitsAlone(alone, tenant) && !sequence.given_room) || PrefixEnd(sequence.request) == 0) return alone;
   if (sequence.matched_at != block_manager_.changes()) {
     sequence.matched_at = block_manager_.changes();
     const int64_t shared = MatchPrefix(sequence.request);
@@ -262,7 +315,7 @@ int64_t Admission::MatchPrefix(const Request& request) {
   match_of_ = request.id;
   match_at_ = block_manager_.changes();
   block_manager_.Match(request.prefix, std::span(request.prompt).first(end), &match_);
-  return PeakBlocksShared(static_cast<int32_t>(request.prompt.size()), request.max_tokens, request.budget);
+  return SharedBlocks(request);
 }
 
 // REQUIRES: ChooseTenant chose it, so there is room at least for what it needs without sharing.
@@ -274,33 +327,39 @@ void Admission::Reserve(int32_t index, StepPlan& plan) {
   }
   parking_.LetGo(index, sequence);
   if (sequence.request.prefix.looks_up) counters_.prefix_queries += sequence.request.prompt.size();
-  const int64_t private_blocks = PrivateBlocks(sequence.request);
-  if (ReserveShared(sequence, private_blocks, plan)) return;
-  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(private_blocks), sequence.request.tenant);
+  const int64_t alone = AloneBlocks(sequence.request);
+  if (ReserveShared(sequence, alone, plan)) return;
+  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(alone), sequence.request.tenant);
+  swapping_.Admitted(sequence, PrivateBlocks(sequence.request));
 }
 
 void Admission::ReserveResumed(int32_t index, const ParkedCounts& parked) {
   Sequence& sequence = sequences_.at(index);
   const Request& request = sequence.request;
-  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(PrivateBlocks(request)), request.tenant);
+  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(AloneBlocks(request)), request.tenant);
+  swapping_.Admitted(sequence, PrivateBlocks(request));
   block_manager_.Extend(sequence.blocks, parked.live);
   parking_.Restore(index, sequence);
 }
 
 // Reserves for sharing if there is room for it beside the floors of other tenants and below the tenant's own cap.
 // Returns false if not, and reserves nothing.
-bool Admission::ReserveShared(Sequence& sequence, int64_t private_blocks, StepPlan& plan) {
+bool Admission::ReserveShared(Sequence& sequence, int64_t alone_blocks, StepPlan& plan) {
   const Request& request = sequence.request;
   const Tenant& tenant = tenants_.of(sequence);
   int64_t other_floors = 0;
   for (const Tenant& other : tenants_.all()) other_floors += &other == &tenant ? 0 : other.unused_floor();
   if (PrefixEnd(request) == 0) return false;
   const int64_t shared_blocks = MatchPrefix(request);
-  const int64_t others = FitsAlone(private_blocks, tenant) ? other_floors : 0;
+  const int64_t others = FitsAlone(alone_blocks, tenant) ? other_floors : 0;
+  const int64_t peak = std::max(shared_blocks, PrivateBlocks(request));
+  if (!swapping_.HasPlace(tenant, peak)) return false;
+  if (swapping_.closed() && BlocksBeside(shared_blocks) > tenant.unused_floor()) return false;
   if (!tenant.CapAllows(BlocksBeside(shared_blocks)) || !block_manager_.CanAdmit(shared_blocks + others, match_)) {
     return false;
   }
   block_manager_.Admit(sequence.blocks, static_cast<int32_t>(shared_blocks), match_, &plan.score_inits, request.tenant);
+  swapping_.Admitted(sequence, peak);
   sequence.shares = true;
   sequence.cached = sequence.scheduled = sequence.computed = match_.tokens();
   sequence.live = sequence.held = sequence.cached;

@@ -9,7 +9,9 @@
 //  1. waiting() is the length of all tenants' queues, and each queue is ordered by priority and then by arrival. A head of line
 //     for which budgets fell stays the head.
 //  2. A sequence is admitted only with a reservation that covers the most blocks it may come to hold: what it needs alone
-//     (PeakSlots), or, where it shares a prefix, that with the copies of its first eviction (PeakBlocksShared).
+//     (PeakSlots), or, where it shares a prefix, that with the copies of its first eviction (PeakBlocksShared). Where sequences may
+//     step aside (swapping.h), with one that covers its prompt and its first tokens, or the copies all the same, and only if the most
+//     that it may come to hold has a place in the pool or outside.
 //  3. Admission leaves the unused part of their floors to the other tenants. No tenant claims more blocks than its cap,
 //     except by requests that were admitted before the cap was lowered, and by one request after that.
 //  4. A head of line for which a sequence of its tenant is about to make the next block of its prompt findable waits for that
@@ -34,6 +36,7 @@
 #include "scheduler/scheduler_counters.h"
 #include "scheduler/sequence_table.h"
 #include "scheduler/step_plan.h"
+#include "scheduler/swapping.h"
 #include "scheduler/tenant_list.h"
 
 namespace hydrant {
@@ -42,7 +45,7 @@ class Admission {
  public:
   // The arguments outlive this.
   Admission(SequenceTable& sequences, TenantList& tenants, BlockManager& block_manager, Parking& parking,
-            SchedulerCounters& counters);
+            Swapping& swapping, SchedulerCounters& counters);
   Admission(const Admission&) = delete;
   Admission& operator=(const Admission&) = delete;
 
@@ -50,7 +53,7 @@ class Admission {
   // exceed what its tenant can ever have), RESOURCE_EXHAUSTED (CheckSlotsAtWorst).
   absl::Status Check(const Request& request) const;
   // The most slots that the request will occupy at once if it continues from its session's parked KV.
-  int64_t PeakSlots(const Request& request) const;
+  int64_t PeakSlots(const Request& request) const { return PeakSlots(request, request.max_tokens); }
   // OK if the request will occupy at most `slots_max` slots at once even if its session's parked KV is lost before it
   // is admitted. Error: RESOURCE_EXHAUSTED.
   absl::Status CheckSlotsAtWorst(const Request& request, int64_t slots_max) const;
@@ -66,10 +69,17 @@ class Admission {
   void Pause(bool paused) { paused_ = paused; }
   bool paused() const { return paused_; }
 
+  // A plan is begun.
+  void Begin();
+
   // Admits every request that can be admitted: appends the sequences to the table's running(), asks for what their
   // sessions have parked (Parking::Restore), and appends their score starts to `plan`. Then has budgets lowered for the
   // head of line that could not be admitted. REQUIRES: `plan` was begun and has no rows yet.
   void Plan(int64_t now_us, StepPlan& plan);
+  // Admits the one for whom the last plan lowered budgets, if it did.
+  void KeepPromise(int64_t now_us, StepPlan& plan) {
+    if (promised_) AdmitWaiting(now_us, plan, /*promised_alone=*/true);
+  }
   // Whether the next Plan may let somebody in, or lower budgets for somebody, given whether somebody leaves before it. What the plan
   // in flight finds out does not count: what that makes room for is seen when it is committed.
   bool MayAdmit(bool row_becomes_free);
@@ -86,7 +96,11 @@ class Admission {
 
  private:
   void TakeHostMemory(Sequence& sequence);
+  int64_t PeakSlots(const Request& request, int32_t max_tokens) const;
+  // The most it may come to hold alone; what it reserves for that at first; and where it shares.
   int64_t PrivateBlocks(const Request& request) const { return BlocksForSlots(PeakSlots(request)); }
+  int64_t AloneBlocks(const Request& request) const;
+  int64_t SharedBlocks(const Request& request) const;
   bool FitsAlone(int64_t private_blocks, const Tenant& tenant) const;
   int32_t PrefixEnd(const Request& request) const;
   int64_t MatchPrefix(const Request& request);
@@ -96,23 +110,28 @@ class Admission {
   int64_t BlocksBeside(int64_t shared) const { return shared - std::ssize(match_.blocks) + match_.revived; }
   int64_t BlocksNeeded(Sequence& sequence, const Tenant& tenant);
   int64_t BlocksNeededExactly(Sequence& sequence, const Tenant& tenant);
+  bool HasPlace(const Sequence& sequence, const Tenant& tenant, int64_t blocks) const;
   Tenant* Choose();
+  Tenant* ChoosePromised();
+  Tenant* ChooseWithinFloor();
   void CountMissing();
   void CountOverlaps();
-  void AdmitWaiting(int64_t now_us, StepPlan& plan);
+  void AdmitWaiting(int64_t now_us, StepPlan& plan, bool promised_alone);
   void Reserve(int32_t index, StepPlan& plan);
   void ReserveResumed(int32_t index, const ParkedCounts& parked);
-  bool ReserveShared(Sequence& sequence, int64_t private_blocks, StepPlan& plan);
+  bool ReserveShared(Sequence& sequence, int64_t alone_blocks, StepPlan& plan);
 
   SequenceTable& sequences_;
   TenantList& tenants_;
   BlockManager& block_manager_;
   Parking& parking_;
+  Swapping& swapping_;
   SchedulerCounters& counters_;
 
   int32_t waiting_ = 0;
   uint64_t arrivals_ = 0;
   bool paused_ = false;
+  bool promised_ = false;           // the last plan lowered budgets for somebody
   HeadOf head_of_;                  // asks this; made once
   std::vector<uint64_t> admitted_;  // request ids, by the last Plan
   Blocked blocked_;                 // by the last Plan

@@ -8,7 +8,8 @@ namespace hydrant {
 // True if the sequence's next row may lower its budget: there is a next row, and it is not the last, after which all
 // blocks are free anyway.
 bool ElasticBudgets::MayLower(const Sequence& sequence) {
-  return sequence.request.budget.elastic() && sequence.decodes() && !sequence.paused && sequence.steps_after_next() > 0;
+  return sequence.request.budget.elastic() && sequence.decodes() && !sequence.paused && sequence.in_pool() &&
+         sequence.has_slot() && sequence.steps_after_next() > 0;
 }
 
 // Who waits may be one of the others.
@@ -22,7 +23,7 @@ void ElasticBudgets::BeginPlan(const Blocked& blocked, bool later) {
   planner_.Begin(tenants_.all(), *blocked.tenant, block_manager_.pool().total(), blocked.over_share);
   for (int32_t index : sequences_.running()) {
     const Sequence& sequence = sequences_.at(index);
-    if (!sequence.decodes() || sequence.paused || sequence.steps_after_next() > 0) continue;
+    if (!sequence.decodes() || sequence.paused || !sequence.in_pool() || sequence.steps_after_next() > 0) continue;
     if (sequence.request.session != 0 && !later) continue;
     planner_.AddEnd(sequence.request.tenant, sequence.blocks.reserved(), BlocksOthersUse(sequence, blocked));
   }

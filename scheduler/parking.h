@@ -62,7 +62,7 @@ class Parking {
   // The sequence ends, or does not go on from what is parked: nothing more is restored to it, and its pin is gone.
   void LetGo(int32_t index, Sequence& sequence);
 
-  // StepLimits::blocks_moved_max. REQUIRES: blocks >= 2.
+  // StepLimits::blocks_moved_max, or 0: it is not sessions' turn. REQUIRES: blocks == 0 or blocks >= 2.
   void LimitMoves(int64_t blocks) { blocks_moved_max_ = blocks; }
 
   // The sequence goes on from its request's parked KV, whose slots its blocks cover: it waits until all of it is

@@ -7,7 +7,8 @@ namespace {
 
 // True if each row computes one token and changes nothing except the slot that it writes.
 bool IsPlain(const StepPlan& plan, const SequenceTable& sequences) {
-  if (plan.rows.empty() || plan.shared || !plan.restores.empty() || !plan.score_inits.empty()) return false;
+  if (plan.rows.empty() || plan.shared || !plan.restores.empty() || !plan.swap_ins.empty() || !plan.score_inits.empty())
+    return false;
   return std::all_of(plan.rows.begin(), plan.rows.end(), [&sequences](const PlanRow& row) {
     const bool first_eviction = row.choose_victim && sequences.at(row.sequence).shares;
     return !row.prefill && row.shrink_to == 0 && !row.lowered && row.loss_cuts == 0 && !first_eviction;
@@ -30,6 +31,7 @@ StepAhead LookAhead(const StepPlan& plan, const SequenceTable& sequences,
   StepAhead ahead;
   for (int32_t index : sequences.running()) {
     const Sequence& sequence = sequences.at(index);
+    if (sequence.place == KvPlace::kOutside) continue;
     if (!sequence.decodes() || !ContinuesPlainly(sequence)) return {};
     if (!sequence.continues()) {
       // A turn that ends is parked, and KV leaves the pool only when no plan is in flight.

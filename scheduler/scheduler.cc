@@ -1,5 +1,6 @@
 #include "scheduler/scheduler.h"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -14,9 +15,10 @@ Scheduler::Scheduler(const SchedulerOptions& options)
       sequences_(options.sequences_max, options.waiting_max),
       tenants_(options.policy, options.blocks, options.sequences_max),
       parking_(options.parked_blocks_max, sequences_, tenants_, block_manager_, counters_),
-      admission_(sequences_, tenants_, block_manager_, parking_, counters_),
+      swapping_(options.swap_blocks_max, sequences_, tenants_, block_manager_, parking_, counters_),
+      admission_(sequences_, tenants_, block_manager_, parking_, swapping_, counters_),
       builder_(options, sequences_, tenants_, block_manager_),
-      commit_(eos_ids_, sequences_, tenants_, block_manager_, parking_, counters_) {
+      commit_(eos_ids_, sequences_, tenants_, block_manager_, parking_, swapping_, counters_) {
   assert(options.Validate().ok());
   SetTenants(options.tenants);
 }
@@ -86,13 +88,40 @@ void Scheduler::FinishParks(std::span<const TurnId> lost) {
   parking_.Finish(lost);
 }
 
+void Scheduler::FinishSwaps(std::span<const uint64_t> lost) {
+  for (const PlanSwapOut& out : swap_outs()) builder_.ChargeMove(out.payer, out.slice.size());
+  swapping_.Finish(lost);
+  for (uint64_t id : lost) EndWithoutMemory(id);
+}
+
+void Scheduler::FailSwaps() {
+  for (uint64_t id : swapping_.Fail()) EndWithoutMemory(id);
+}
+
+void Scheduler::EndWithoutMemory(uint64_t id) {
+  const int32_t index = sequences_.Find(id);
+  sequences_.at(index).finish = FinishReason::kNoMemory;
+  ++counters_.swaps_lost;
+  commit_.End(index);
+}
+
 void Scheduler::SetPaused(uint64_t id, bool paused) {
   if (const int32_t index = sequences_.Find(id); index >= 0) sequences_.at(index).paused = paused;
 }
 
 const StepPlan& Scheduler::Plan(int64_t now_us) {
   StepPlan& plan = builder_.Begin();
+  admission_.Begin();
+  swapping_.Begin();
+  // Who was given room takes it before anybody who grows.
+  if (swapping_.on()) admission_.KeepPromise(now_us, plan);
+  swapping_.PlanGrowth();
+  // Where sessions' KV moves, too, they take turns.
+  const bool swaps = swapping_.on() && (!parking_.moving() || plan.number % 2 == 0);
+  swapping_.PlanReturns(swaps ? blocks_moved_max_ : 0, &plan.swap_ins);
+  swaps_ = swaps && (swapping_.moving() || !plan.swap_ins.empty());
   admission_.Plan(now_us, plan);
+  parking_.LimitMoves(swaps_ ? 0 : blocks_moved_max_);
   parking_.PlanRestores(&plan.restores);
   builder_.AddRows(admission_.somebody_is_blocked());
   if (!plan.rows.empty()) ++counters_.steps;
@@ -102,7 +131,9 @@ const StepPlan& Scheduler::Plan(int64_t now_us) {
 const StepPlan* Scheduler::PlanAhead(absl::FunctionRef<bool(int32_t sequence)> can_plan_ahead) {
   assert(builder_.in_flight() == 1);
   // KV moves only when no plan is in flight.
-  if (!drops().empty() || !parks().empty()) return nullptr;
+  if (!drops().empty() || !parks().empty() || !swap_drops().empty()) return nullptr;
+  // What budgets fall for is not taken by those that run.
+  if (shrinks_for() != 0 || !swapping_.GrowAhead()) return nullptr;
   const StepAhead ahead = LookAhead(builder_.plan(), sequences_, can_plan_ahead);
   if (!ahead.plain || admission_.MayAdmit(ahead.row_becomes_free)) return nullptr;
   const StepPlan* plan = builder_.PlanAhead();
@@ -117,7 +148,12 @@ std::span<const SequenceEvent> Scheduler::Commit(const StepPlan& plan, std::span
   StepPlan& oldest = builder_.Finish(plan);
   admission_.ChargeMemory();
   const std::span<const SequenceEvent> events = commit_.Take(oldest, results, builder_.in_flight() > 0, now_us);
-  if (builder_.in_flight() == 0) parking_.PlanParks();
+  if (builder_.in_flight() > 0) return events;
+  if (!swaps_) parking_.LimitMoves(blocks_moved_max_);
+  parking_.PlanParks();
+  int64_t blocks_returned = 0;
+  for (const PlanSwapIn& in : oldest.swap_ins) blocks_returned += in.slice.size();
+  swapping_.PlanOuts(swaps_ ? std::max<int64_t>(0, blocks_moved_max_ - blocks_returned) : 0);
   return events;
 }
 
@@ -128,6 +164,7 @@ absl::Status Scheduler::CheckIntegrity() const {
   std::vector<const BlockTable*> tables;
   for (int32_t index : sequences_.running()) tables.push_back(&sequences_.at(index).blocks);
   for (const BlockTable& table : parking_.tables()) tables.push_back(&table);
+  if (absl::Status status = swapping_.CheckIntegrity(); !status.ok()) return status;
   return block_manager_.CheckIntegrity(tables);
 }
 

@@ -6,6 +6,7 @@
 //   StepBuilder  makes the plans: rows, their order, shares of tenants, chunks of prompts
 //   StepCommit   takes a step's results, ends sequences and makes events
 //   Parking      keeps sessions' KV on its way out of the pool and back
+//   Swapping     gives blocks to those that grow, and has others step aside for them
 // What they share is the SequenceTable, the TenantList, the BlockManager and the SchedulerCounters. sequence.h says
 // which of them changes which field of a sequence.
 //
@@ -64,6 +65,7 @@
 #include "scheduler/step_commit.h"
 #include "scheduler/step_limits.h"
 #include "scheduler/step_plan.h"
+#include "scheduler/swapping.h"
 #include "scheduler/tenant_list.h"
 
 namespace hydrant {
@@ -96,7 +98,7 @@ class Scheduler {
   // Bounds the steps to come. REQUIRES: the limits are as step_limits.h says.
   void LimitSteps(const StepLimits& limits) {
     builder_.Limit(limits);
-    parking_.LimitMoves(limits.blocks_moved_max);
+    blocks_moved_max_ = limits.blocks_moved_max;
   }
 
   // Replaces the options of all tenants, between any two calls. Indices stay: entry i has the name of tenant i, and new
@@ -121,6 +123,18 @@ class Scheduler {
   void FailParks() { parking_.Fail(); }
   // Parking::FindPark.
   const PlanPark* FindPark(const TurnId& id) const { return parking_.FindPark(id); }
+
+  // The same for sequences that step aside (Swapping::outs, drops): the executor forgets what it has of swap_drops(), and then
+  // copies out the slices of swap_outs(). Those in `lost`, for which it had no memory to begin, end with kNoMemory.
+  // REQUIRES: no plan waits for its Commit.
+  std::span<const uint64_t> swap_drops() const { return swapping_.drops(); }
+  std::span<const PlanSwapOut> swap_outs() const { return swapping_.outs(); }
+  void FinishSwaps(std::span<const uint64_t> lost = {});
+  void FailSwaps();
+  // The plan's step, which was to bring KV of the sequence back, failed: the driver lets its next row fail. REQUIRES: the plan is in
+  // flight and has a PlanSwapIn of it.
+  void LoseReturn(int32_t sequence) { swapping_.LoseReturn(sequence); }
+  const Swapping& swapping() const { return swapping_; }
 
   // Whoever made the turn's request says whether the session goes on from it (`keep`): then the parked KV of the turn
   // before is forgotten, else this turn's is, and it is not parked if it is still to end. Until then both stay.
@@ -162,10 +176,10 @@ class Scheduler {
   int32_t waiting() const { return admission_.waiting(); }
   // Every request has its terminal event.
   bool all_ended() const { return running() == 0 && waiting() == 0 && !commit_.has_pending(); }
-  // KV waits to be parked or restored: the next step does some of it, though it may have no rows.
-  bool moving() const { return parking_.moving(); }
+  // KV waits to leave the pool or to come back: the next step does some of it, though it may have no rows.
+  bool moving() const { return parking_.moving() || swapping_.moving(); }
   // Nothing to compute or to move, and no event to deliver.
-  bool idle() const { return all_ended() && !moving() && drops().empty(); }
+  bool idle() const { return all_ended() && !moving() && drops().empty() && swap_drops().empty(); }
   int32_t sequence_indices() const { return sequences_.size(); }
   const Sequence& sequence(int32_t index) const { return sequences_.at(index); }
   // The progress of an unfinished sequence, as an event without a token.
@@ -195,15 +209,20 @@ class Scheduler {
   }
 
  private:
+  void EndWithoutMemory(uint64_t id);
+
   const std::vector<int32_t> eos_ids_;
   SchedulerCounters counters_;
   BlockManager block_manager_;
   SequenceTable sequences_;
   TenantList tenants_;
   Parking parking_;
+  Swapping swapping_;
   Admission admission_;
   StepBuilder builder_;
   StepCommit commit_;
+  int64_t blocks_moved_max_ = StepLimits().blocks_moved_max;
+  bool swaps_ = false;  // with the last plan, and after it, moves KV of sequences that step aside and nobody else's
 };
 
 }  // namespace hydrant

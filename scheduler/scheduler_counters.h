@@ -9,9 +9,9 @@
 
 namespace hydrant {
 
-// kShared: a copy took the place of a block that others may read.
-enum class FreeCause : uint8_t { kPrefill, kShrink, kPeriodic, kFinish, kCancel, kShared };
-inline constexpr int32_t kFreeCauses = 6;
+// kShared: a copy took the place of a block that others may read. kSwap: a sequence stepped aside.
+enum class FreeCause : uint8_t { kPrefill, kShrink, kPeriodic, kFinish, kCancel, kShared, kSwap };
+inline constexpr int32_t kFreeCauses = 7;
 
 struct SchedulerCounters {
   uint64_t steps = 0;  // with at least one row
@@ -29,6 +29,10 @@ struct SchedulerCounters {
   uint64_t restores = 0;
   uint64_t moves_in_slices = 0;  // parks and restores that took more than one step
   uint64_t restored_tokens = 0;
+  uint64_t swaps_out = 0;       // sequences that stepped aside, whole
+  uint64_t swaps_in = 0;        // and came back
+  uint64_t swapped_blocks = 0;  // moved for that, both ways
+  uint64_t swaps_lost = 0;      // for which there was no memory: the sequence ended
 
   void AddFreed(FreeCause cause, int32_t blocks) {
     freed_blocks[static_cast<size_t>(cause)] += static_cast<uint64_t>(blocks);

@@ -25,6 +25,9 @@ absl::Status SchedulerOptions::Validate() const {
                                                    " sequences and a block of prefill: at least ",
                                                    sequences_max + kBlockSlots - 1, " are needed"));
   }
+  if (swap_blocks_max < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("there cannot be swap space for ", swap_blocks_max, " blocks"));
+  }
   if (prefill_tokens_max < kBlockSlots) {
     return absl::InvalidArgumentError(absl::StrCat("prefill beside decodes needs at least ", kBlockSlots, " tokens"));
   }

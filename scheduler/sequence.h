@@ -18,6 +18,7 @@
 //   ElasticBudgets  asks_losses and lower_to, which the next row obeys
 //   StepBuilder     scheduled, live, in_flight, last_row; request.budget.keep falls
 //   StepCommit      known, computed, held, last_token, output, finish, losses; in_flight falls; shares ends
+//   Swapping        place, peak_blocks, guard; shares ends with what leaves the pool
 //   SequenceTable   state_row
 //   Scheduler       paused, abandoned
 // The blocks are changed by all of them through the BlockManager.
@@ -33,6 +34,14 @@
 #include "scheduler/request/sequence_event.h"
 
 namespace hydrant {
+
+// Where the KV of an admitted sequence is (swapping.h).
+enum class KvPlace : uint8_t {
+  kPool,
+  kLeaving,    // in the pool until the last slice of it is copied out
+  kOutside,    // holds no blocks
+  kReturning,  // its blocks are reserved and taken, and not all of them are filled
+};
 
 struct Sequence {
   Request request;
@@ -54,7 +63,10 @@ struct Sequence {
   int32_t restored = 0;       // prompt tokens whose KV its session had parked
   int32_t to_restore = 0;     // blocks of these that are yet to be filled: until then it is not computed
   int32_t cached = 0;         // prompt tokens taken over from the prefix cache
-  bool shares = false;        // others may read its blocks, or it reads others'; until its first eviction
+  KvPlace place = KvPlace::kPool;
+  int32_t peak_blocks = 0;  // the most it may come to hold, as far as it was admitted for that; 0 without swap space
+  int32_t guard = 0;        // it does not step aside again before `scheduled` reaches this
+  bool shares = false;      // others may read its blocks, or it reads others'; until its first eviction
   std::vector<int32_t> restore_table;  // while it waits: memory for the table of its restore
   std::vector<int32_t> output;         // generated tokens, kept while `shares`; a session's turn keeps them to its end
   bool abandoned = false;              // a turn that its session does not go on from: it is not parked
@@ -87,14 +99,19 @@ struct Sequence {
     return tokens - prompt_length() + 1 >= request.min_tokens ? stop_ids : std::span<const int32_t>();
   }
   bool decodes() const { return scheduled >= prompt_length(); }
+  bool in_pool() const { return place == KvPlace::kPool; }
   // Has a prompt that may be computed in the next step.
-  bool prefills() const { return !decodes() && to_restore == 0; }
+  bool prefills() const { return !decodes() && to_restore == 0 && in_pool(); }
+  // Its next decode step finds its slot without asking for blocks. REQUIRES: decodes().
+  bool has_slot() const { return BlocksForSlots(request.budget.Decode(live).live_after) <= blocks.reserved(); }
   // The number of decode steps after its next one. REQUIRES: decodes().
   int64_t steps_after_next() const { return DecodeSteps(request.max_tokens) - (scheduled - prompt_length()) - 1; }
-  // Has a decode row in the next step, as far as anybody knows: the last token is never fed back.
-  bool continues() const {
+  // Has tokens left to decode, as far as anybody knows, and somebody reads them: the last token is never fed back.
+  bool would_continue() const {
     return decodes() && !paused && !retired() && scheduled - prompt_length() < DecodeSteps(request.max_tokens);
   }
+  // Has a decode row in the next step.
+  bool continues() const { return would_continue() && in_pool() && has_slot(); }
 };
 
 }  // namespace hydrant

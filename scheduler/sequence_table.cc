@@ -62,7 +62,8 @@ absl::Status SequenceTable::CheckSequence(int32_t index) const {
                                             sequence.scheduled, ", computed ", sequence.computed, ", in flight ",
                                             sequence.in_flight));
   }
-  if (sequence.in_flight == 0 && sequence.blocks.size() != BlocksForSlots(sequence.live)) {
+  const int64_t blocks = sequence.place == KvPlace::kOutside ? 0 : BlocksForSlots(sequence.live);
+  if (sequence.in_flight == 0 && sequence.blocks.size() != blocks) {
     return absl::InternalError(
         absl::StrCat("sequence ", index, " holds ", sequence.blocks.size(), " blocks for ", sequence.live, " slots"));
   }

@@ -43,6 +43,7 @@ StepBuilder::StepBuilder(const SchedulerOptions& options, SequenceTable& sequenc
   for (StepPlan& plan : plans_) {
     plan.rows.reserve(rows);
     plan.restores.reserve(rows);
+    if (options.swap_blocks_max > 0) plan.swap_ins.reserve(rows);
     plan.score_inits.reserve(static_cast<size_t>(options.spare_score_blocks));
   }
 }
@@ -60,6 +61,7 @@ StepPlan& StepBuilder::NextPlan() {
   plan_->number = number;
   plan_->rows.clear();
   plan_->restores.clear();
+  plan_->swap_ins.clear();
   plan_->score_inits.clear();
   plan_->snapshots.clear();
   plan_->decode_tokens = 0;
@@ -81,6 +83,7 @@ void StepBuilder::AddRows(bool somebody_is_blocked) {
   for (const PlanRestore& restore : plan_->restores) {
     ChargeMove(sequences_.at(restore.sequence).request.tenant, restore.slice.size());
   }
+  for (const PlanSwapIn& in : plan_->swap_ins) ChargeMove(in.payer, in.slice.size());
   PlanDecodes(somebody_is_blocked);
   PlanPrompts();
   assert(plan_->score_inits.empty() || !plan_->rows.empty());

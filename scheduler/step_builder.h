@@ -48,8 +48,8 @@ class StepBuilder {
 
   // An empty plan, in flight from now on. REQUIRES: none is.
   StepPlan& Begin();
-  // So many blocks of the tenant's KV were parked: it is charged what they cost, and has so much less of the steps that
-  // are divided. Restored blocks are charged with the plan.
+  // So many blocks were parked or swapped out for the tenant: it is charged what they cost, and has so much less of the steps that
+  // are divided. Blocks that come back are charged with the plan.
   void ChargeMove(int32_t tenant, int64_t blocks);
 
   // Adds the rows to the plan. `somebody_is_blocked`: a request waits for blocks and nothing else, so sequences about

@@ -21,12 +21,13 @@ FreeCause CauseOf(const PlanRow& row) {
 }  // namespace
 
 StepCommit::StepCommit(std::span<const int32_t> eos_ids, SequenceTable& sequences, TenantList& tenants,
-                       BlockManager& block_manager, Parking& parking, SchedulerCounters& counters)
+                       BlockManager& block_manager, Parking& parking, Swapping& swapping, SchedulerCounters& counters)
     : eos_ids_(eos_ids),
       sequences_(sequences),
       tenants_(tenants),
       block_manager_(block_manager),
       parking_(parking),
+      swapping_(swapping),
       counters_(counters) {
   events_.reserve(static_cast<size_t>(sequences.size()));
   pending_.reserve(static_cast<size_t>(sequences.size()));
@@ -138,9 +139,12 @@ void StepCommit::Share(Sequence& sequence, StepPlan& plan, const PlanRow& row, b
 void StepCommit::ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause) {
   const Request& request = sequence.request;
   const int32_t tokens_left = request.max_tokens - std::max(0, sequence.computed - sequence.prompt_length());
-  const int64_t reserved =
+  const int64_t peak =
       sequence.shares ? SharedDecodeBlocks(slots, DecodeSteps(tokens_left), request.budget)
                       : PeakBlocksFrom(slots, sequence.computed, sequence.prompt_length(), tokens_left, request.budget);
+  swapping_.LowerPeak(sequence, peak);
+  const bool grows = swapping_.on() && !sequence.shares;
+  const int64_t reserved = grows ? swapping_.ReservationAfterCut(sequence, slots) : peak;
   const int32_t reserved_before = sequence.blocks.reserved();
   const int32_t freed = block_manager_.Shrink(
       sequence.blocks, slots, static_cast<int32_t>(std::min<int64_t>(reserved, sequence.blocks.reserved())));
@@ -202,6 +206,7 @@ void StepCommit::Retire(int32_t index, const SequenceEvent& last) {
   ++counters_.finished[static_cast<size_t>(last.finish)];
   tenant.reserved -= sequence.blocks.reserved();
   parking_.LetGo(index, sequence);
+  swapping_.LetGo(index, sequence);
   if (sequence.request.session != 0 && EndsByItself(last.finish) && !sequence.abandoned) {
     assert(!more_in_flight_);
     parking_.Park(index, sequence);

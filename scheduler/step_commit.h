@@ -22,6 +22,7 @@
 #include "scheduler/scheduler_counters.h"
 #include "scheduler/sequence_table.h"
 #include "scheduler/step_plan.h"
+#include "scheduler/swapping.h"
 #include "scheduler/tenant_list.h"
 
 namespace hydrant {
@@ -30,7 +31,7 @@ class StepCommit {
  public:
   // The arguments outlive this. `eos_ids` end a sequence that does not ignore them.
   StepCommit(std::span<const int32_t> eos_ids, SequenceTable& sequences, TenantList& tenants,
-             BlockManager& block_manager, Parking& parking, SchedulerCounters& counters);
+             BlockManager& block_manager, Parking& parking, Swapping& swapping, SchedulerCounters& counters);
   StepCommit(const StepCommit&) = delete;
   StepCommit& operator=(const StepCommit&) = delete;
 
@@ -39,7 +40,7 @@ class StepCommit {
   std::span<const SequenceEvent> Take(StepPlan& plan, std::span<const RowResult> results, bool more_in_flight,
                                       int64_t now_us);
 
-  // Ends a sequence that no step holds; its event comes with the next Take. REQUIRES: it is retired with kAbort, and in no queue.
+  // Ends a sequence that no step holds; its event comes with the next Take. REQUIRES: it is retired, and in no queue.
   void End(int32_t index);
   // Whether the next Take has events of End.
   bool has_pending() const { return !pending_.empty(); }
@@ -62,6 +63,7 @@ class StepCommit {
   TenantList& tenants_;
   BlockManager& block_manager_;
   Parking& parking_;
+  Swapping& swapping_;
   SchedulerCounters& counters_;
 
   bool more_in_flight_ = false;         // in the Take in progress

@@ -11,6 +11,7 @@
 #include "kernels/step/row_plan.h"
 #include "scheduler/park_plan.h"
 #include "scheduler/request/sequence_event.h"
+#include "scheduler/swap_plan.h"
 
 namespace hydrant {
 
@@ -30,6 +31,7 @@ struct StepPlan {
   uint64_t number = 0;  // 1, 2, 3, …
   // Before any row, in this order.
   std::vector<PlanRestore> restores;
+  std::vector<PlanSwapIn> swap_ins;
   std::vector<ScoreInit> score_inits;
   std::vector<PlanRow> rows;  // decode rows first
   std::vector<ScoreSnapshot> snapshots;
@@ -40,7 +42,7 @@ struct StepPlan {
   bool several_tenants = false;  // have something to compute
   bool shared = false;           // the step was divided between tenants: part of the work waits for a later step
   // Nothing for the executor: nobody has a row, and no KV comes back.
-  bool empty() const { return rows.empty() && restores.empty(); }
+  bool empty() const { return rows.empty() && restores.empty() && swap_ins.empty(); }
 };
 
 // What the executor said about one row.

@@ -36,14 +36,17 @@ absl::Status TenantList::CheckIntegrity(const SequenceTable& sequences, int32_t 
     int32_t running = 0;
     int64_t reserved = parks_claim(static_cast<int32_t>(i));
     int64_t prompt_due = 0;
+    int64_t peaks = 0;
     for (int32_t index : sequences.running()) {
       const Sequence& sequence = sequences.at(index);
       if (sequence.request.tenant != static_cast<int32_t>(i)) continue;
       ++running;
       reserved += sequence.blocks.reserved();
+      peaks += sequence.peak_blocks;
       prompt_due += std::max(0, sequence.prompt_length() - sequence.scheduled);
     }
-    if (running != tenant.running || reserved != tenant.reserved || prompt_due != tenant.prompt_due) {
+    if (running != tenant.running || reserved != tenant.reserved || prompt_due != tenant.prompt_due ||
+        peaks != tenant.peaks) {
       return absl::InternalError(absl::StrCat("tenant ", tenant.options.name, ": ", tenant.running, " running, ",
                                               tenant.reserved, " blocks reserved; counted ", running, " and ",
                                               reserved));

@@ -70,7 +70,7 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
     return one.head.blocks - (room.blocks - (unused_floors - one.unused_floor()));
   };
   const auto finds_row = [&](const Tenant& one) { return room.rows > unused_rows - one.unused_rows(); };
-  const auto fits = [&](const Tenant& one) { return missing(one) <= 0 && finds_row(one); };
+  const auto fits = [&](const Tenant& one) { return one.head.has_place && missing(one) <= 0 && finds_row(one); };
 
   Tenant* best = nullptr;
   Tenant* given_room = nullptr;
@@ -114,7 +114,7 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
     ++passes->passes;
     return passes;
   }
-  if (blocked != nullptr) *blocked = {best, missing(*best), over_share};
+  if (blocked != nullptr && best->head.has_place) *blocked = {best, missing(*best), over_share};
   return nullptr;
 }
 

@@ -67,6 +67,7 @@ struct HeadOfLine {
   uint64_t arrival = 0;        // lower: came earlier
   bool awaits_prefix = false;  // it waits for a prompt of its own tenant, so `blocks` is not asked for
   bool given_room = false;     // budgets fell for it
+  bool has_place = true;       // beside what those that run may come to hold (swapping.h)
 };
 
 struct Tenant {
@@ -76,6 +77,7 @@ struct Tenant {
   HeadOfLine head;            // of the queue, as ChooseTenant saw it last
   int32_t running = 0;        // admitted and not yet released
   int64_t reserved = 0;       // blocks of those that run, held or promised, and of its parks that are under way
+  int64_t peaks = 0;          // Sequence::peak_blocks of those that run
   int64_t overlap = 0;   // how many of these are counted again, as several of them hold the block; as of the last Plan
   double service = 0.0;  // the counter: charges, and what lifting added
   double charged = 0.0;  // charges of tokens alone

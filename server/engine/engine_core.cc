@@ -41,6 +41,7 @@ EngineCore::EngineCore(const EngineCoreOptions& options, Executor& executor, Eng
     flight.blank.resize(rows);
     flight.input.rows.reserve(rows);
     flight.input.restores.reserve(rows);
+    if (options.scheduler.swap_blocks_max > 0) flight.input.swap_ins.reserve(rows);
     flight.restore_policies.reserve(rows);
     flight.input.score_inits.reserve(static_cast<size_t>(options.scheduler.spare_score_blocks));
   }
@@ -116,8 +117,8 @@ std::span<const EngineEvent> EngineCore::Step() {
   --in_flight_;
   BuildEvents(oldest, events);
   const int64_t committed_us = clock_();
-  const int64_t blocks_parked = mover_.Move(in_flight_ > 0);
-  Report(oldest, committed_us, blocks_parked);
+  const int64_t blocks_left = mover_.Move(in_flight_ > 0) + mover_.Swap(in_flight_ > 0);
+  Report(oldest, committed_us, blocks_left);
   return events_;
 }
 
@@ -153,6 +154,10 @@ void EngineCore::Lose(InFlightStep& flight) {
   flight.lost = true;
   ++steps_lost_;
   for (const PlanRestore& restore : flight.plan->restores) extras_[static_cast<size_t>(restore.sequence)].lost = true;
+  for (const PlanSwapIn& in : flight.plan->swap_ins) {
+    extras_[static_cast<size_t>(in.sequence)].lost = true;
+    scheduler_.LoseReturn(in.sequence);
+  }
   for (const int32_t index : scheduler_.running_sequences()) {
     const Sequence& sequence = scheduler_.sequence(index);
     const std::span<const uint64_t> admitted = scheduler_.admitted();
@@ -169,15 +174,16 @@ void EngineCore::Answer(InFlightStep& flight) {
   flight.done_us = clock_();
 }
 
-// `committed_us`: when its events were there, before KV of sessions was parked.
-void EngineCore::Report(const InFlightStep& flight, int64_t committed_us, int64_t blocks_parked) {
+// `committed_us`: when its events were there, before KV left the pool.
+void EngineCore::Report(const InFlightStep& flight, int64_t committed_us, int64_t blocks_left) {
   report_ = StepReport{};
   const StepPlan& plan = *flight.plan;
-  report_.move_us = blocks_parked > 0 ? clock_() - committed_us : 0;
-  report_.blocks_moved = blocks_parked;
+  report_.move_us = blocks_left > 0 ? clock_() - committed_us : 0;
+  report_.blocks_moved = blocks_left;
   if (plan.empty() || flight.lost) return;
   report_.move_us += flight.output.restore_us;
   for (const PlanRestore& restore : plan.restores) report_.blocks_moved += restore.slice.size();
+  for (const PlanSwapIn& in : plan.swap_ins) report_.blocks_moved += in.slice.size();
   if (plan.rows.empty()) return;
   report_.rows = static_cast<int32_t>(plan.rows.size());
   report_.decode_tokens = plan.decode_tokens;
@@ -196,6 +202,7 @@ void EngineCore::BuildInput(const StepPlan& plan, InFlightStep* flight) {
   StepInput& input = flight->input;
   input.clear();
   mover_.AddRestores(plan.restores, &input.restores);
+  SessionMover::AddReturns(plan.swap_ins, &input.swap_ins);
   flight->restore_policies.clear();
   for (RestoreOp& restore : input.restores) {
     restore.policy = &flight->restore_policies.emplace_back(*restore.policy);
@@ -353,9 +360,10 @@ EngineCounters EngineCore::counters() const {
   for (int32_t index : scheduler_.running_sequences()) {
     const Sequence& sequence = scheduler_.sequence(index);
     TenantCounters& tenant = counters.tenants[static_cast<size_t>(sequence.request.tenant)];
+    tenant.logical_tokens += sequence.scheduled;
+    if (sequence.place == KvPlace::kOutside) continue;
     counters.live_slots += sequence.live;
     tenant.live_slots += sequence.live;
-    tenant.logical_tokens += sequence.scheduled;
     tenant.blocks += sequence.blocks.size();
   }
   const ScorePool& score_blocks = scheduler_.block_manager().score_blocks();

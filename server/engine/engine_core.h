@@ -152,7 +152,7 @@ class EngineCore {
   void Launch(const StepPlan& plan, int64_t begin_us);
   void Lose(InFlightStep& flight);
   void Answer(InFlightStep& flight);
-  void Report(const InFlightStep& flight, int64_t committed_us, int64_t blocks_parked);
+  void Report(const InFlightStep& flight, int64_t committed_us, int64_t blocks_left);
   void BuildInput(const StepPlan& plan, InFlightStep* flight);
   void BuildRow(const PlanRow& from, StepRow* row);
   void CountEvicted(int32_t sequence, int32_t tokens);

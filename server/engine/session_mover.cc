@@ -25,6 +25,10 @@ SessionMover::SessionMover(Scheduler& scheduler, Executor& executor, int32_t lay
   const auto turns = static_cast<size_t>(scheduler.sequence_indices());
   moves_.reads.reserve(1);
   moves_.drops.reserve(kDropsMax);
+  if (scheduler.swapping().on()) {
+    moves_.swap_drops.reserve(turns);
+    moves_.swap_outs.reserve(turns);
+  }
   moves_.parks.reserve(turns);
   parked_.reserve(turns);
   park_failures_.reserve(turns);
@@ -103,6 +107,30 @@ void SessionMover::Drop(std::span<const TurnId> turns) {
   }
 }
 
+int64_t SessionMover::Swap(bool step_in_flight) {
+  if (step_in_flight) {
+    assert(scheduler_.swap_outs().empty());
+    return 0;
+  }
+  const std::span<const uint64_t> drops = scheduler_.swap_drops();
+  if (drops.empty() && scheduler_.swap_outs().empty()) return 0;
+  int64_t blocks = 0;
+  try {
+    moves_.clear();
+    moves_.swap_drops.assign(drops.begin(), drops.end());
+    for (const PlanSwapOut& out : scheduler_.swap_outs()) {
+      moves_.swap_outs.push_back({out, out.block_table, out.score_table});
+      blocks += out.slice.size();
+    }
+    const StepOutput output = executor_.Await(executor_.Launch(moves_));
+    scheduler_.FinishSwaps(output.swap_failures);
+    return blocks;
+  } catch (const std::bad_alloc&) {
+    scheduler_.FailSwaps();  // what was to be dropped is (executor.h)
+    return 0;
+  }
+}
+
 // Whoever is not told finds it out when the session goes on.
 void SessionMover::Tell(const TurnId& dropped) {
   try {
@@ -115,6 +143,10 @@ void SessionMover::AddRestores(std::span<const PlanRestore> from, std::vector<Re
   for (const PlanRestore& restore : from) {
     to->push_back({restore, restore.block_table, policy_of_(restore.sequence).policy});
   }
+}
+
+void SessionMover::AddReturns(std::span<const PlanSwapIn> from, std::vector<SwapInOp>* to) {
+  for (const PlanSwapIn& in : from) to->push_back({in, in.block_table});
 }
 
 void SessionMover::Read(uint64_t session, bool evicts, KvReading* out) {
@@ -178,7 +210,9 @@ void SessionMover::ReadRunning(int32_t index, KvReading* out) {
   out->tokens.assign(sequence.request.prompt.begin(), sequence.request.prompt.end());
   out->tokens.insert(out->tokens.end(), sequence.output.begin(), sequence.output.end());
   assert(std::ssize(out->tokens) == sequence.known);
-  if (policy->evicts) ReadScores({.live = out->live, .score_blocks = sequence.blocks.score_blocks()}, out);
+  const bool stands_aside = sequence.place == KvPlace::kOutside || sequence.place == KvPlace::kReturning;
+  if (policy->evicts && !stands_aside)
+    ReadScores({.live = out->live, .score_blocks = sequence.blocks.score_blocks()}, out);
 }
 
 void SessionMover::ReadScores(const ReadOp& read, KvReading* out) {

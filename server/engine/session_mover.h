@@ -48,9 +48,15 @@ class SessionMover {
   // added to the scheduler: the policies of sequences that ended are still in their places. Returns how many blocks were
   // parked.
   int64_t Move(bool step_in_flight);
+  // The same for sequences that step aside (swapping.h), and to be called at the same place: what the scheduler dropped of them is
+  // forgotten, and slices of those that leave are copied out. Without memory of the host for one of them it ends with kNoMemory.
+  // Returns how many blocks were copied.
+  int64_t Swap(bool step_in_flight);
 
   // Appends the plan's restores. Their spans are the plan's.
   void AddRestores(std::span<const PlanRestore> from, std::vector<RestoreOp>* to) const;
+  // Appends the plan's sequences that come back. Their spans are the plan's.
+  static void AddReturns(std::span<const PlanSwapIn> from, std::vector<SwapInOp>* to);
 
   // EngineCore::ReadKv.
   void Read(uint64_t session, bool evicts, KvReading* out);

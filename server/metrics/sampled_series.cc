@@ -72,6 +72,7 @@ constexpr SampledSeries<Scrape> kEngineSeries[] = {
     {"hydrant_freed_blocks_total", kFreed, "cause", "finish", Freed<FreeCause::kFinish>},
     {"hydrant_freed_blocks_total", kFreed, "cause", "cancel", Freed<FreeCause::kCancel>},
     {"hydrant_freed_blocks_total", kFreed, "cause", "shared", Freed<FreeCause::kShared>},
+    {"hydrant_freed_blocks_total", kFreed, "cause", "swap", Freed<FreeCause::kSwap>},
     {"hydrant_shrinks_total",
      "Budgets lowered, down to a floor that their requests agreed to, for a request that waited.", nullptr, nullptr,
      [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.shrinks); }},

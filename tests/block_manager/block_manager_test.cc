@@ -57,6 +57,29 @@ TEST(BlockManager, ShrinkingTheReservationLetsTheNextOneIn) {
   manager.Release(first);
 }
 
+TEST(BlockManager, GrowSaysNoWhereOthersWerePromisedTheRest) {
+  BlockManager manager(10);
+  BlockTable first, second;
+  manager.Prepare(first, 10, /*copies=*/false, 0);
+  manager.Admit(first, 2);
+  manager.Extend(first, 20);
+  const int32_t* blocks = first.blocks().data();
+  manager.Admit(second, 4);
+  EXPECT_FALSE(manager.Grow(first, 7));
+  EXPECT_EQ(first.reserved(), 2);
+  EXPECT_EQ(manager.promised(), 4);
+  EXPECT_TRUE(manager.Grow(first, 6));
+  EXPECT_EQ(manager.promised(), 4 + 4);
+  EXPECT_FALSE(manager.CanAdmit(1));
+  manager.Extend(first, 6 * 16);
+  EXPECT_EQ(first.blocks().data(), blocks) << "steps in flight hold spans of them";
+  const BlockTable* tables[] = {&first, &second};
+  EXPECT_TRUE(manager.CheckIntegrity(tables).ok());
+  manager.Release(first);
+  manager.Release(second);
+  EXPECT_EQ(manager.promised(), 0);
+}
+
 TEST(BlockManager, ShrinkKeepsTheFirstBlocksInOrder) {
   BlockManager manager(5);
   BlockTable table;

@@ -177,6 +177,26 @@ TEST(KvBudget, PeakBlocksOfNamedCases) {
   }
 }
 
+// As far as so many decode steps go, it is the same life.
+TEST(KvBudget, SlotsWithinAreThoseOfTheSameLifeCutShort) {
+  const KvBudget budgets[] = {KvBudget::Unlimited(), KvBudget::Exact(40), KvBudget::Periodic(40, 24)};
+  for (const KvBudget& budget : budgets) {
+    for (const int32_t prompt : {1, 30, 41, 100}) {
+      for (const int32_t max_tokens : {0, 1, 5, 200}) {
+        int32_t live = budget.PlayPrompt(0, 0, prompt).after;
+        int64_t peak = budget.PlayPrompt(0, 0, prompt).peak;
+        for (int32_t steps = 0; steps <= 80; ++steps) {
+          EXPECT_EQ(SlotsWithin(0, 0, prompt, max_tokens, steps, budget), peak) << prompt << " " << steps;
+          if (steps >= DecodeSteps(max_tokens)) continue;
+          const DecodeCounts counts = budget.Decode(live);
+          peak = std::max<int64_t>(peak, counts.live_after);
+          live = counts.shrink_to > 0 ? counts.shrink_to : counts.live_after;
+        }
+      }
+    }
+  }
+}
+
 TEST(KvBudget, MalformedBudgetsAreToldApart) {
   EXPECT_TRUE(KvBudget::Unlimited().valid());
   EXPECT_TRUE(KvBudget::Exact(1).valid());

@@ -14,10 +14,10 @@ constexpr int64_t kStepsMax = 1'000'000;
 Episode::Episode(const EpisodeOptions& options)
     : options_(options),
       overlap_(options.overlap.value_or(Mix(options.seed + 77) % 2 == 0)),
-      workload_(options.seed),
+      workload_(options.seed, options.swaps),
       executor_({workload_.core().scheduler.blocks, workload_.core().scheduler.spare_score_blocks,
                  workload_.layer_heads(), workload_.core().scheduler.sequences_max, workload_.core().vocab,
-                 workload_.context(), options.check_contract, overlap_},
+                 workload_.context(), options.check_contract, overlap_, options.swaps},
                 requests_, failure_),
       oracle_(workload_.layer_heads(), workload_.core().vocab, workload_.core().scheduler.eos_ids),
       sessions_(static_cast<size_t>(workload_.sessions()) + 1),
@@ -25,7 +25,11 @@ Episode::Episode(const EpisodeOptions& options)
       digesting_(options.digest, buggy_),
       tenants_(workload_, requests_, options.bug, failure_),
       turns_(workload_.core().scheduler.parked_blocks_max, failure_),
-      memory_(workload_, options.bug, failure_) {
+      memory_(workload_, options.bug, failure_),
+      swaps_(workload_, requests_, failure_) {
+  executor_.loses_victims = options.bug == PlantedBug::kSwapVictimLost;
+  executor_.swap_fails = [this] { return workload_.SwapFails(); };
+  executor_.waits_for_blocks = [this](const SimRequest& request) { return WaitsForBlocks(request); };
   executor_.in_flight = [this] { ActInFlight(); };
   executor_.step_fails = [this] { return workload_.StepFails(); };
   executor_.on_change = [this](SimRequest& request) { RunOracle(request); };
@@ -82,6 +86,10 @@ EpisodeResult Episode::Run() {
   result_.turns_given_up = turns_.given_up();
   result_.turns_gone_back = turns_.gone_back();
   result_.rows_left_out = executor_.rows_left_out();
+  result_.swaps_out = executor_.swaps_out();
+  result_.swaps_in = counters.swaps_in;
+  result_.swaps_lost = counters.swaps_lost;
+  result_.swap_waits = swaps_.admission_checks();
   result_.shrinks = executor_.shrinkings();
   result_.steps_ahead = executor_.steps_ahead();
   result_.rows_behind = executor_.rows_behind();
@@ -178,6 +186,46 @@ void Episode::SeeAdmissions() {
     const Sequence& sequence = core_->scheduler().sequence(index);
     Begin(*requests_[sequence.request.id - 1], sequence);
     CheckTwins(sequence);
+    CheckReserved(sequence);
+  }
+  if (options_.swaps) SeeSwaps();
+}
+
+// Who comes back has its blocks from the plan on that says so.
+void Episode::SeeSwaps() {
+  const Scheduler& scheduler = core_->scheduler();
+  for (int32_t index : scheduler.running_sequences()) {
+    const Sequence& sequence = scheduler.sequence(index);
+    SimRequest& request = *requests_[sequence.request.id - 1];
+    if (request.aside && sequence.blocks.size() > 0) executor_.TakeBack(request, sequence.blocks.blocks());
+  }
+  swaps_.AfterPlan(scheduler);
+}
+
+// As it stands when a plan is launched: whoever has a row in it has its slot.
+bool Episode::WaitsForBlocks(const SimRequest& request) const {
+  const Scheduler& scheduler = core_->scheduler();
+  for (int32_t index : scheduler.running_sequences()) {
+    const Sequence& sequence = scheduler.sequence(index);
+    if (sequence.request.id != request.id()) continue;
+    return !sequence.in_pool() || (sequence.in_flight == 0 && sequence.decodes() && !sequence.has_slot());
+  }
+  return false;
+}
+
+// The scheduler takes somebody for paused who is not: for an anchor that need not stay, or for one that need not come back.
+void Episode::PlantSwapBug() {
+  const Scheduler& scheduler = core_->scheduler();
+  for (int32_t index : scheduler.running_sequences()) {
+    const Sequence& sequence = scheduler.sequence(index);
+    const uint64_t id = sequence.request.id;
+    const SimRequest& request = *requests_[id - 1];
+    if (options_.bug == PlantedBug::kSwapOfAnchor && !request.paused) {
+      core_->SetPaused(id, index == scheduler.swapping().anchor() && step_ % 8 == 0);
+    }
+    if (options_.bug == PlantedBug::kAdmittedBehindSwapped && !request.paused) {
+      core_->SetPaused(id, sequence.place == KvPlace::kOutside && step_ % 8 != 0);
+    }
   }
 }
 
@@ -236,8 +284,8 @@ void Episode::CancelSomebody(bool in_flight) {
 
 void Episode::Cancel(uint64_t id, bool in_flight) {
   disturbed_ = true;
-  const bool alive =
-      id <= requests_.size() && !requests_[id - 1]->ended && !requests_[id - 1]->cancelled && !Ending(id);
+  const bool alive = id <= requests_.size() && !requests_[id - 1]->ended && !requests_[id - 1]->cancelled &&
+                     !requests_[id - 1]->swap_failed && !Ending(id);
   if (options_.bug != PlantedBug::kCancelIgnored || !alive) {
     tenants_.BeforeEnds(core_->scheduler());
     const bool cancelled = core_->Cancel(id);
@@ -278,7 +326,8 @@ void Episode::Step() {
   const bool nobody_waits = held_up == 0 && !admission_paused_;
   const std::span<const int32_t> running = scheduler.running_sequences();
   const auto has_its_kv = [&](int32_t index) { return scheduler.sequence(index).to_restore == 0; };
-  const bool must_compute = std::count_if(running.begin(), running.end(), has_its_kv) > held_up;
+  // Where sequences step aside, those in the pool may wait for those that leave it, and for slow readers' blocks.
+  const bool must_compute = !options_.swaps && std::count_if(running.begin(), running.end(), has_its_kv) > held_up;
   const bool must_advance = must_compute || (work && nobody_waits);
   const bool prompts_wait =
       std::any_of(running.begin(), running.end(), [&](int32_t index) { return scheduler.sequence(index).prefills(); });
@@ -287,6 +336,7 @@ void Episode::Step() {
   free_steps_ += nobody_waits ? 1 : 0;
   result_.paused_steps += held_up == 0 ? 0 : 1;
   const int64_t planned_us = now_us_ + 1;  // if nothing was in flight
+  const uint64_t chosen = swaps_.chosen();
   executor_.SeeDrops(scheduler.parked());
   tenants_.BeforeStep(scheduler, admits);
   turns_.BeforeStep(scheduler);
@@ -294,6 +344,7 @@ void Episode::Step() {
   const bool forgotten = options_.bug == PlantedBug::kPromiseForgotten && promised_ != 0;
   if (forgotten) core_->PauseAdmission(true);
   saw_plan_ = false;
+  if (options_.swaps) PlantSwapBug();
   std::span<const EngineEvent> events = core_->Step();
   if (!saw_plan_) SeeAdmissions();  // there was nothing to launch
   if (forgotten) core_->PauseAdmission(admission_paused_);
@@ -314,7 +365,10 @@ void Episode::Step() {
   if (admission_paused_ && !scheduler.admitted().empty()) {
     failure_.Set("step ", step_, ": request ", scheduler.admitted().front(), " is admitted while admission is paused");
   }
-  if (prompts_wait && report.prefill_tokens == 0) failure_.Set("step ", step_, ": admitted prompts wait");
+  // The one with the prompt may have stepped aside.
+  const bool may_have_left = scheduler.swapping().aside() > 0 || swaps_.chosen() > chosen;
+  if (prompts_wait && report.prefill_tokens == 0 && !may_have_left)
+    failure_.Set("step ", step_, ": admitted prompts wait");
   CheckMoves();
   if (!failure_.any()) CheckState();
   if (!failure_.any()) turns_.AfterStep(scheduler, scheduler.drops().empty() ? executor_.parked_blocks() : -1);
@@ -323,6 +377,7 @@ void Episode::Step() {
   if (!failure_.any() && report.rows > 0) tenants_.AfterEnds(scheduler);
   if (!failure_.any()) tenants_.AfterStep(scheduler);
   if (!failure_.any()) memory_.AfterStep(scheduler);
+  if (!failure_.any()) swaps_.AfterStep(scheduler, executor_.swapped_blocks());
 }
 
 EpisodeResult RunEpisode(const EpisodeOptions& options) { return Episode(options).Run(); }

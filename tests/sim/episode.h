@@ -17,6 +17,7 @@
 #include "tests/sim/sim_request.h"
 #include "tests/sim/simulator.h"
 #include "tests/sim/solo_run.h"
+#include "tests/sim/swap_checks.h"
 #include "tests/sim/tenant_checks.h"
 #include "tests/sim/turn_checks.h"
 #include "tests/sim/workload.h"
@@ -48,7 +49,11 @@ class Episode {
   void ActInFlight();
   void SeeAdmissions();
   void Begin(SimRequest& request, const Sequence& sequence);
+  void SeeSwaps();
+  bool WaitsForBlocks(const SimRequest& request) const;
+  void PlantSwapBug();
   void CheckTwins(const Sequence& admitted);
+  void CheckReserved(const Sequence& admitted);
   void CancelSomebody(bool in_flight);
   void Cancel(uint64_t id, bool in_flight);
   void LeaveSessions();
@@ -105,6 +110,7 @@ class Episode {
   TenantChecks tenants_;
   TurnChecks turns_;
   MemoryChecks memory_;
+  SwapChecks swaps_;
   std::unique_ptr<EngineCore> core_;
   std::vector<EngineEvent> spoilt_events_;
   uint64_t promised_ = 0;   // for whom budgets fell, until it is let in

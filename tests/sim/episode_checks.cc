@@ -42,7 +42,7 @@ bool Episode::IsCalm(std::span<const EngineEvent> events) const {
 // Who waits and cannot be let in as things stand keeps no step from being planned ahead. Twice in a row, for the first time the
 // turns may have changed, which lets somebody in with the next step.
 void Episode::CheckAhead(bool calm) {
-  calm_steps_ = calm && overlap_ && !executor_.shares_steps ? calm_steps_ + 1 : 0;
+  calm_steps_ = calm && overlap_ && !options_.swaps && !executor_.shares_steps ? calm_steps_ + 1 : 0;
   alone_steps_ = calm_steps_ > 0 && !core_->in_flight() ? alone_steps_ + 1 : 0;
   ahead_waiting_ += calm_steps_ > 0 && core_->in_flight() ? 1 : 0;
   if (alone_steps_ < 3) return;
@@ -82,6 +82,15 @@ void Episode::CheckTwins(const Sequence& admitted) {
       failure_.Set("request ", twin.id(), " computes a block that request ", first.id(), " computes");
     }
   }
+}
+
+// Where nobody may step aside, whoever is let in has all reserved that it will need.
+void Episode::CheckReserved(const Sequence& admitted) {
+  const bool alone = !admitted.shares && admitted.restored == 0;
+  const SimRequest& request = *requests_[admitted.request.id - 1];
+  if (options_.swaps || !alone || admitted.blocks.reserved() == request.blocks_alone) return;
+  failure_.Set("request ", request.id(), " is let in with ", admitted.blocks.reserved(), " of ", request.blocks_alone,
+               " blocks, and nobody may step aside");
 }
 
 void Episode::CheckEvent(const EngineEvent& event) {
@@ -158,13 +167,15 @@ void Episode::CheckEnd(const EngineEvent& event, SimRequest& request) {
     failure_.Set("request ", id, " ends with ", static_cast<int>(event.finish), " before it is admitted");
     return;
   }
-  const FinishReason expected = request.cancelled ? FinishReason::kAbort : request.solo.finish;
+  const FinishReason expected = request.cancelled     ? FinishReason::kAbort
+                                : request.swap_failed ? FinishReason::kNoMemory
+                                                      : request.solo.finish;
   if (event.finish != expected) {
     failure_.Set("request ", id, " ends with ", static_cast<int>(event.finish), ", expected ",
                  static_cast<int>(expected));
     return;
   }
-  if (!request.cancelled) {
+  if (!request.cancelled && !request.swap_failed) {
     if (request.tokens_seen != request.solo.generated() || event.stop_token != request.solo.stop_token) {
       failure_.Set("request ", id, " ends after ", request.tokens_seen, " tokens, expected ", request.solo.generated());
     }
@@ -195,7 +206,7 @@ void Episode::CheckTimes(const RequestTimes& times, const SimRequest& request) {
                                       times.last_token_us >= times.first_token_us && times.last_token_us <= now_us_);
   if (!ordered) failure_.Set("request ", request.id(), ": its times are not in order");
   // With several tenants, or priorities, a later request may go first, and the bound is another.
-  const bool in_order = workload_.tenants().size() == 1 && !workload_.has_priorities();
+  const bool in_order = !options_.swaps && workload_.tenants().size() == 1 && !workload_.has_priorities();
   if (in_order && free_steps_ > request.deadline_step) {
     failure_.Set("request ", request.id(), " waited until step ", free_steps_, ", at most ", request.deadline_step,
                  " was possible");
@@ -215,7 +226,7 @@ void Episode::CheckState() {
   const int32_t used = scheduler.block_manager().pool().used();
   int64_t live_slots = 0, held_slots = 0;
   for (int32_t index : scheduler.running_sequences()) {
-    live_slots += scheduler.sequence(index).live;
+    if (scheduler.sequence(index).place != KvPlace::kOutside) live_slots += scheduler.sequence(index).live;
     held_slots += scheduler.sequence(index).held;
   }
   if (used != executor_.held_blocks() || held_slots != executor_.live_slots()) {
@@ -253,6 +264,7 @@ void Episode::CheckFinal() {
   if (counters.blocks_used != 0 || core_->scheduler().block_manager().promised() != 0) {
     failure_.Set("idle with ", counters.blocks_used, " blocks in use");
   }
+  if (executor_.swapped_blocks() != 0) failure_.Set("idle with ", executor_.swapped_blocks(), " blocks outside");
   CheckSums(counters);
   if (const absl::Status status = core_->scheduler().CheckIntegrity(); !status.ok()) failure_.Set(status.message());
   tenants_.AtEnd(core_->scheduler());

@@ -101,6 +101,11 @@ void Episode::ExpectEnd(SimRequest& request) {
     request.cost_steps += BlocksForSlots(request.prompt_length()) +
                           BlocksForSlots(request.prompt_length() + request.request.request.max_tokens);
   }
+  // Whoever is before it may have to wait for others to step aside, again and again.
+  if (options_.swaps) {
+    const int64_t tokens = request.prompt_length() + request.request.request.max_tokens;
+    request.cost_steps += 8 * (1 + tokens / kBlockSlots) * workload_.core().scheduler.blocks;
+  }
   outstanding_steps_ += request.cost_steps;
   request.deadline_step = free_steps_ + 1 + outstanding_steps_;
   // Who has ended may have left something that is still on its way out.
@@ -164,7 +169,7 @@ void Episode::BeginTurn(SimRequest& request) {
 void Episode::EndTurn(SimRequest& request) {
   const Request& asked = request.request.request;
   if (asked.session == 0) return Release(request);
-  const bool by_itself = !request.cancelled && EndsByItself(request.solo.finish);
+  const bool by_itself = !request.cancelled && !request.swap_failed && EndsByItself(request.solo.finish);
   if (by_itself && !request.settled) turns_.OnEnd({asked.session, asked.turn}, BlocksForSlots(request.solo.kept_count));
   if (!request.left) settling_.push_back({&request, by_itself});
   if (!by_itself || request.left) Release(request);

@@ -21,7 +21,8 @@ Executor::Ticket FakeExecutor::Launch(const StepInput& input) {
     failure_.Set("a step was launched before the last one was awaited");
   step_ = ++launches_;
   if (input.rows.empty()) {
-    if (input.parks.empty() && input.drops.empty() && input.restores.empty()) {
+    if (input.parks.empty() && input.drops.empty() && input.restores.empty() && input.swap_drops.empty() &&
+        input.swap_outs.empty() && input.swap_ins.empty()) {
       failure_.Set("a step with nothing to do was launched");
     }
     if (!flights_.empty()) failure_.Set("sessions are moved while a step is in flight");
@@ -30,6 +31,8 @@ Executor::Ticket FakeExecutor::Launch(const StepInput& input) {
     if (options_.check_contract) CheckWhoDecodes(input);
   }
   for (const ParkOp& park : input.parks) moved_ += park.slice.size();
+  for (const SwapOutOp& out : input.swap_outs) moved_ += out.slice.size();
+  for (const SwapInOp& in : input.swap_ins) moved_ += in.slice.size();
   for (const RestoreOp& restore : input.restores) {
     moved_ += restore.slice.size();
     SeeRestore(restore);
@@ -62,6 +65,7 @@ std::vector<int32_t> FakeExecutor::DueWithOneOnItsWay() const {
   for (const std::unique_ptr<SimRequest>& each : requests_) {
     const SimRequest& request = *each;
     if (request.gone || !request.started || request.cancelled || request.paused || !request.decodes()) continue;
+    if (options_.swaps && waits_for_blocks(request)) continue;
     if (request.computed >= request.solo.computed()) continue;  // its last token is known
     const int32_t computed = request.computed + (OnItsWay(request) ? 1 : 0);
     if (computed - request.prompt_length() + 1 >= request.request.request.max_tokens) continue;
@@ -73,7 +77,7 @@ std::vector<int32_t> FakeExecutor::DueWithOneOnItsWay() const {
 // Admitted sequences advance, whoever else is there and however slowly others are read. In a step that is divided between
 // tenants each of them has a row at least; RunRow checks that a tenant's sequences take turns.
 void FakeExecutor::CheckWhoDecodes(const StepInput& input) {
-  const std::vector<int32_t> due = options_.overlap ? DueWithOneOnItsWay() : due_of_;
+  const std::vector<int32_t> due = options_.overlap || options_.swaps ? DueWithOneOnItsWay() : due_of_;
   std::vector<int32_t> left_out = due;
   for (const StepRow& row : input.rows) {
     const uint64_t id = row.sampling->key;
@@ -104,7 +108,7 @@ StepOutput FakeExecutor::Await(Ticket ticket) {
   const StepInput& input = *flight.input;
   step_ = flight.step;
   row_step_ = flight.row_step;
-  if (!input.rows.empty() || !input.restores.empty()) {
+  if (!input.rows.empty() || !input.restores.empty() || !input.swap_ins.empty()) {
     if (in_flight) in_flight();
     if (step_fails && step_fails()) FailRows(input.rows);
   }
@@ -113,8 +117,11 @@ StepOutput FakeExecutor::Await(Ticket ticket) {
     parked_.erase(turn);
     EndPark(turn);
   }
+  for (uint64_t id : input.swap_drops) swapped_.erase(id);
   for (const ParkOp& park : input.parks) Park(park);
+  for (const SwapOutOp& out : input.swap_outs) SwapOutOf(out, &output);
   for (const RestoreOp& restore : input.restores) Restore(restore);
+  for (const SwapInOp& in : input.swap_ins) SwapInOf(in);
   for (const ScoreInit& init : input.score_inits) memory_.InitScore(init.from, init.to, init.position);
   output.rows.resize(input.rows.size());
   for (size_t i = 0; i < input.rows.size(); ++i) {
@@ -294,13 +301,14 @@ void FakeExecutor::RunRow(const StepRow& row, RowOutput& output) {
                  options_.context);
     return;
   }
-  if (!ClaimBlocks(row, *request, live_in) || !CheckSlots(row, *request)) return;
+  if (!CheckOrder(row, *request) || !ClaimBlocks(row, *request, live_in) || !CheckSlots(row, *request)) return;
   uint64_t read = 0;
   if (!(row.prefill ? RunPrefill(row, *request, &read) : RunDecode(row, *request, &read))) return;
   const bool decoded_before = request->decodes();
   // Everybody else of its tenant was before it at most once.
   const uint64_t steps = row_step_ - std::min(row_step_, request->row_step);
-  if (options_.check_contract && decoded_before && steps > static_cast<uint64_t>(options_.state_rows)) {
+  if (options_.check_contract && !options_.swaps && decoded_before &&
+      steps > static_cast<uint64_t>(options_.state_rows)) {
     failure_.Set("request ", request->id(), " had no row for ", steps, " steps");
     return;
   }

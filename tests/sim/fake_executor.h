@@ -45,6 +45,7 @@ class FakeExecutor : public Executor {
     int32_t context = 0;         // rows of the position table
     bool check_contract = true;  // off: only what the memory shows counts
     bool overlap = false;        // two tickets may be in flight
+    bool swaps = false;          // sequences may step aside: who does has no rows meanwhile
   };
 
   // requests[i] has id i + 1; it outlives the executor and may grow.
@@ -59,6 +60,9 @@ class FakeExecutor : public Executor {
   // The request was admitted to go on from what its session had parked; these blocks will hold it. `all_comes`: with
   // the step on its way all of it comes back, and room is made for the turn.
   void Resume(SimRequest& request, std::span<const int32_t> blocks, bool all_comes);
+
+  // The request is outside and comes back to these blocks, which are its own from now on.
+  void TakeBack(SimRequest& request, std::span<const int32_t> blocks);
 
   // Blocks of turns that were forgotten while they were parked are nobody's.
   void SeeDrops(const ParkedSessions& parked);
@@ -90,6 +94,14 @@ class FakeExecutor : public Executor {
   // Blocks parked and restored since it was asked last.
   int64_t TakeMoved() { return std::exchange(moved_, 0); }
 
+  // Sequences that stepped aside; blocks that are outside, whole or in part.
+  uint64_t swaps_out() const { return swaps_out_; }
+  int64_t swapped_blocks() const;
+
+  bool loses_victims = false;        // a planted bug: the slot to overwrite does not come along
+  std::function<bool()> swap_fails;  // asked when a sequence begins to step aside: there is no memory for it
+  // Whether it waits for blocks, as far as its scheduler knows, or for its own slots.
+  std::function<bool(const SimRequest&)> waits_for_blocks;
   bool shares_steps = false;                   // steps may be divided between tenants: rows may be left out
   std::function<void()> in_flight;             // called between Launch and the work
   std::function<bool()> step_fails;            // asked then: all rows that sample fail
@@ -101,6 +113,17 @@ class FakeExecutor : public Executor {
     std::vector<FakeMemory::Block> blocks;
     std::vector<FakeMemory::ScoreBlock> score_blocks;
     int32_t live = 0;
+  };
+
+  // What is outside of a sequence that stepped aside, slot by slot, and of its state row.
+  struct AsideKv {
+    std::vector<FakeMemory::Block> blocks;
+    std::vector<FakeMemory::ScoreBlock> score_blocks;
+    std::vector<int32_t> victims;
+    int32_t sampled = 0;
+    int32_t live = 0;
+    int32_t moved = 0;  // blocks, on its way out and then on its way in
+    bool is_whole = false;
   };
 
   SimRequest* RequestOf(const StepRow& row);
@@ -151,6 +174,14 @@ class FakeExecutor : public Executor {
   bool FillHoles(const SimRequest& request, int32_t layer_head, int32_t live_to, uint64_t best_dropped);
   void Renumber(int32_t layer_head, int32_t live);
 
+  // fake_swaps.cc: sequences that step aside.
+  SimRequest* Swapped(uint64_t id);
+  uint64_t OrderOf(std::span<const int32_t> table, std::span<const int32_t> score_table, int32_t live,
+                   bool evicts) const;
+  void SwapOutOf(const SwapOutOp& out, StepOutput* output);
+  void SwapInOf(const SwapInOp& in);
+  bool CheckOrder(const StepRow& row, SimRequest& request);
+
   const FakeMemory::Cell& CellAt(std::span<const int32_t> table, int32_t layer_head, int32_t slot) const {
     return memory_.block(table[static_cast<size_t>(slot / kBlockSlots)])
         .cells[static_cast<size_t>(layer_head)][static_cast<size_t>(slot % kBlockSlots)];
@@ -167,6 +198,7 @@ class FakeExecutor : public Executor {
   std::vector<int32_t> victims_;  // [state_row][layer_head], slot; -1 = none chosen
   std::vector<int32_t> sampled_;  // [state_row], the last token, or kNoNextId
   std::map<TurnId, Parked> parked_;
+  std::map<uint64_t, AsideKv> swapped_;
   std::map<TurnId, std::vector<int32_t>> leaving_;  // the blocks of those that are parked in part
   std::vector<SimRequest*> users_;  // [session], whose turn had a row last, or goes on from what was parked
   std::vector<int32_t> table_;      // a row's tables once its copies are made
@@ -196,6 +228,7 @@ class FakeExecutor : public Executor {
   uint64_t copied_blocks_ = 0;
   uint64_t restored_tokens_ = 0;
   int64_t moved_ = 0;
+  uint64_t swaps_out_ = 0;
   uint64_t turn_cuts_ = 0;
   uint64_t rows_left_out_ = 0;
   uint64_t shrinkings_ = 0;

@@ -50,7 +50,7 @@ void MemoryChecks::BeforeCharge(const Scheduler& scheduler) {
 }
 
 void MemoryChecks::AfterStep(const Scheduler& scheduler) {
-  const bool exact = workload_.sessions() == 0;
+  const bool exact = workload_.sessions() == 0 && workload_.core().scheduler.swap_blocks_max == 0;
   for (size_t i = 0; i < accounts_.size(); ++i) {
     Account& account = accounts_[i];
     account.counted = account.counting;

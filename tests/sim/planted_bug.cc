@@ -56,6 +56,14 @@ constexpr const char* kNames[] = {
     "ContextIgnored",
     "SaltIgnored",
     "TwinsBesideEachOther",
+    "SwapVictimLost",
+    "SwapOfAnotherRow",
+    "SwapSlotsMoved",
+    "SwapSliceLost",
+    "SwapForgotten",
+    "SwapOfAnchor",
+    "AdmittedBehindSwapped",
+    "PeaksIgnored",
     "AnswersSwapped",
     "FailureHidden",
     "TerminalLost",
@@ -156,8 +164,25 @@ void BuggyExecutor::SpoilSessions() {
   if (bug_ == PlantedBug::kRestoreLost) now_->input.restores.clear();
 }
 
+void BuggyExecutor::SpoilSwaps() {
+  for (SwapOutOp& out : now_->input.swap_outs) {
+    if (bug_ == PlantedBug::kSwapOfAnotherRow) out.state_row = out.state_row > 0 ? out.state_row - 1 : 1;
+    if (bug_ == PlantedBug::kSwapForgotten && out.slice.end == BlocksForSlots(out.live)) forgotten_ = out.id;
+  }
+  if (now_->input.swap_outs.empty() && forgotten_ != 0) now_->input.swap_drops.push_back(std::exchange(forgotten_, 0));
+  for (SwapInOp& in : now_->input.swap_ins) {
+    if (bug_ == PlantedBug::kSwapSliceLost && in.slice.begin > 0) in.slice.begin = in.slice.end;
+    if (bug_ == PlantedBug::kSwapSlotsMoved && in.block_table.size() > 2) {
+      std::vector<int32_t>& table = now_->copies.emplace_back(in.block_table.begin(), in.block_table.end());
+      std::swap(table[0], table[1]);
+      in.block_table = table;
+    }
+  }
+}
+
 void BuggyExecutor::SpoilInput() {
   SpoilSessions();
+  SpoilSwaps();
   if (now_->input.rows.empty()) return;
   if (now_->input.rows.size() >= 2) SpoilPair(now_->input.rows[0], now_->input.rows[1]);
   SpoilRow(now_->input.rows[0]);
@@ -328,6 +353,7 @@ void BuggyExecutor::SpoilOutput(StepOutput& output) const {
 void SpoilOptions(PlantedBug bug, EngineCoreOptions& options) {
   if (bug == PlantedBug::kContextIgnored) options.context = FakeRanks::kPositionMax;
   if (bug == PlantedBug::kNeverAhead) options.overlap = false;
+  if (bug == PlantedBug::kPeaksIgnored) options.scheduler.swap_blocks_max *= 100;
   SpoilTenants(bug, options.scheduler.tenants);
 }
 

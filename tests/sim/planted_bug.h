@@ -60,6 +60,15 @@ enum class PlantedBug : uint8_t {
   kContextIgnored,         // whatever is asked for fits
   kSaltIgnored,            // everybody shares with everybody
   kTwinsBesideEachOther,   // nobody's prompt is known to be findable soon, so twins compute it beside each other
+  // What befalls sequences that step aside: these need episodes in which they do.
+  kSwapVictimLost,         // the slot to overwrite does not come along
+  kSwapOfAnotherRow,       // … or that of another sequence does
+  kSwapSlotsMoved,         // what comes back is in other blocks of its table
+  kSwapSliceLost,          // a slice of it does not come back
+  kSwapForgotten,          // it is forgotten while it is outside
+  kSwapOfAnchor,           // the one that was never to step aside does
+  kAdmittedBehindSwapped,  // somebody is let in while another waits outside
+  kPeaksIgnored,           // more is let in than has a place in the pool or outside
   // In what the executor answered.
   kAnswersSwapped,  // two rows get each other's tokens
   kFailureHidden,   // a row that failed passes for good
@@ -90,6 +99,9 @@ enum class PlantedBug : uint8_t {
   kWithdrawnGivenBack,  // a prompt that is withdrawn brings its tenant before others
   kNeverAhead,          // no step is planned while the one before is computed
 };
+constexpr bool NeedsSwaps(PlantedBug bug) {
+  return bug >= PlantedBug::kSwapVictimLost && bug <= PlantedBug::kPeaksIgnored;
+}
 inline constexpr PlantedBug kLastPlantedBug = PlantedBug::kNeverAhead;
 
 const char* NameOf(PlantedBug bug);
@@ -106,6 +118,7 @@ class BuggyExecutor : public Executor {
   void SpoilInput();
   uint64_t LastParked(uint64_t session) const;
   void SpoilSessions();
+  void SpoilSwaps();
   void SpoilPair(StepRow& a, StepRow& b);
   void SpoilRow(StepRow& row);
   void SpoilSharing(StepRow& row);
@@ -132,6 +145,7 @@ class BuggyExecutor : public Executor {
   std::map<uint64_t, EvictionPolicy> first_policies_;  // of requests that decode
   std::map<TurnId, int32_t> parked_live_;              // as far as a bug needs it
   std::vector<int32_t> last_table_;                    // of the row spoiled last
+  uint64_t forgotten_ = 0;                             // the sequence that stepped aside last
 };
 
 // Changes what the engine is told of the device, the scheduler of a tenant, or of a request.

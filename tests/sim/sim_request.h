@@ -58,6 +58,10 @@ struct SimRequest {
   bool paused = false;
   bool late = false;            // a row of it was on its way when it was paused
   std::vector<int32_t> blocks;  // it may read and write
+  bool aside = false;           // its slots are outside, all of them or some
+  bool came_back = false;       // it has had no row since
+  bool swap_failed = false;     // there was no memory for it outside, so it ends
+  uint64_t order = 0;           // of what was in its slots when it stepped aside
   bool gone = false;            // its blocks were freed
 
   // What it found in its blocks when it looked last: while the versions are the same there is nothing new to find.

@@ -127,6 +127,41 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
 
 INSTANTIATE_TEST_SUITE_P(Shards, Simulation, testing::Values(0, 1, 2, 3));
 
+// Episodes in which sequences step aside. An answer is what it is alone, whoever had to leave meanwhile.
+TEST(Swaps, HoldEveryInvariantOverRandomEpisodes) {
+  const Seeds seeds = SeedsOfRun(0);
+  EpisodeResult sum;
+  uint64_t episodes = 0;
+  for (uint64_t seed = seeds.first; episodes < (kSanitized ? 40 : 400); ++seed, ++episodes) {
+    const EpisodeResult result = RunEpisode({.seed = seed, .swaps = true});
+    ASSERT_EQ(result.failure, "") << "replay with HYDRANT_SIM_SEED=" << seed;
+    sum.requests += result.requests;
+    sum.steps += result.steps;
+    sum.swaps_out += result.swaps_out;
+    sum.swaps_in += result.swaps_in;
+    sum.swaps_lost += result.swaps_lost;
+    sum.swap_waits += result.swap_waits;
+    sum.cancelled += result.cancelled;
+    sum.steps_ahead += result.steps_ahead;
+    sum.restored_tokens += result.restored_tokens;
+    sum.evicted_tokens += result.evicted_tokens;
+    sum.block_operations += result.block_operations;
+    if (seeds.alone) break;
+  }
+  std::cout << episodes << " episodes, " << sum.requests << " requests, " << sum.cancelled << " cancelled, "
+            << sum.steps << " steps, " << sum.steps_ahead << " ahead, " << sum.swaps_out << " stepped aside, "
+            << sum.swaps_in << " came back, " << sum.swaps_lost << " found no memory, " << sum.swap_waits
+            << " plans with somebody outside and somebody in line, " << sum.evicted_tokens << " tokens evicted, "
+            << sum.block_operations << " block operations\n";
+  if (seeds.alone) return;
+  EXPECT_GT(sum.swaps_out * 20, sum.requests);
+  EXPECT_GT(sum.swaps_in * 2, sum.swaps_out);
+  EXPECT_GT(sum.swap_waits * 100, sum.requests);
+  EXPECT_GT(sum.steps_ahead * 50, sum.steps);
+  EXPECT_GT(sum.evicted_tokens, sum.requests);
+  EXPECT_GT(sum.swaps_lost, 0u);
+}
+
 TEST(Simulation, IsAPureFunctionOfItsSeed) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     const EpisodeResult a = RunEpisode({.seed = seed});
@@ -163,7 +198,11 @@ TEST_P(PlantedBugs, AreCaught) {
   for (const bool check_contract : {true, false}) {
     ExpectCaught(std::string(NameOf(GetParam())), /*tries=*/100, check_contract ? "" : " without the contract",
                  [&](uint64_t seed) {
-                   return RunEpisode({.seed = seed, .bug = GetParam(), .check_contract = check_contract}).failure;
+                   return RunEpisode({.seed = seed,
+                                      .bug = GetParam(),
+                                      .check_contract = check_contract,
+                                      .swaps = NeedsSwaps(GetParam())})
+                       .failure;
                  });
   }
 }

@@ -12,6 +12,9 @@
 // no budget lowered but for a request that is then let in; what is promised to tenants (tenant_checks.h), and what
 // memory costs them (memory_checks.h). At every step of some episodes, every eighth of the others and at the end: the
 // integrity of pool, tables and counters. At the end: all blocks free.
+//
+// With EpisodeOptions::swaps the pool is small, and sequences step aside: they come back with every slot of every pair where
+// it was, and swap_checks.h says who may be chosen.
 #ifndef HYDRANT_TESTS_SIM_SIMULATOR_H_
 #define HYDRANT_TESTS_SIM_SIMULATOR_H_
 
@@ -29,6 +32,7 @@ struct EpisodeOptions {
   uint64_t seed = 1;
   PlantedBug bug = PlantedBug::kNone;
   bool check_contract = true;        // off: a planted bug must be seen in the memory or by the client
+  bool swaps = false;                // sequences may step aside
   std::optional<bool> overlap = {};  // of steps; empty: of every other episode's
   PlanDigest* digest = nullptr;      // of what the scheduler decides (plan_digest.h); null: nobody asks
 };
@@ -57,6 +61,10 @@ struct EpisodeResult {
   uint64_t turns_gone_back = 0;   // of them, with the turn before still parked
   uint64_t moves_in_slices = 0;   // parks and restores that took more than one step
   uint64_t parked_lost = 0;       // sessions whose parked KV made room for another one's
+  uint64_t swaps_out = 0;         // sequences that stepped aside
+  uint64_t swaps_in = 0;          // and came back
+  uint64_t swaps_lost = 0;        // for which there was no memory
+  uint64_t swap_waits = 0;        // plans with somebody outside and somebody in line
   uint64_t shrinks = 0;           // budgets lowered
   uint64_t giver_checks = 0;      // budgets lowered for another tenant
   uint64_t promises = 0;          // requests for which budgets fell, and that had to be let in next

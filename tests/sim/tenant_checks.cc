@@ -57,7 +57,9 @@ void TenantChecks::BeforeStep(const Scheduler& scheduler, bool admits) {
     const TenantOptions& options = workload_.tenants()[i];
     const SchedulerOptions& all = workload_.core().scheduler;
     const int32_t rows = FloorRows(options.floor_blocks, all.blocks, all.sequences_max);
-    if (Claimed(scheduler, tenant) + head.blocks_alone > options.floor_blocks || tenant.running >= rows) continue;
+    // Where sequences may step aside, what those in progress may come to hold counts, too.
+    const int64_t has = std::max(Claimed(scheduler, tenant), tenant.peaks);
+    if (has + head.blocks_alone > options.floor_blocks || tenant.running >= rows) continue;
     if (MayAwaitPrefix(scheduler, head)) continue;
     due_.push_back(head.id());
     ++floor_checks_;
@@ -112,7 +114,10 @@ void TenantChecks::CheckGivers(const Scheduler& scheduler) {
   const Request& asked = taker.request.request;
   // What one needs that finds a prefix, or goes on from its session, is not known here.
   if (asked.prefix.looks_up || asked.session != 0) return;
-  const bool taker_stays_within = WithinShareOfPool(scheduler, asked.tenant, taker.blocks_alone);
+  // Where sequences may step aside it is let in with less than it may come to hold.
+  const bool all_at_once = workload_.core().scheduler.swap_blocks_max == 0;
+  const int64_t asks = all_at_once ? taker.blocks_alone : scheduler.tenant(asked.tenant).head.blocks;
+  const bool taker_stays_within = WithinShareOfPool(scheduler, asked.tenant, asks);
   for (const PlanRow& row : scheduler.plan().rows) {
     if (!row.lowered) continue;
     const int32_t giver = scheduler.sequence(row.sequence).request.tenant;

@@ -16,7 +16,7 @@ constexpr int32_t kEdges[] = {1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 49};
 
 }  // namespace
 
-Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
+Workload::Workload(uint64_t seed, bool swaps) : random_(Mix(seed)) {
   Random& r = random_;
   SchedulerOptions& scheduler = core_.scheduler;
   const bool hurries = r.Chance(60);
@@ -71,6 +71,7 @@ Workload::Workload(uint64_t seed) : random_(Mix(seed)) {
   pauses_admission_ = r.Chance(20);
   integrity_every_ = r.Chance(20) ? 1 : 8;
   if (hurries) Hurry();
+  if (swaps) LetThemStepAside(seed);
   // Drawn apart: an episode without them is the same as if there were none in any.
   Random rolling(Mix(seed + 1));
   if (rolling.Chance(70)) return;
@@ -83,6 +84,27 @@ void Workload::ShortenContext() {
   core_.context = random_.Between(40, 160);
   prompt_max_ = std::min(prompt_max_, core_.context);
   if (sessions_ > 0) sessions_ = random_.Between(1, 4);
+}
+
+// Small pools and long answers, of many at once: whoever was let in needs more than there is.
+void Workload::LetThemStepAside(uint64_t seed) {
+  Random r(Mix(seed + 2));
+  SchedulerOptions& scheduler = core_.scheduler;
+  scheduler.blocks = r.Chance(50) ? r.Between(4, 12) : r.Between(8, 30);
+  scheduler.swap_blocks_max =
+      r.Chance(20) ? r.Between(1, 2 * scheduler.blocks) : r.Between(2 * scheduler.blocks, 8 * scheduler.blocks);
+  scheduler.sequences_max = r.Between(3, 12);
+  scheduler.tokens_max = std::max(scheduler.tokens_max, scheduler.sequences_max + kBlockSlots - 1);
+  if (scheduler.spare_score_blocks > 0) scheduler.spare_score_blocks = 4 * scheduler.blocks;
+  scheduler.parked_blocks_max = r.Chance(30) ? 0 : r.Between(1, 4 * scheduler.blocks);
+  prompt_max_ = std::max(1, scheduler.blocks * kBlockSlots / r.Between(3, 10));
+  output_max_ = std::max(4, scheduler.blocks * kBlockSlots * r.Between(30, 90) / 100);
+  arrival_percent_ = r.Between(20, 90);
+  unlimited_percent_ = r.Chance(30) ? 100 : r.Between(30, 90);
+  requests_left_ = r.Between(20, 80);
+  swap_fails_percent_ = r.Chance(60) ? 0 : r.Between(1, 10);
+  slow_percent_ /= 2;
+  DrawTenants(static_cast<int32_t>(scheduler.tenants.size()));
 }
 
 // Most blocks per token computed: long prompts in large chunks, short answers, and a pool that holds some tens of them.

@@ -14,7 +14,8 @@ namespace hydrant::sim {
 
 class Workload {
  public:
-  explicit Workload(uint64_t seed);
+  // `swaps`: sequences may step aside, and have reason to.
+  explicit Workload(uint64_t seed, bool swaps = false);
 
   // How many requests come now, of those that are left.
   int32_t Arrivals();
@@ -37,6 +38,7 @@ class Workload {
   bool LimitsStepsNow() { return limits_steps_ && random_.Below(1000) < 20; }
   // Whether admission is paused from now on, given that it is or is not.
   bool PausesAdmission(bool paused) { return pauses_admission_ && random_.Below(1000) < (paused ? 900 : 10); }
+  bool SwapFails() { return swap_fails_percent_ > 0 && random_.Chance(swap_fails_percent_); }
   bool ReadsNow() { return random_.Chance(read_percent_); }  // a slow reader that is behind
   bool StepFails() { return step_fails_permille_ > 0 && random_.Below(1000) < step_fails_permille_; }
   bool ResetsNow() { return sharing_ && random_.Below(1000) < 2; }
@@ -62,6 +64,7 @@ class Workload {
  private:
   void Hurry();
   void ShortenContext();
+  void LetThemStepAside(uint64_t seed);
   void DrawTenants(int32_t count);
   int32_t PromptLength();
   KvBudget Budget();
@@ -85,6 +88,7 @@ class Workload {
   int32_t settle_percent_ = 100;
   int32_t fail_percent_ = 0;
   int32_t step_fails_permille_ = 0;
+  int32_t swap_fails_percent_ = 0;
   int32_t slow_percent_ = 0;
   int32_t unread_max_ = 1;
   int32_t read_percent_ = 100;

@@ -140,6 +140,7 @@ TEST(Metrics, EverySeriesOfTheContractIsThereAtZeroFromTheFirstScrape) {
       {"hydrant_waiting", "gauge", {"tenant=\"default\"", "reason=\"capacity\""}},
       {"hydrant_waiting", "gauge", {"tenant=\"default\"", "reason=\"deferred\""}},
       {"hydrant_freed_blocks_total", "counter", {"cause=\"shared\""}},
+      {"hydrant_freed_blocks_total", "counter", {"cause=\"swap\""}},
       {"hydrant_prefix_snapshots", "gauge", {}},
       {"hydrant_prefix_snapshot_bytes", "gauge", {}},
   };

@@ -1,0 +1,550 @@
+#include "scheduler/swapping.h"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+#include <new>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hydrant {
+namespace {
+
+// Sequence::guard of one whose KV is lost: it fails with its next row and is not moved before.
+constexpr int32_t kLostGuard = std::numeric_limits<int32_t>::max();
+
+// The part of the pool that admission leaves to those that run and may grow, one of so many: without it every admission would be followed by a
+// sequence that steps aside.
+constexpr int64_t kHeadroomParts = 50;
+
+// What the sequence may come to hold within `steps` decode steps, with `slots` slots of its first `computed` tokens.
+int64_t BlocksWithin(const Sequence& sequence, int32_t slots, int32_t computed, int64_t steps) {
+  const Request& request = sequence.request;
+  const int32_t tokens_left = request.max_tokens - std::max(0, computed - sequence.prompt_length());
+  return BlocksForSlots(SlotsWithin(slots, computed, sequence.prompt_length(), tokens_left, steps, request.budget));
+}
+
+// Its next row is its last.
+bool EndsSoon(const Sequence& sequence) { return sequence.continues() && sequence.steps_after_next() <= 0; }
+
+}  // namespace
+
+Swapping::Swapping(int64_t blocks_max, SequenceTable& sequences, TenantList& tenants, BlockManager& block_manager,
+                   const Parking& parking, SchedulerCounters& counters)
+    : blocks_max_(blocks_max),
+      sequences_(sequences),
+      tenants_(tenants),
+      block_manager_(block_manager),
+      parking_(parking),
+      counters_(counters) {
+  if (!on()) return;
+  // Those that have come back with the last plan are still in it when others leave.
+  const auto rows = static_cast<size_t>(sequences.free_rows());
+  asides_.reserve(2 * rows);
+  outs_.reserve(rows);
+  drops_.reserve(2 * rows);
+  lost_.reserve(rows);
+}
+
+int32_t Swapping::TokensAhead(int32_t max_tokens) const {
+  return on() ? std::min(max_tokens, kHorizon + 1) : max_tokens;
+}
+
+bool Swapping::HasPlace(const Tenant& tenant, int64_t peak) const {
+  if (!on()) return true;
+  int64_t peaks = 0;
+  int64_t sum = 0;
+  int64_t largest = std::max(largest_, peak);
+  for (const Tenant& each : tenants_.all()) {
+    const int64_t own = each.peaks + (&each == &tenant ? peak : 0);
+    peaks += each.peaks;
+    sum += std::max<int64_t>(own, each.options.floor_blocks);
+    largest = std::max<int64_t>(largest, each.options.floor_blocks);
+  }
+  if (peaks == 0) return true;
+  const int64_t cap = tenant.options.blocks_max;
+  return Fits(sum, largest, block_manager_.pool().total()) &&
+         (cap == 0 || Fits(tenant.peaks + peak, std::max(peak, LargestOf(tenant)), cap));
+}
+
+// Whether sequences that may come to hold `peaks` blocks, one of them `largest`, do with `blocks` in the pool.
+bool Swapping::Fits(int64_t peaks, int64_t largest, int64_t blocks) const {
+  return peaks <= blocks || peaks + largest - 1 <= blocks + blocks_max_;
+}
+
+int64_t Swapping::LargestOf(const Tenant& tenant) const {
+  int64_t largest = 0;
+  for (int32_t index : sequences_.running()) {
+    const Sequence& sequence = sequences_.at(index);
+    if (&tenants_.of(sequence) == &tenant) largest = std::max<int64_t>(largest, sequence.peak_blocks);
+  }
+  return largest;
+}
+
+bool Swapping::LeavesHeadroom(const Tenant& tenant, int64_t blocks) const {
+  if (!on() || blocks <= tenant.unused_floor() || growing() == 0) return true;
+  const BlockPool& pool = block_manager_.pool();
+  return blocks + pool.total() / kHeadroomParts <= pool.available() - block_manager_.promised();
+}
+
+void Swapping::Admitted(Sequence& sequence, int64_t peak) {
+  if (!on()) return;
+  sequence.peak_blocks = static_cast<int32_t>(peak);
+  tenants_.of(sequence).peaks += peak;
+  largest_ = std::max(largest_, peak);
+}
+
+bool Swapping::closed() const {
+  return short_ || std::any_of(asides_.begin(), asides_.end(), [this](const Aside& aside) {
+           return aside.sequence >= 0 && of(aside).place != KvPlace::kReturning && !of(aside).paused;
+         });
+}
+
+// Sequences that may still ask for blocks.
+int32_t Swapping::growing() const {
+  const std::span<const int32_t> running = sequences_.running();
+  return static_cast<int32_t>(std::count_if(running.begin(), running.end(), [this](int32_t index) {
+    const Sequence& sequence = sequences_.at(index);
+    return sequence.in_pool() && !sequence.retired() && sequence.blocks.reserved() < sequence.peak_blocks;
+  }));
+}
+
+void Swapping::Begin() {
+  if (!on()) return;
+  std::erase_if(asides_, [](const Aside& aside) { return aside.sequence < 0; });
+  short_ = false;
+  largest_ = 0;
+  for (int32_t index : sequences_.running()) {
+    largest_ = std::max<int64_t>(largest_, sequences_.at(index).peak_blocks);
+  }
+  CountOverlaps();
+  int64_t sum = 0;
+  for (int32_t i = 0; i < tenants_.size(); ++i) {
+    const Tenant& tenant = tenants_.at(i);
+    sum += std::max<int64_t>(tenant.peaks, tenant.options.floor_blocks);
+  }
+  floors_hold_ = Fits(sum, largest_, block_manager_.pool().total());
+  anchor_ = FindAnchor();
+  anchor_id_ = anchor_ < 0 ? 0 : sequences_.at(anchor_).request.id;
+}
+
+void Swapping::CountOverlaps() {
+  for (int32_t i = 0; i < tenants_.size(); ++i) tenants_.at(i).overlap = block_manager_.overlap(i);
+}
+
+// Turns change with every token, so an anchor that followed them would be safe for a step alone. Whoever is behind with
+// reading does not advance, and holds nobody up.
+int32_t Swapping::FindAnchor() const {
+  const auto advances = [this](int32_t index) {
+    const Sequence& sequence = sequences_.at(index);
+    return !sequence.waiting() && !sequence.paused && !sequence.retired();
+  };
+  if (anchor_id_ != 0) {
+    if (const int32_t index = sequences_.Find(anchor_id_); index >= 0 && advances(index)) return index;
+  }
+  int32_t anchor = -1;
+  for (int32_t index : sequences_.running()) {
+    if (!advances(index)) continue;
+    // running() has the oldest first.
+    if (anchor < 0 || tenants_.of(sequences_.at(index)).turn() < tenants_.of(sequences_.at(anchor)).turn()) {
+      anchor = index;
+    }
+  }
+  return anchor;
+}
+
+bool Swapping::CapHoldsBack(const Sequence& sequence, int64_t blocks) const {
+  const Tenant& tenant = tenants_.of(sequence);
+  if (tenant.CapAllows(blocks) || tenant.reserved == sequence.blocks.reserved()) return false;
+  // Who was admitted before the cap was lowered is not held to what he cannot keep.
+  return Fits(tenant.peaks, LargestOf(tenant), tenant.options.blocks_max);
+}
+
+// Whether there are so many blocks more for the sequence, beside the floors of other tenants and within its own cap.
+bool Swapping::MayTake(const Sequence& sequence, int64_t blocks) const {
+  const Tenant& tenant = tenants_.of(sequence);
+  int64_t others_floors = 0;
+  int64_t others_reserved = -int64_t{sequence.blocks.reserved()};
+  for (const Tenant& each : tenants_.all()) {
+    others_floors += &each == &tenant ? 0 : each.unused_floor();
+    others_reserved += each.reserved;
+  }
+  // With nothing else in the pool it would wait for nobody.
+  if (!floors_hold_ || others_reserved == 0) others_floors = 0;
+  return block_manager_.CanAdmit(blocks + others_floors) && !CapHoldsBack(sequence, blocks);
+}
+
+bool Swapping::Reserve(Sequence& sequence, int64_t blocks) {
+  const int64_t more = blocks - sequence.blocks.reserved();
+  if (!MayTake(sequence, more) || !block_manager_.Grow(sequence.blocks, static_cast<int32_t>(blocks))) return false;
+  tenants_.of(sequence).reserved += more;
+  return true;
+}
+
+int64_t Swapping::ReturnNeed(const Sequence& sequence) const {
+  return BlocksWithin(sequence, sequence.live, sequence.scheduled, kGuard);
+}
+
+// What the sequence should have reserved by the next step; as much as it has if that will do for a while.
+int64_t Swapping::Wish(const Sequence& sequence) const {
+  const int64_t reserved = sequence.blocks.reserved();
+  const KvBudget& budget = sequence.request.budget;
+  // What it may need at its first eviction was reserved when it was admitted.
+  if (sequence.shares && budget.limited()) return reserved;
+  const int64_t steps = sequence.steps_after_next() + 1;
+  if (BlocksForSlots(budget.PeakSlots(sequence.live, std::min<int64_t>(steps, kAskBefore))) <= reserved)
+    return reserved;
+  return std::max(reserved, BlocksForSlots(budget.PeakSlots(sequence.live, std::min<int64_t>(steps, kHorizon))));
+}
+
+int64_t Swapping::ReservationAfterCut(const Sequence& sequence, int32_t slots) const {
+  const int64_t steps = std::max(kHorizon, sequence.guard == kLostGuard ? 0 : sequence.guard - sequence.scheduled);
+  return BlocksWithin(sequence, slots, sequence.computed, steps);
+}
+
+void Swapping::LowerPeak(Sequence& sequence, int64_t peak) {
+  const int64_t less = sequence.peak_blocks - peak;
+  if (!on() || less <= 0) return;
+  sequence.peak_blocks -= static_cast<int32_t>(less);
+  tenants_.of(sequence).peaks -= less;
+}
+
+void Swapping::PlanGrowth() {
+  if (!on()) return;
+  missing_.assign(static_cast<size_t>(tenants_.size()), 0);
+  missing_all_ = 0;
+  if (anchor_ >= 0) Ask(anchor_);
+  for (int32_t index : sequences_.running()) {
+    if (index != anchor_) Ask(index);
+  }
+}
+
+void Swapping::Ask(int32_t index) {
+  Sequence& sequence = sequences_.at(index);
+  if (index == anchor_ && sequence.place == KvPlace::kOutside) {
+    if (!Return(index)) Miss(index, ReturnNeed(sequence));
+    return;
+  }
+  if (!sequence.in_pool() || !sequence.would_continue()) return;
+  const int64_t wish = Wish(sequence);
+  if (wish > sequence.blocks.reserved() && !Reserve(sequence, wish)) Miss(index, wish - sequence.blocks.reserved());
+}
+
+bool Swapping::GrowAhead() {
+  if (!on()) return true;
+  if (moving()) return false;
+  CountOverlaps();
+  for (const Aside& aside : asides_) {
+    if (aside.sequence >= 0 && !of(aside).paused && MayTake(of(aside), ReturnNeed(of(aside)))) return false;
+  }
+  for (int32_t index : sequences_.running()) {
+    Sequence& sequence = sequences_.at(index);
+    if (!sequence.in_pool() || !sequence.would_continue()) continue;
+    const int64_t wish = Wish(sequence);
+    if (wish > sequence.blocks.reserved() && !Reserve(sequence, wish)) return false;
+  }
+  return true;
+}
+
+// Blocks that become free without anybody's being chosen, or because of who was: of one tenant, or of all (-1).
+int64_t Swapping::Coming(int32_t tenant) const {
+  int64_t blocks = 0;
+  for (const Aside& aside : asides_) {
+    if (aside.sequence < 0 || of(aside).place != KvPlace::kLeaving) continue;
+    if (tenant < 0 || of(aside).request.tenant == tenant) blocks += aside.gain;
+  }
+  for (int32_t i = 0; i < tenants_.size(); ++i) blocks += tenant < 0 || tenant == i ? parking_.ReservedOf(i) : 0;
+  for (int32_t index : sequences_.running()) {
+    const Sequence& sequence = sequences_.at(index);
+    if (EndsSoon(sequence) && (tenant < 0 || sequence.request.tenant == tenant)) blocks += sequence.blocks.reserved();
+  }
+  return blocks;
+}
+
+// There are no `blocks` more for the sequence: others step aside, or it does.
+void Swapping::Miss(int32_t index, int64_t blocks) {
+  const Sequence& asker = sequences_.at(index);
+  const int32_t tenant = asker.request.tenant;
+  short_ = true;
+  const bool own_alone = CapHoldsBack(asker, blocks);
+  int64_t& missing = own_alone ? missing_[static_cast<size_t>(tenant)] : missing_all_;
+  missing += blocks;
+  while (Coming(own_alone ? tenant : -1) < missing) {
+    const int32_t victim = ChooseVictim(index, own_alone);
+    if (victim < 0 || !SetAside(victim, index)) return;
+    if (victim == index) {
+      missing -= blocks;
+      return;
+    }
+  }
+}
+
+// Blocks that others win if the sequence leaves the pool. What its tenant then lacks of its floor stays reserved for it.
+int64_t Swapping::GainFrom(const Sequence& sequence, int32_t asker) const {
+  const Tenant& tenant = tenants_.of(sequence);
+  const int64_t freed = sequence.blocks.reserved() - block_manager_.BlocksOthersUse(sequence.blocks);
+  if (&tenant == &tenants_.of(sequences_.at(asker))) return freed;
+  const int64_t lacks = std::max<int64_t>(0, tenant.options.floor_blocks - (tenant.claimed() - freed));
+  return freed - (lacks - tenant.unused_floor());
+}
+
+bool Swapping::MayStepAside(int32_t index, int32_t asker, bool own_tenant_alone) const {
+  const Sequence& sequence = sequences_.at(index);
+  const bool rests = sequence.in_pool() && !sequence.retired() && sequence.in_flight == 0 && sequence.to_restore == 0;
+  if (!rests || index == anchor_ || sequence.live == 0 || EndsSoon(sequence)) return false;
+  const bool guarded = sequence.scheduled < sequence.guard && (!sequence.paused || sequence.guard == kLostGuard);
+  if (guarded || blocks_ + BlocksForSlots(sequence.live) > blocks_max_) return false;
+  if (index == asker) return true;
+  const Tenant& tenant = tenants_.of(sequence);
+  const bool own = &tenant == &tenants_.of(sequences_.at(asker));
+  if (!own && own_tenant_alone) return false;
+  if (!own && !tenant.options.gone &&
+      WithinShare(tenant, tenant.claimed(), WeightsInUse(tenants_.all()), block_manager_.pool().total())) {
+    return false;
+  }
+  return GainFrom(sequence, asker) > 0;
+}
+
+// Who steps aside: one of the tenant that has most for its weight, with the fewest blocks, the youngest of equal ones.
+int32_t Swapping::ChooseVictim(int32_t asker, bool own_tenant_alone) const {
+  int32_t victim = -1;
+  const auto rank = [this](int32_t index) {
+    const Sequence& sequence = sequences_.at(index);
+    const Tenant& tenant = tenants_.of(sequence);
+    const double has = static_cast<double>(tenant.claimed()) / tenant.options.weight;
+    return std::tuple(tenant.options.gone ? -std::numeric_limits<double>::infinity() : -has, sequence.request.tenant,
+                      BlocksForSlots(sequence.live));
+  };
+  for (int32_t index : sequences_.running()) {
+    if (!MayStepAside(index, asker, own_tenant_alone)) continue;
+    if (victim < 0 || rank(index) <= rank(victim)) victim = index;
+  }
+  return victim;
+}
+
+// False: the host has no memory for that.
+bool Swapping::SetAside(int32_t index, int32_t asker) {
+  Sequence& sequence = sequences_.at(index);
+  assert(index != anchor_ && sequence.in_flight == 0);
+  Aside aside;
+  aside.sequence = index;
+  aside.id = sequence.request.id;
+  aside.payer = sequences_.at(asker).request.tenant;
+  aside.live = sequence.live;
+  aside.gain = static_cast<int32_t>(GainFrom(sequence, asker));
+  try {
+    aside.table.reserve(static_cast<size_t>(aside.blocks()));
+    asides_.push_back(std::move(aside));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  blocks_ += asides_.back().blocks();
+  sequence.place = KvPlace::kLeaving;
+  sequence.asks_losses = false;
+  sequence.lower_to = 0;
+  return true;
+}
+
+Swapping::Aside* Swapping::FindAside(int32_t index) {
+  const auto found =
+      std::find_if(asides_.begin(), asides_.end(), [index](const Aside& aside) { return aside.sequence == index; });
+  return found == asides_.end() ? nullptr : &*found;
+}
+
+// False: there are too few blocks for it.
+bool Swapping::Return(int32_t index) {
+  Sequence& sequence = sequences_.at(index);
+  const int64_t need = ReturnNeed(sequence);
+  if (!MayTake(sequence, need)) return false;
+  block_manager_.Admit(sequence.blocks, static_cast<int32_t>(need), sequence.request.tenant);
+  block_manager_.Extend(sequence.blocks, sequence.live);
+  tenants_.of(sequence).reserved += need;
+  sequence.place = KvPlace::kReturning;
+  sequence.guard = sequence.scheduled + kGuard;
+  Aside& aside = *FindAside(index);
+  const std::span<const int32_t> blocks = sequence.blocks.blocks();
+  aside.table.assign(blocks.begin(), blocks.end());
+  aside.moved = 0;
+  return true;
+}
+
+// Chooses of each tenant the one that was admitted first, between tenants in the order of their turns. Those that run have asked
+// before: what a sequence took that they need would at once be taken from it again. For the same reason it leaves a block
+// to each of them.
+void Swapping::ChooseReturns() {
+  passed_.assign(static_cast<size_t>(tenants_.size()), 0);
+  const auto waits = [this](int32_t index) {
+    const Sequence& sequence = sequences_.at(index);
+    return sequence.place == KvPlace::kOutside && !sequence.paused && !sequence.retired();
+  };
+  for (;;) {
+    int32_t first = -1;
+    for (int32_t index : sequences_.running()) {
+      const Sequence& sequence = sequences_.at(index);
+      if (!waits(index) || passed_[static_cast<size_t>(sequence.request.tenant)] != 0) continue;
+      if (first < 0 || tenants_.of(sequence).turn() < tenants_.of(sequences_.at(first)).turn()) first = index;
+    }
+    if (first < 0) return;
+    const Sequence& sequence = sequences_.at(first);
+    const bool leaves_some = MayTake(sequence, ReturnNeed(sequence) + growing());
+    if (!leaves_some || !Return(first)) passed_[static_cast<size_t>(sequence.request.tenant)] = 1;
+  }
+}
+
+void Swapping::PlanReturns(int64_t blocks_max, std::vector<PlanSwapIn>* to) {
+  if (asides_.empty()) return;
+  if (!short_) ChooseReturns();
+  // First those leave that have to, for somebody waits for their blocks.
+  const bool somebody_leaves = std::any_of(asides_.begin(), asides_.end(), [this](const Aside& aside) {
+    return aside.sequence >= 0 && of(aside).place == KvPlace::kLeaving;
+  });
+  if (somebody_leaves) return;
+  for (Aside& aside : asides_) {
+    if (blocks_max == 0) return;
+    if (aside.sequence < 0 || of(aside).place != KvPlace::kReturning) continue;
+    const int32_t index = aside.sequence;
+    Sequence& sequence = of(aside);
+    const auto blocks = static_cast<int32_t>(std::min<int64_t>(aside.blocks() - aside.moved, blocks_max));
+    PlanSwapIn& in = to->emplace_back();
+    in.id = aside.id;
+    in.live = aside.live;
+    in.state_row = sequence.state_row;
+    in.slice = {aside.moved, aside.moved + blocks};
+    in.sequence = index;
+    in.payer = aside.payer;
+    in.block_table = aside.table;
+    aside.moved += blocks;
+    blocks_max -= blocks;
+    counters_.swapped_blocks += static_cast<uint64_t>(blocks);
+    if (!in.ends()) continue;
+    ++counters_.swaps_in;
+    sequence.place = KvPlace::kPool;
+    Forget(aside);
+  }
+}
+
+// It is over; its table may still be in a plan.
+void Swapping::Forget(Aside& aside) {
+  blocks_ -= aside.blocks();
+  aside.sequence = -1;
+}
+
+void Swapping::PlanOuts(int64_t blocks_max) {
+  outs_.clear();
+  for (Aside& aside : asides_) {
+    if (blocks_max == 0) return;
+    if (aside.sequence < 0 || of(aside).place != KvPlace::kLeaving) continue;
+    const Sequence& sequence = of(aside);
+    const auto blocks = static_cast<int32_t>(std::min<int64_t>(aside.blocks() - aside.moved, blocks_max));
+    blocks_max -= blocks;
+    PlanSwapOut& out = outs_.emplace_back();
+    out.id = aside.id;
+    out.begins = !aside.begun;
+    out.live = aside.live;
+    out.state_row = sequence.state_row;
+    out.slice = {aside.moved, aside.moved + blocks};
+    out.sequence = aside.sequence;
+    out.payer = aside.payer;
+    out.block_table = sequence.blocks.blocks();
+    out.score_table = sequence.blocks.score_blocks();
+  }
+}
+
+void Swapping::Finish(std::span<const uint64_t> lost) {
+  for (const PlanSwapOut& out : outs_) {
+    Aside& aside = *FindAside(out.sequence);
+    if (std::find(lost.begin(), lost.end(), out.id) != lost.end()) continue;
+    counters_.swapped_blocks += static_cast<uint64_t>(out.slice.size());
+    aside.begun = true;
+    aside.moved = out.slice.end;
+    if (aside.moved == aside.blocks()) Leave(aside);
+  }
+  outs_.clear();
+  drops_.clear();
+}
+
+std::span<const uint64_t> Swapping::Fail() {
+  lost_.clear();
+  for (const PlanSwapOut& out : outs_) {
+    if (out.begins) lost_.push_back(out.id);
+  }
+  outs_.clear();
+  drops_.clear();
+  return lost_;
+}
+
+// All of it is outside.
+void Swapping::Leave(Aside& aside) {
+  Sequence& sequence = of(aside);
+  tenants_.of(sequence).reserved -= sequence.blocks.reserved();
+  counters_.AddFreed(FreeCause::kSwap, block_manager_.Release(sequence.blocks));
+  sequence.place = KvPlace::kOutside;
+  // What comes back is its own.
+  sequence.shares = false;
+  LowerPeak(sequence, BlocksWithin(sequence, sequence.live, sequence.scheduled, sequence.request.max_tokens));
+  ++counters_.swaps_out;
+}
+
+void Swapping::LoseReturn(int32_t index) {
+  Sequence& sequence = sequences_.at(index);
+  sequence.guard = kLostGuard;
+  if (sequence.place != KvPlace::kReturning) return;  // the last slice was in the step
+  sequence.place = KvPlace::kPool;
+  Forget(*FindAside(index));
+}
+
+void Swapping::LetGo(int32_t index, Sequence& sequence) {
+  if (!on()) return;
+  Aside* aside = FindAside(index);
+  const bool is_outside = aside != nullptr && (aside->begun || sequence.place != KvPlace::kLeaving);
+  if (is_outside || sequence.guard == kLostGuard) drops_.push_back(sequence.request.id);
+  if (aside != nullptr) Forget(*aside);
+  if (index == anchor_) anchor_ = -1;
+  tenants_.of(sequence).peaks -= std::exchange(sequence.peak_blocks, 0);
+}
+
+bool Swapping::moving() const {
+  return std::any_of(asides_.begin(), asides_.end(), [this](const Aside& aside) {
+    return aside.sequence >= 0 && of(aside).place != KvPlace::kOutside;
+  });
+}
+
+int32_t Swapping::aside() const {
+  return static_cast<int32_t>(
+      std::count_if(asides_.begin(), asides_.end(), [](const Aside& aside) { return aside.sequence >= 0; }));
+}
+
+absl::Status Swapping::CheckIntegrity() const {
+  int64_t blocks = 0;
+  int32_t in_pool = 0;
+  for (const Aside& aside : asides_) {
+    if (aside.sequence < 0) continue;
+    blocks += aside.blocks();
+    const Sequence& sequence = of(aside);
+    if (sequence.request.id != aside.id || sequence.live != aside.live || sequence.in_pool()) ++in_pool;
+  }
+  if (in_pool > 0) return absl::InternalError(absl::StrCat(in_pool, " sequences that are aside are in the pool"));
+  if (blocks != blocks_ || blocks > blocks_max_) {
+    return absl::InternalError(absl::StrCat(blocks, " blocks are aside, counted ", blocks_, " of ", blocks_max_));
+  }
+  int64_t peaks = 0;
+  int64_t largest = 0;
+  int64_t count = 0;
+  for (int32_t index : sequences_.running()) {
+    const Sequence& sequence = sequences_.at(index);
+    count += sequence.in_pool() ? 0 : 1;
+    peaks += sequence.peak_blocks;
+    largest = std::max<int64_t>(largest, sequence.peak_blocks);
+  }
+  if (count != aside()) return absl::InternalError(absl::StrCat(count, " sequences are aside, ", aside(), " known"));
+  const int64_t total = block_manager_.pool().total();
+  if (on() && !Fits(peaks, largest, total)) {
+    return absl::InternalError(absl::StrCat("those that run may come to hold ", peaks, " blocks, one of them ", largest,
+                                            "; there are ", total, " and ", blocks_max_, " outside"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hydrant

@@ -1,0 +1,55 @@
+// SwapChecks holds what steps aside against what may (scheduler/swapping.h): who is chosen, for whom, how often, and who
+// is let in meanwhile. It sees the places of the sequences after every plan and what changed since the one before.
+#ifndef HYDRANT_TESTS_SIM_SWAP_CHECKS_H_
+#define HYDRANT_TESTS_SIM_SWAP_CHECKS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "scheduler/scheduler.h"
+#include "tests/sim/failure.h"
+#include "tests/sim/sim_request.h"
+#include "tests/sim/workload.h"
+
+namespace hydrant::sim {
+
+class SwapChecks {
+ public:
+  // All outlive the checks.
+  SwapChecks(const Workload& workload, const std::vector<std::unique_ptr<SimRequest>>& requests, Failure& failure)
+      : workload_(workload), requests_(requests), failure_(failure) {}
+
+  // A plan was made.
+  void AfterPlan(const Scheduler& scheduler);
+  // Between two steps. `outside`: blocks that the executor has of sequences.
+  void AfterStep(const Scheduler& scheduler, int64_t outside);
+
+  uint64_t chosen() const { return chosen_; }
+  uint64_t admission_checks() const { return admission_checks_; }  // times somebody was outside and somebody waited
+
+ private:
+  // What is known of a sequence in progress, by the id of its request.
+  struct Known {
+    KvPlace place = KvPlace::kPool;
+    int32_t came_back_at = -1;  // tokens computed then
+  };
+
+  void CheckAnchor(const Scheduler& scheduler);
+  void CheckChosen(const Sequence& sequence, const Known& known);
+  void CheckAdmitted(const Scheduler& scheduler);
+  void CheckPeaks(const Scheduler& scheduler);
+
+  const Workload& workload_;
+  const std::vector<std::unique_ptr<SimRequest>>& requests_;
+  Failure& failure_;
+  std::map<uint64_t, Known> known_;
+  uint64_t anchor_ = 0;  // of its request
+  uint64_t chosen_ = 0;
+  uint64_t admission_checks_ = 0;
+};
+
+}  // namespace hydrant::sim
+
+#endif  // HYDRANT_TESTS_SIM_SWAP_CHECKS_H_
