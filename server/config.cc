@@ -27,10 +27,6 @@
 namespace hydrant {
 namespace {
 
-// Flags the design names and this version has no code for: refused by name, because a server that ignores them would
-// not be the server that was asked for.
-constexpr const char* kLaterFlags[] = {"--session-dir"};
-
 constexpr size_t kProxiesMax = 64;  // all are compared for each connection
 
 // What the flags set, before it is checked as a whole.
@@ -40,6 +36,7 @@ struct Raw {
   int32_t kv_recent = 0, block_size = kBlockSlots;
   std::string allowed_origins, allowed_hosts, trusted_proxies, config_path;
   std::string proxy_header = "x-forwarded-for", log_level = "info", log_format = "text", scheduling_policy = "fair";
+  std::string session_durability;
   std::optional<uint16_t> admin_port;
 };
 
@@ -200,8 +197,14 @@ void AddKvFlags(CLI::App& app, Config& config, Raw& raw) {
             "append the kept positions and the victims of each sequence to this file");
 }
 
-void AddSessionFlags(CLI::App& app, Config& config) {
+void AddSessionFlags(CLI::App& app, Config& config, Raw& raw) {
   const FlagGroup group(app, "Sessions");
+  group.Add("--session-dir", "DIRECTORY", config.session_dir,
+            "directory where sessions outlive the server; each process has its own (default: none)");
+  group
+      .Add("--session-durability", "none|tokens", raw.session_durability,
+           "tokens: on disk before a turn's end is told (default: tokens with --session-dir)")
+      ->check(CLI::IsMember({"none", "tokens"}));
   group
       .Add("--session-memory-bytes", "BYTES", config.session_memory_bytes,
            "host memory for sessions' KV between turns; 0: none (default: the pool's size, at most half of what is "
@@ -400,6 +403,10 @@ std::string Finish(const Raw& raw, Config* config) {
   if (config->limits.held_bytes_max < 2 * config->limits.body_bytes_max) {
     return "--max-held-bytes: must be at least twice --max-body-bytes";
   }
+  if (raw.session_durability == "tokens" && config->session_dir.empty()) {
+    return "--session-durability: tokens needs --session-dir";
+  }
+  config->session_tokens_durable = raw.session_durability != "none";
   config->allowed_origins = SplitList(raw.allowed_origins);
   config->allowed_hosts = SplitList(raw.allowed_hosts);
   if (std::string wrong = FinishProxies(raw, config); !wrong.empty()) return wrong;
@@ -480,26 +487,9 @@ std::vector<std::string> Normalise(const std::vector<std::string>& arguments) {
   return normal;
 }
 
-std::string LaterFlagIn(const std::vector<std::string>& arguments) {
-  for (const std::string& argument : arguments) {
-    for (const char* flag : kLaterFlags) {
-      if (argument == flag || argument.rfind(std::string(flag) + "=", 0) == 0) return flag;
-    }
-  }
-  return "";
-}
-
 ConfigResult ResultOf(CommandAnswer answer) {
   if (answer.exit_code != kExitOk) return Fail(answer.exit_code, std::move(answer.message));
   return {.config = std::nullopt, .message = std::move(answer.message)};
-}
-
-// What is wrong with the keys of a configuration file, which are here as flags, or nothing.
-std::string WrongKey(const CLI::App& app, const std::vector<std::string>& from_file) {
-  if (const std::string flag = LaterFlagIn(from_file); !flag.empty()) {
-    return absl::StrCat(flag.substr(2), ": not supported in this version");
-  }
-  return WrongFlag(app, from_file, kHelpCommand);
 }
 
 }  // namespace
@@ -534,13 +524,10 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
   AddTenantFlags(*serve, config, raw);
   AddModelFlags(*serve, config, raw);
   AddKvFlags(*serve, config, raw);
-  AddSessionFlags(*serve, config);
+  AddSessionFlags(*serve, config, raw);
   AddLimitFlags(*serve, config);
   AddGeneralFlags(*serve, config, raw);
 
-  if (const std::string flag = LaterFlagIn(arguments); !flag.empty()) {
-    return Fail(kExitUsage, absl::StrCat(flag, ": not supported in this version"));
-  }
   if (arguments.front() == "serve") {
     if (const std::string wrong = WrongFlag(*serve, arguments, kHelpCommand); !wrong.empty())
       return Fail(kExitUsage, wrong);
@@ -552,7 +539,7 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
       const std::string path = raw.config_path;
       std::vector<std::string> from_file = {"serve", config.model_path};
       if (const std::string wrong = ReadConfigFile(path, &from_file); !wrong.empty()) return Fail(kExitConfig, wrong);
-      if (const std::string wrong = WrongKey(*serve, from_file); !wrong.empty()) {
+      if (const std::string wrong = WrongFlag(*serve, from_file, kHelpCommand); !wrong.empty()) {
         return Fail(kExitConfig, absl::StrCat(path, ": ", wrong));
       }
       config = Config();

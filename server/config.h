@@ -59,6 +59,8 @@ struct Config {
   KvSpec kv;                          // server-wide default
   bool prefix_caching = true;
   std::optional<int64_t> session_memory_bytes;  // nullopt: as large as the pool
+  std::string session_dir;                      // empty: sessions do not outlive the process
+  bool session_tokens_durable = true;           // with it
   std::string kv_dump_path;
   std::vector<std::string> allowed_origins;
   std::vector<std::string> allowed_hosts;

@@ -153,6 +153,8 @@ void AddKv(const Config& config, Settings* out) {
 }
 
 void AddLimits(const Limits& limits, const Config& config, Settings* out) {
+  out->Text("session_dir", config.session_dir);
+  out->Text("session_durability", config.session_dir.empty() || !config.session_tokens_durable ? "none" : "tokens");
   out->Seconds("session_ttl", limits.session_ttl_s);
   out->Seconds("header_timeout_s", limits.header_timeout_s);
   out->Seconds("body_timeout_s", limits.body_timeout_s);

@@ -1,7 +1,9 @@
 #include "server/server.h"
 
+#include <algorithm>
 #include <cassert>
 #include <csignal>
+#include <ctime>
 #include <memory>
 #include <new>
 #include <optional>
@@ -27,7 +29,9 @@
 #include "server/model_path.h"
 #include "server/process/clock.h"
 #include "server/process/host_facts.h"
+#include "server/process/sha256.h"
 #include "server/process/systemd_notifier.h"
+#include "server/sessions/journal/session_journal.h"
 #include "server/sessions/session_store.h"
 #include "server/sizing.h"
 #include "server/tenants/rotating_keys.h"
@@ -200,6 +204,7 @@ struct Parts {
   std::unique_ptr<ModelExecutor> executor;
   std::unique_ptr<TenantRegistry> tenants;
   std::unique_ptr<Metrics> metrics;
+  std::unique_ptr<SessionJournal> journal;  // null: without --session-dir
   std::unique_ptr<SessionStore> sessions;
   // The engine's thread posts to http, so it ends first; http's last connections name the engine, so that goes last.
   std::unique_ptr<Engine> engine;
@@ -207,13 +212,49 @@ struct Parts {
 
   ~Parts() {
     if (engine != nullptr) engine->Stop();
+    // It ends turns, for which it needs the sessions and the engine; what connections still end by going is not durable.
+    if (journal != nullptr) journal->Stop();
   }
 };
 
-std::unique_ptr<SessionStore> MakeSessions(const Limits& limits, const Parts* parts) {
+// What a session's tokens and policies depend on. A past is gone on from where all of it is the same.
+ModelId MakeModelId(const Tokenizer& tokenizer, const ModelConfig& model, const KvModelFacts& facts) {
+  std::string what = absl::StrCat(model.vocab, " ", facts.query_heads, " ", facts.kv_heads, " ", facts.rotary ? 1 : 0);
+  for (int32_t id = 0; id < model.vocab; ++id) what.append("\n").append(tokenizer.TokenPiece(id));
+  const Sha256Digest digest = Sha256(what);
+  ModelId name{};
+  std::copy_n(digest.begin(), name.size(), name.begin());
+  return name;
+}
+
+// With --session-dir, before the minutes of loading: another process may have it.
+absl::Status OpenJournal(const Config& config, Parts* parts) {
+  if (config.session_dir.empty() || !config.session_tokens_durable) return absl::OkStatus();
+  SessionJournal::Options options;
+  options.clock = MonotonicUs;
+  options.wall_clock = [] { return static_cast<int64_t>(std::time(nullptr)); };
+  absl::StatusOr<std::unique_ptr<SessionJournal>> journal =
+      SessionJournal::Open(config.session_dir, std::move(options));
+  if (!journal.ok()) return journal.status();
+  parts->journal = *std::move(journal);
+  const LogCounts counts = parts->journal->counts();
+  const LogField fields[] = {{"sessions", counts.sessions}, {"bytes", counts.bytes}};
+  Log(LogLevel::kInfo, "session log opened", fields);
+  if (counts.damaged > 0) {
+    Log(LogLevel::kWarning, absl::StrCat("session log: ", counts.damaged, " records are not what was written"));
+  }
+  return absl::OkStatus();
+}
+
+std::unique_ptr<SessionStore> MakeSessions(const Limits& limits, const ModelId& model, const Parts* parts) {
   SessionStore::Options options;
+  options.journal = parts->journal.get();
+  options.model = model;
+  options.tenants = static_cast<int32_t>(parts->tenants->names().size());
+  options.tenant_name = [parts](int32_t tenant) { return parts->tenants->names()[static_cast<size_t>(tenant)]; };
   options.ttl_us = static_cast<int64_t>(limits.session_ttl_s * 1e6);
-  options.sessions_max = limits.sessions_max;
+  // Most are on disk: half a kilobyte of memory each.
+  options.sessions_max = options.journal != nullptr ? std::max(limits.sessions_max, 1 << 20) : limits.sessions_max;
   options.bytes_max = limits.session_bytes_max;
   options.clock = MonotonicUs;
   options.on_forget = [parts](uint64_t session) { parts->engine->DropSession(session); };
@@ -303,7 +344,11 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   if (!core.ok()) return core.status();
   if (parts->kv_dump != nullptr) parts->kv_dump->Attach(**core);
 
-  parts->sessions = MakeSessions(sizing.limits, parts);
+  ModelId model_id{};
+  if (parts->journal != nullptr) {
+    model_id = MakeModelId(*checkpoint.tokenizer, checkpoint.config, FactsOf(checkpoint.config, sizing.limits));
+  }
+  parts->sessions = MakeSessions(sizing.limits, model_id, parts);
   ServingContext context = MakeContext(config, sizing.limits, checkpoint);
   absl::StatusOr<ChatSetup> chat = MakeChats(config, checkpoint);
   if (!chat.ok()) return chat.status();
@@ -427,6 +472,7 @@ int Serve(const Config& config_in, const Announce& announce, const ShowBar& bar)
   };
   absl::Status status = CheckKeyFiles(config);
   if (status.ok()) status = FindModelOf(&config);
+  if (status.ok()) status = OpenJournal(config, &parts);
   if (status.ok()) status = BindPorts(config, *systemd, &parts);
   if (status.ok()) status = LoadAndStart(config, *systemd, on_load, &parts);
   reporter.Finish();
@@ -445,6 +491,7 @@ int Serve(const Config& config_in, const Announce& announce, const ShowBar& bar)
   tell(LogLevel::kInfo, absl::StrCat("listening on http://", host, ":", parts.http->port(), " (", parts.summary, ")"));
   const int exit_code = parts.http->Run();
   parts.engine->Stop();
+  if (parts.journal != nullptr) parts.journal->Stop();
   Log(LogLevel::kInfo, absl::StrCat("stopped, exit code ", exit_code));
   StopLog();
   return exit_code;

@@ -106,8 +106,10 @@ void ReadSession(ObjectReader* reader, const RequestContext& context, Generation
   request->session_id = ReadSessionId(reader, context.headers.session);
   if (request->session_id.empty()) {
     if (request->session_append) reader->Fail("session_append", "'session_append' needs a 'session_id'.");
+    if (context.headers.session.turn.has_value()) reader->Fail("X-Session-Turn", "X-Session-Turn needs a session.");
     return;
   }
+  request->session_turn = ReadSessionTurn(reader, context.headers.session);
   if (request->n != 1) return reader->Fail("n", "A turn of a session has one answer: 'n' must be 1.");
   if (!request->session_append) return;
   // These speak of the prompt as a whole, of which the request has the end only.

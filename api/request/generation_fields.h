@@ -56,8 +56,9 @@ struct GenerationFields : SamplingFields, RequestOptions, ScoringOptions {
   KvSpec kv;
   bool has_kv = false;  // the request says something about it
 
-  std::string session_id;       // empty: of no session; else IsSessionId, and n == 1
-  bool session_append = false;  // the prompt is what is new, after all that the session holds
+  std::string session_id;                // empty: of no session; else IsSessionId, and n == 1
+  std::optional<uint64_t> session_turn;  // the session's last turn, as the client knows it; 0: none
+  bool session_append = false;           // the prompt is what is new, after all that the session holds
 
   std::string cache_salt;  // prefixes are shared between requests of equal salts only
   std::string request_id;  // empty: the server makes one; else IsRequestId

@@ -106,15 +106,23 @@ void AppendKvMember(std::string* out, const KvReport& kv) {
   out->push_back('}');
 }
 
+void AppendTurnMember(std::string* out, const TurnReport& turn) {
+  out->append(",\"hydrant\":{\"turn\":");
+  AppendJsonInteger(out, static_cast<int64_t>(turn.turn));
+  out->append(turn.durable ? ",\"durable\":\"tokens\"}" : ",\"durable\":false}");
+}
+
 void AppendFingerprintMember(std::string* out, const AnswerHead& head) {
   out->append(",\"system_fingerprint\":");
   AppendJsonStringOrNull(out, head.system_fingerprint);
 }
 
-void AppendAnswerEnd(std::string* out, const Usage& usage, const KvReport* kv, std::string_view fingerprint) {
+void AppendAnswerEnd(std::string* out, const Usage& usage, const KvReport* kv, std::string_view fingerprint,
+                     const TurnReport* turn) {
   out->push_back(']');
   AppendUsageMember(out, usage);
   if (kv != nullptr) AppendKvMember(out, *kv);
+  if (turn != nullptr) AppendTurnMember(out, *turn);
   out->append(fingerprint);
   out->push_back('}');
 }
@@ -131,6 +139,7 @@ void AppendChunkEnd(std::string* out, const AnswerDelta& delta, std::string_view
   out->append("}]");
   if (delta.usage != nullptr) AppendUsageMember(out, *delta.usage);
   if (delta.kv != nullptr) AppendKvMember(out, *delta.kv);
+  if (delta.turn != nullptr) AppendTurnMember(out, *delta.turn);
   out->append(fingerprint);
   out->append("}\n\n");
 }

@@ -66,6 +66,12 @@ struct KvReport {
   std::string session;  // empty: null
 };
 
+// How a session's turn has ended.
+struct TurnReport {
+  uint64_t turn = 0;
+  bool durable = false;  // its tokens are on disk
+};
+
 // The members all bodies and chunks of one request share.
 struct AnswerHead {
   std::string id;
@@ -90,6 +96,7 @@ struct Answer {
   std::vector<AnswerChoice> choices;  // by index
   Usage usage;
   std::optional<KvReport> kv;
+  std::optional<TurnReport> turn;
 };
 
 // What has become visible of one choice; the pointers and views are read during the call only.
@@ -104,6 +111,7 @@ struct AnswerDelta {
   const std::vector<int32_t>* prompt_token_ids = nullptr;  // with return_token_ids: on the choice's first chunk
   const Usage* usage = nullptr;                            // with continuous_usage_stats
   const KvReport* kv = nullptr;                            // with kv_report, on the final chunk
+  const TurnReport* turn = nullptr;                        // of a session, on the chunk of the last token
 };
 
 // Begin, then either Body once, or AppendChunk for what becomes visible of each choice and at last, where include_usage
@@ -133,9 +141,12 @@ void AppendIdsOrNull(std::string* out, const std::vector<int32_t>* ids);
 // Each begins with a comma.
 void AppendUsageMember(std::string* out, const Usage& usage);
 void AppendKvMember(std::string* out, const KvReport& kv);
+// "hydrant":{"turn":7,"durable":"tokens"}, or false.
+void AppendTurnMember(std::string* out, const TurnReport& turn);
 void AppendFingerprintMember(std::string* out, const AnswerHead& head);
-// How a body and a usage chunk end: what comes after the choices. `kv` may be null; `fingerprint` is that member.
-void AppendAnswerEnd(std::string* out, const Usage& usage, const KvReport* kv, std::string_view fingerprint);
+// How a body and a usage chunk end: what comes after the choices. `kv` and `turn` may be null; `fingerprint` is that member.
+void AppendAnswerEnd(std::string* out, const Usage& usage, const KvReport* kv, std::string_view fingerprint,
+                     const TurnReport* turn = nullptr);
 // How a stream chunk ends: what comes after its choice's text and log-probabilities. `finish`: "" is null. `fingerprint`:
 // that member, or "" for a chunk without.
 void AppendChunkEnd(std::string* out, const AnswerDelta& delta, std::string_view finish, std::string_view fingerprint);

@@ -133,7 +133,8 @@ std::string ChatWriter::Body(const Answer& answer) {
     if (i > 0) out.push_back(',');
     AppendChoice(&out, answer.choices[i]);
   }
-  AppendAnswerEnd(&out, answer.usage, answer.kv.has_value() ? &*answer.kv : nullptr, fingerprint_member_);
+  AppendAnswerEnd(&out, answer.usage, answer.kv.has_value() ? &*answer.kv : nullptr, fingerprint_member_,
+                  answer.turn.has_value() ? &*answer.turn : nullptr);
   return out;
 }
 

@@ -120,7 +120,8 @@ std::string CompletionWriter::Body(const Answer& answer) {
     if (i > 0) out.push_back(',');
     AppendChoice(&out, answer.choices[i], tokens_as_ids_);
   }
-  AppendAnswerEnd(&out, answer.usage, answer.kv.has_value() ? &*answer.kv : nullptr, fingerprint_member_);
+  AppendAnswerEnd(&out, answer.usage, answer.kv.has_value() ? &*answer.kv : nullptr, fingerprint_member_,
+                  answer.turn.has_value() ? &*answer.turn : nullptr);
   return out;
 }
 

@@ -67,6 +67,18 @@ std::string ReadSessionId(ObjectReader* request, const SessionHeaders& headers) 
   return "";
 }
 
+std::optional<uint64_t> ReadSessionTurn(ObjectReader* request, const SessionHeaders& headers) {
+  if (!headers.turn.has_value()) return std::nullopt;
+  uint64_t turn = 0;
+  const std::string& text = *headers.turn;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), turn);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    request->FailWith(
+        InvalidField("X-Session-Turn", "X-Session-Turn is the number of the session's last turn; 0: none."));
+  }
+  return turn;
+}
+
 std::string SessionJson(const SessionCard& card) {
   std::string out = "{\"id\":";
   AppendJsonString(&out, card.id);
@@ -111,6 +123,19 @@ ApiError SessionNotFound(bool expired) {
   message.append(" Send the whole history, without 'session_append', to start it.");
   const ErrorCode<404> code = expired ? ErrorCode<404>("session_expired") : ErrorCode<404>("session_not_found");
   return NotFound(std::move(message), code, "session_id");
+}
+
+ApiError SessionDamaged() {
+  return NotFound(
+      "What the server has kept of this session cannot be gone on from: it is damaged, or another model's. Send the "
+      "whole history, without 'session_append', to start it again.",
+      "session_damaged", "session_id");
+}
+
+ApiError TurnConflict(uint64_t last) {
+  return Conflict(
+      last == 0 ? "The session has no turn that ended." : absl::StrCat("The last turn of this session is ", last, "."),
+      "turn_conflict");
 }
 
 ApiError SessionBusy() {

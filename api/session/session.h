@@ -24,11 +24,15 @@ bool IsSessionId(std::string_view text);
 struct SessionHeaders {
   std::optional<std::string> session_id;  // X-Session-ID
   std::optional<std::string> affinity;    // x-session-affinity
+  std::optional<std::string> turn;        // X-Session-Turn
 };
 
 // The id a request names, the first that is there of: `session_id`, X-Session-ID, `vllm_xargs.session_id`,
 // `conversation_id`, x-session-affinity. Empty: none. Sets request's error, which names the one that was read.
 std::string ReadSessionId(ObjectReader* request, const SessionHeaders& headers);
+
+// What X-Session-Turn says the session's last turn is, 0 before the first; nullopt: it says nothing. Sets request's error.
+std::optional<uint64_t> ReadSessionTurn(ObjectReader* request, const SessionHeaders& headers);
 
 enum class SessionState : uint8_t {
   kBusy,    // a turn is being computed
@@ -69,6 +73,10 @@ std::string SessionDeletedJson(std::string_view id);
 ApiError InvalidSessionId(std::string_view param);
 // 404: code session_expired when it is known to have been there, else session_not_found.
 ApiError SessionNotFound(bool expired);
+// 404 session_damaged: its history is on disk, and is not what was written, or another model's.
+ApiError SessionDamaged();
+// 409 turn_conflict: `last` is the session's last turn; 0: there is none.
+ApiError TurnConflict(uint64_t last);
 // 409 session_busy.
 ApiError SessionBusy();
 // 400 kv_capacity_exceeded: what was parked is gone, and the whole history is too long to be computed.

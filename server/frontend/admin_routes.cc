@@ -56,6 +56,7 @@ void AppendLimits(const TenantEntry& entry, const TenantAccount::Snapshot& now, 
   limit("queue_max", now.limits.queue_max);
   limit("sequences_max", now.limits.sequences_max);
   limit("sessions_max", entry.config.sessions_max);
+  limit("session_disk_bytes", entry.config.session_disk_bytes);
   limit("priority_max", entry.config.priority_max);
   limit("max_tokens_max", entry.config.max_tokens_max);
   if (entry.config.request_seconds_max > 0) {

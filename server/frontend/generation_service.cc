@@ -24,7 +24,7 @@ TenantRules RulesOf(const TenantEntry& tenant) {
   rules.tokens_max = tenant.config.limits.tpm;
   rules.max_tokens_max = tenant.config.max_tokens_max;
   rules.seconds_max = tenant.config.request_seconds_max;
-  rules.sessions = {tenant.index(), tenant.config.weight, tenant.config.sessions_max};
+  rules.sessions = {tenant.index(), tenant.config.weight, tenant.config.sessions_max, tenant.config.session_disk_bytes};
   return rules;
 }
 
@@ -33,7 +33,7 @@ RequestHeaders RequestHeadersOf(const HttpHead& head) {
     const std::string* value = head.Find(name);
     return value == nullptr ? std::nullopt : std::optional<std::string>(*value);
   };
-  return {{field("x-session-id"), field("x-session-affinity")}, field("x-request-timeout")};
+  return {{field("x-session-id"), field("x-session-affinity"), field("x-session-turn")}, field("x-request-timeout")};
 }
 
 RejectReason ReasonOf(const ApiError& error) {
@@ -81,7 +81,11 @@ asio::awaitable<void> GenerationService::ServeCounted(HttpExchange& exchange, Pr
   // for a context of 8,192 tokens, and in 2 ms for a rolling chat of 131,072.
   const auto prepare_now = [&] { prepared.emplace(prepare(exchange.body(), context_, RulesOf(tenant), headers)); };
   const WorkOwner owner = {tenant.index(), exchange.client()};
-  co_await workers_.RunHereIfSmall(exchange.body().size(), owner, prepare_now);
+  if (context_.sessions->journals()) {  // a session's past may have to be read from the disk
+    co_await workers_.Run(owner, prepare_now);
+  } else {
+    co_await workers_.RunHereIfSmall(exchange.body().size(), owner, prepare_now);
+  }
   exchange.DropBody();
   if (!prepared->ok()) {
     const Refusal refusal = {prepared->error(), ReasonOf(prepared->error())};
@@ -124,7 +128,7 @@ asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, Genera
 }
 
 void GenerationService::EndIfDue(const HttpExchange& exchange, GenerationRun& run, RequestDeadlines& deadlines) {
-  if (deadlines.next_us() == kNever || run.done() || run.error().has_value()) return;
+  if (deadlines.next_us() == kNever || run.ended() || run.error().has_value()) return;
   const int64_t now_us = MonotonicUs();
   if (now_us < deadlines.next_us()) return;
   std::optional<Refusal> missed = deadlines.Missed(now_us, engine_.backlog().wait_s);

@@ -72,6 +72,9 @@ HttpResponse Readiness(const RouteSources& sources) {
   if (sources.engine.stalled()) {
     return ErrorResponse(Overloaded("The engine is stalled.", "engine_stalled", kProbeAgainS));
   }
+  const SessionJournal* journal = sources.context.sessions->journal();
+  // Ready all the same: answers are right, and a balancer that looked elsewhere would leave the sessions behind.
+  if (journal != nullptr && journal->counts().read_only) return JsonResponse("{\"sessions\":\"not durable\"}");
   return Empty(200);
 }
 
@@ -182,7 +185,8 @@ void AddMetricsRoute(Metrics& metrics, const EnginePort& engine, SessionStore& s
                      std::vector<HttpRoute>* routes) {
   routes->push_back(Simple("GET", "/metrics", open, [&metrics, &engine, &sessions](const HttpHead&) {
     const EngineCounters counters = engine.counters();  // before stalled(): no stall is counted twice
-    HttpResponse response = JsonResponse(metrics.Render(counters, sessions.counts(), engine.stalled()));
+    HttpResponse response =
+        JsonResponse(metrics.Render(counters, sessions.counts(), engine.stalled(), sessions.journal()));
     response.content_type = "text/plain; version=0.0.4; charset=utf-8";
     return response;
   }));

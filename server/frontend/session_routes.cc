@@ -1,6 +1,8 @@
 #include "server/frontend/session_routes.h"
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,6 +21,7 @@ namespace asio = boost::asio;
 constexpr std::string_view kPath = "/v1/sessions";
 // Sessions in one page: a quarter of a megabyte of JSON.
 constexpr int32_t kPageMax = 1000;
+constexpr int32_t kAgainS = 10;  // Retry-After where the disk does not take anything
 
 HttpResponse List(SessionStore& sessions, int32_t tenant, const HttpHead& head) {
   const std::string after = QueryValue(head.query, "after").value_or("");
@@ -38,9 +41,32 @@ HttpResponse Get(SessionStore& sessions, int32_t tenant, const std::string& id) 
   return card.ok() ? JsonResponse(SessionJson(card.value())) : ErrorResponse(card.error());
 }
 
-HttpResponse Delete(SessionStore& sessions, int32_t tenant, const std::string& id) {
-  const std::optional<ApiError> error = sessions.Delete(tenant, id);
-  return error.has_value() ? ErrorResponse(*error) : JsonResponse(SessionDeletedJson(id));
+// Answers when no start will find the session again.
+asio::awaitable<void> Delete(SessionStore& sessions, HttpExchange& exchange, std::string id) {
+  enum class End { kPending, kDurable, kNotDurable };
+  // Released by whichever thread it became known on, acquired here.
+  const auto end = std::make_shared<std::atomic<End>>(End::kPending);
+  exchange.WatchClient();
+  const std::optional<ApiError> error =
+      sessions.Delete(exchange.caller()->index(), id, [end, wake = exchange.Waker()](bool durable) {
+        end->store(durable ? End::kDurable : End::kNotDurable, std::memory_order_release);
+        wake();
+      });
+  if (error.has_value()) {
+    co_await exchange.RespondError(*error);
+    co_return;
+  }
+  while (end->load(std::memory_order_acquire) == End::kPending) {
+    co_await exchange.WaitForWake();
+    if (exchange.client_gone()) co_return;
+  }
+  if (end->load(std::memory_order_acquire) == End::kNotDurable) {
+    co_await exchange.RespondError(
+        Overloaded("The session is gone, but a restart of the server may bring it back.", "not_durable", kAgainS));
+    co_return;
+  }
+  HttpResponse response = JsonResponse(SessionDeletedJson(id));
+  co_await exchange.Respond(std::move(response));
 }
 
 HttpRoute Route(std::string method, std::string path, std::function<HttpResponse(int32_t, const HttpHead&)> make) {
@@ -87,7 +113,15 @@ void AddSessionRoutes(SessionStore& sessions, KvInspector& inspector, std::vecto
     }
   };
   routes->push_back(std::move(get));
-  routes->push_back(RouteOfOne("DELETE", sessions, Delete));
+  routes->push_back({"DELETE", absl::StrCat(std::string(kPath), "/"), /*open=*/false,
+                     [&sessions](HttpExchange& exchange) -> asio::awaitable<void> {
+                       std::string id = IdIn(exchange.head());
+                       if (IsSessionId(id)) {
+                         co_await Delete(sessions, exchange, std::move(id));
+                       } else {
+                         co_await exchange.RespondError(InvalidSessionId("session_id"));
+                       }
+                     }});
 }
 
 }  // namespace hydrant

@@ -275,7 +275,8 @@ std::optional<ApiError> PreparePrompts(std::vector<RequestPrompt> prompts, const
   }
   if (std::optional<ApiError> error = CheckTruncatedText(prompts, fields, context)) return error;
   if (!fields.session_id.empty()) {
-    ApiResult<SessionTurn> turn = context.sessions->Begin(tenant.sessions, fields.session_id, fields.session_append);
+    ApiResult<SessionTurn> turn =
+        context.sessions->Begin(tenant.sessions, fields.session_id, fields.session_append, fields.session_turn);
     if (!turn.ok()) return turn.error();
     prepared->turn.emplace(std::move(turn.value()));
   }

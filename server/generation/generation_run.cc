@@ -36,6 +36,7 @@ std::optional<ApiError> ErrorOf(FinishReason finish) {
 GenerationRun::GenerationRun(PreparedGeneration prepared, const ServingContext& context, EnginePort& engine,
                              Metrics& metrics, int64_t arrival_us, std::string id, int32_t tenant)
     : turn_(std::exchange(prepared.turn, std::nullopt)),
+      turn_number_(turn_.has_value() ? turn_->turn() : 0),
       session_id_(turn_.has_value() ? turn_->id() : std::string()),
       writer_(std::exchange(prepared.writer, nullptr)),
       prepared_(std::move(prepared)),
@@ -102,6 +103,7 @@ std::vector<RequestAccount::Sequence> GenerationRun::accounts() const {
 }
 
 bool GenerationRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceLedger> ledger) {
+  wake_ = wake;
   mailbox_ = std::make_shared<StreamMailbox>(static_cast<int32_t>(choices_.size()),
                                              context_.limits.stream_buffer_bytes_max, std::move(wake));
   GenerationJob job;
@@ -164,6 +166,10 @@ void GenerationRun::Absorb() {
 }
 
 void GenerationRun::AbsorbBatch() {
+  if (commit_ != nullptr) {
+    commit_seen_ = commit_->load(std::memory_order_acquire) != Commit::kPending;
+    return;
+  }
   if (mailbox_->Take(&batch_)) engine_.Resume(first_id_, static_cast<int32_t>(choices_.size()));
   for (const PromptEvent& event : batch_.prompts) {
     choices_[static_cast<size_t>(event.choice)].assembler->AddPromptLogprobs(event);
@@ -198,8 +204,8 @@ void GenerationRun::AddToken(Choice& choice, const TokenEvent& event) {
   Finish(event.choice);
 }
 
-// Before the client can know of the end, so that its next turn finds the session free. A turn that was cancelled or failed
-// leaves the session as it was.
+// Before the client can know of the end, so that its next turn finds the session free, and what it was told of is there after a
+// crash. A turn that was cancelled or failed leaves the session as it was.
 void GenerationRun::EndTurn(FinishReason finish) {
   if (!EndsByItself(finish)) {
     turn_.reset();
@@ -212,8 +218,14 @@ void GenerationRun::EndTurn(FinishReason finish) {
   past.added_special_tokens = prompt.added_special_tokens;
   past.spec = prompt.spec;
   past.kv = prompt.kv;
-  turn_->End(std::move(past));
+  auto commit = std::make_shared<std::atomic<Commit>>(Commit::kPending);
+  turn_->Commit(std::move(past), [commit, wake = wake_](bool durable) {
+    commit->store(durable ? Commit::kDurable : Commit::kNotDurable, std::memory_order_release);
+    wake();
+  });
   turn_.reset();
+  commit_ = std::move(commit);
+  commit_seen_ = commit_->load(std::memory_order_acquire) != Commit::kPending;
 }
 
 void GenerationRun::Finish(int32_t index) {
@@ -286,6 +298,11 @@ KvReport GenerationRun::MakeKvReport() const {
   return report;
 }
 
+std::optional<TurnReport> GenerationRun::MakeTurnReport() const {
+  if (commit_ == nullptr) return std::nullopt;
+  return TurnReport{turn_number_, commit_->load(std::memory_order_acquire) == Commit::kDurable};
+}
+
 void GenerationRun::AppendChunk(int32_t index, std::string* out) {
   Choice& choice = choices_[static_cast<size_t>(index)];
   const GenerationFields& fields = prepared_.fields;
@@ -308,11 +325,13 @@ void GenerationRun::AppendChunk(int32_t index, std::string* out) {
     delta.usage = &usage;
   }
   KvReport kv;
+  const std::optional<TurnReport> turn = MakeTurnReport();
   if (choice.assembler->finished()) {
     choice.closed = true;
     --unclosed_;
     delta.finish_reason = choice.assembler->finish_reason();
     delta.stop_reason = &choice.assembler->stop_reason();
+    if (turn.has_value()) delta.turn = &*turn;
     if (unclosed_ == 0 && fields.kv_report && !fields.include_usage) {
       kv = MakeKvReport();
       delta.kv = &kv;
@@ -324,6 +343,7 @@ void GenerationRun::AppendChunk(int32_t index, std::string* out) {
 void GenerationRun::AppendEvents(std::string* out) {
   for (size_t i = 0; i < choices_.size(); ++i) {
     const Choice& choice = choices_[i];
+    if (choice.assembler->finished() && ended() && !done()) return;  // its end is told when it is durable
     if (choice.closed || !choice.assembler->has_output()) continue;
     // The first token goes out at once, whatever the interval.
     const bool due = !choice.announced || choice.assembler->finished() ||
@@ -359,6 +379,7 @@ std::string GenerationRun::Body() {
   }
   answer.usage = MakeUsage();
   if (fields.kv_report) answer.kv = MakeKvReport();
+  answer.turn = MakeTurnReport();
   return writer_->Body(answer);
 }
 

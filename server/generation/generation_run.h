@@ -5,6 +5,7 @@
 #ifndef HYDRANT_SERVER_GENERATION_GENERATION_RUN_H_
 #define HYDRANT_SERVER_GENERATION_GENERATION_RUN_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -50,7 +51,10 @@ class GenerationRun {
   void Fail(ApiError error);
   // Why the request as a whole has failed, if it has.
   const std::optional<ApiError>& error() const { return error_; }
-  bool done() const { return open_ == 0; }
+  // Every sequence has ended.
+  bool ended() const { return open_ == 0; }
+  // And so has the session's turn, which may have to become durable first.
+  bool done() const { return ended() && (commit_ == nullptr || commit_seen_); }
 
   // Events for what has become visible; after the last one, usage if it was asked for, and [DONE].
   void AppendEvents(std::string* out);
@@ -85,10 +89,16 @@ class GenerationRun {
   void Finish(int32_t index);
   void EndTurn(FinishReason finish);
   KvReport MakeKvReport() const;
+  std::optional<TurnReport> MakeTurnReport() const;
   Usage MakeUsage() const;
   void AppendChunk(int32_t index, std::string* out);
 
+  // The end of a turn on its way to the disk. Written once, by whichever thread it became known on: released there, and acquired
+  // where it is read.
+  enum class Commit { kPending, kDurable, kNotDurable };
+
   std::optional<SessionTurn> turn_;  // until it has ended
+  const uint64_t turn_number_;       // 0: of no session
   const std::string session_id_;     // empty: none
   const std::unique_ptr<AnswerWriter> writer_;
   const PreparedGeneration prepared_;
@@ -111,6 +121,9 @@ class GenerationRun {
   StreamBatch batch_;
   std::optional<ApiError> error_;
   std::optional<TurnAnswer> answer_;  // of a session's turn
+  std::function<void()> wake_;
+  std::shared_ptr<std::atomic<Commit>> commit_;  // null: no turn has come to its end
+  bool commit_seen_ = false;                     // it is not pending any more
 };
 
 }  // namespace hydrant

@@ -190,7 +190,7 @@ SessionKv MakeSessionKv(const std::string& id, const SessionStore::View& view, c
   const Window window = WindowOf(query, static_cast<int32_t>(tokens.size()));
   ShowTokens(tokens, window, tokenizer, &kv);
   if (!running && !parked) {
-    kv.unknown = view.past == nullptr ? KvUnknown::kQueued : KvUnknown::kCold;
+    kv.unknown = view.past == nullptr && kv.state == SessionState::kBusy ? KvUnknown::kQueued : KvUnknown::kCold;
     return kv;
   }
   kv.logical = reading.computed;

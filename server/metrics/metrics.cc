@@ -20,6 +20,7 @@
 
 #include "server/metrics/sampled_series.h"
 #include "server/process/limits.h"
+#include "server/sessions/journal/session_journal.h"
 
 namespace hydrant {
 namespace {
@@ -206,6 +207,10 @@ struct Metrics::Series {
   Counter* cpu_seconds;
 
   // Observed as things happen.
+  void ObserveCommits(const CommitTimes& times);
+
+  Histogram* session_commit;
+  CommitTimes commits_seen;  // what of them session_commit has
   Histogram* step_plan;
   Histogram* step_device;
   Histogram* step_commit;
@@ -302,6 +307,9 @@ void Metrics::Series::AddOurs(const MetricsOptions& options) {
                                  "Positions dropped from the KV cache, once per sequence (not per layer and head).",
                                  {{"policy", name}}));
   }
+  session_commit = AddHistogram("hydrant_session_commit_seconds",
+                                "Time from a turn's last token to its being durable (--session-dir).", {},
+                                Buckets(CommitTimes::kBoundsS.begin(), CommitTimes::kBoundsS.end()));
   static constexpr char kStep[] = "Parts of an engine step.";
   step_plan = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "plan"}}, StepBuckets());
   step_device = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "device"}}, StepBuckets());
@@ -422,10 +430,22 @@ void Metrics::ObserveRequest(int32_t n, int32_t generated_tokens_max) {
   series_->request_max_generation_tokens->Observe(generated_tokens_max);
 }
 
-std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& sessions, bool stalled) {
+void Metrics::Series::ObserveCommits(const CommitTimes& times) {
+  std::vector<double> more;
+  for (size_t i = 0; i < times.counts.size(); ++i) {
+    more.push_back(static_cast<double>(times.counts[i] - commits_seen.counts[i]));
+  }
+  session_commit->ObserveMultiple(more, times.sum_s - commits_seen.sum_s);
+  commits_seen = times;
+}
+
+std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& sessions, bool stalled,
+                            const SessionJournal* journal) {
   Series& series = *series_;
   const std::lock_guard<std::mutex> lock(series.render_mutex);
-  const Scrape scrape{engine, sessions, stalled, series.score_block_bytes};
+  const Scrape scrape{engine, sessions, stalled, series.score_block_bytes,
+                      journal != nullptr ? journal->counts() : LogCounts()};
+  if (journal != nullptr) series.ObserveCommits(journal->times());
   for (const Series::Sampled<Scrape>& sample : series.sampled) sample.Update(scrape);
   for (size_t i = 0; i < series.evicted.size(); ++i) {
     RaiseTo(series.evicted[i], static_cast<double>(engine.evicted_tokens[i]));

@@ -20,6 +20,7 @@
 namespace hydrant {
 
 struct EngineCounters;
+class SessionJournal;
 
 struct MetricsOptions {
   std::string model_name;
@@ -88,7 +89,9 @@ class Metrics {
   uint64_t Rejected(int32_t tenant, RejectReason reason) const;
 
   // Prometheus text format 0.0.4. `stalled`: whether the engine is found stalled just now, asked after `engine` was.
-  std::string Render(const EngineCounters& engine, const SessionCounts& sessions, bool stalled);
+  // `journal`: of --session-dir; null: there is none.
+  std::string Render(const EngineCounters& engine, const SessionCounts& sessions, bool stalled,
+                     const SessionJournal* journal = nullptr);
 
  private:
   struct Series;

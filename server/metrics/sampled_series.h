@@ -8,6 +8,7 @@
 
 #include "api/session/session.h"
 #include "server/engine/engine_types.h"
+#include "server/sessions/journal/session_log.h"
 
 namespace hydrant {
 
@@ -17,6 +18,7 @@ struct Scrape {
   const SessionCounts& sessions;
   bool stalled = false;  // found so just now; the engine counts a stall when it is over
   int64_t score_block_bytes = 0;
+  LogCounts log;  // zero without --session-dir
 
   int32_t waiting_deferred() const;
   double kv_usage() const;  // blocks in use; 1 means all

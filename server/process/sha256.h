@@ -1,4 +1,6 @@
-// SHA-256, by OpenSSL.
+// SHA-256, and HMAC (RFC 2104) with it, by OpenSSL.
+//
+// Thread: any (pure).
 #ifndef HYDRANT_SERVER_PROCESS_SHA256_H_
 #define HYDRANT_SERVER_PROCESS_SHA256_H_
 
@@ -11,6 +13,7 @@ namespace hydrant {
 using Sha256Digest = std::array<uint8_t, 32>;
 
 Sha256Digest Sha256(std::string_view bytes);
+Sha256Digest HmacSha256(std::string_view key, std::string_view bytes);
 
 }  // namespace hydrant
 

@@ -15,30 +15,44 @@ namespace {
 // Ids of a tenant that are remembered to have been sessions: enough to tell most late clients why.
 constexpr size_t kGoneMax = 256;
 
-int64_t BytesOf(const std::shared_ptr<const SessionPast>& past) {
+}  // namespace
+
+int64_t SessionStore::BytesOf(const std::shared_ptr<const SessionPast>& past) {
   if (past == nullptr) return 0;
   const size_t text = past->text.has_value() ? past->text->capacity() : 0;
   const size_t ranges = (past->client_ranges.capacity() + past->answer_specials.capacity()) * sizeof(ByteRange);
   return static_cast<int64_t>(past->tokens.capacity() * sizeof(int32_t) + text + ranges);
 }
 
-}  // namespace
-
 void SessionTurn::End(SessionPast past) {
   past.turn = turn_;
   // Where there is no memory for it, the turn is still this object's to end.
   auto kept = std::make_shared<const SessionPast>(std::move(past));
-  store_->End(std::exchange(session_, nullptr), turn_, std::move(kept));
+  store_->End(std::exchange(session_, nullptr), turn_, std::move(kept), {});
 }
 
-SessionStore::SessionStore(Options options) : options_(std::move(options)) {}
+void SessionTurn::Commit(SessionPast past, std::function<void(bool)> done) {
+  past.turn = turn_;
+  auto kept = std::make_shared<const SessionPast>(std::move(past));
+  store_->Commit(session_, turn_, past_.get(), std::move(kept), [this_done = std::move(done)](bool durable) {
+    if (this_done) this_done(durable);
+  });
+  session_ = nullptr;
+}
+
+SessionStore::SessionStore(Options options) : options_(std::move(options)) {
+  if (options_.journal != nullptr) LoadNames();
+}
 
 int64_t SessionStore::WallClock() const {
   return options_.wall_clock ? options_.wall_clock() : static_cast<int64_t>(std::time(nullptr));
 }
 
 SessionStore::Tenant& SessionStore::TenantOf(int32_t tenant) {
-  if (tenants_.size() <= static_cast<size_t>(tenant)) tenants_.resize(static_cast<size_t>(tenant) + 1);
+  while (tenants_.size() <= static_cast<size_t>(tenant)) {
+    tenants_.emplace_back();
+    if (options_.journal != nullptr) Claim(static_cast<int32_t>(tenants_.size()) - 1);
+  }
   return tenants_[static_cast<size_t>(tenant)];
 }
 
@@ -58,49 +72,59 @@ SessionState SessionStore::StateOf(const Session& session) const {
 }
 
 const ParkedTurn* SessionStore::ParkedPast(const Session& session) {
-  if (session.past == nullptr) return nullptr;
+  if (session.past_turn == 0) return nullptr;
   for (const ParkedTurn& parked : session.parked) {
-    if (parked.id.turn == session.past->turn) return &parked;
+    if (parked.id.turn == session.past_turn) return &parked;
   }
   return nullptr;
 }
 
-// Holds the mutex, with what the engine has said taken in. Once it has let go of it, it says what was removed, and frees it.
-class SessionStore::Lock {
- public:
-  explicit Lock(SessionStore& store) : store_(store), lock_(store.mutex_) { store_.ApplyParkEvents(); }
-  ~Lock() {
-    Sessions removed;
-    removed.swap(store_.removed_);
-    lock_.unlock();
-    for (const std::unique_ptr<Session>& session : removed) {
-      try {
-        store_.options_.on_forget(session->number);
-      } catch (const std::bad_alloc&) {
-        // Its parked KV stays until another session needs the room: nothing will use it again.
-      }
+SessionStore::Lock::~Lock() {
+  Sessions removed;
+  removed.swap(store_.removed_);
+  lock_.unlock();
+  for (const std::unique_ptr<Session>& session : removed) {
+    try {
+      store_.options_.on_forget(session->number);
+    } catch (const std::bad_alloc&) {
+      // Its parked KV stays until another session needs the room: nothing will use it again.
     }
   }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
+}
 
- private:
-  SessionStore& store_;
-  std::unique_lock<std::mutex> lock_;
-};
+ApiResult<SessionTurn> SessionStore::Begin(const SessionOwner& owner, const std::string& id, bool must_exist,
+                                           std::optional<uint64_t> turn_before) {
+  ApiResult<SessionTurn> begun = BeginNow(owner, id, must_exist, turn_before);
+  if (!begun.ok()) return begun;
+  SessionTurn& turn = begun.value();
+  // It is this turn's now: nobody else changes what is read here.
+  if (turn.past_ != nullptr || turn.session_->past_turn == 0) return begun;
+  turn.past_ = ReadPast(turn.session_);
+  if (turn.past_ != nullptr) return begun;
+  if (must_exist) return SessionDamaged();
+  turn.parked_.reset();
+  return begun;
+}
 
-ApiResult<SessionTurn> SessionStore::Begin(const SessionOwner& owner, const std::string& id, bool must_exist) {
+ApiResult<SessionTurn> SessionStore::BeginNow(const SessionOwner& owner, const std::string& id, bool must_exist,
+                                              std::optional<uint64_t> turn_before) {
   const Lock lock(*this);
   Expire();
   Tenant& tenant = TenantOf(owner.tenant);
   tenant.weight = owner.weight;
   tenant.sessions_max = owner.sessions_max;
+  tenant.disk_bytes = owner.disk_bytes;
   Session* session = Find(owner.tenant, id);
+  if (session != nullptr && session->busy) return SessionBusy();
+  const uint64_t last_turn = session != nullptr ? session->past_turn : 0;
+  if (turn_before.has_value() && *turn_before != last_turn && (session != nullptr || !must_exist)) {
+    return TurnConflict(last_turn);
+  }
   if (session != nullptr) {
-    if (session->busy) return SessionBusy();
     Count(*session, -1);
-    tenant.busy.splice(tenant.busy.end(), tenant.idle, session->place);
+    tenant.busy.splice(tenant.busy.end(), ListOf(*session), session->place);
     session->busy = true;
+    session->stored = false;
     Count(*session, 1);
   } else {
     if (must_exist) {
@@ -124,6 +148,7 @@ SessionStore::Session* SessionStore::Add(int32_t tenant, const std::string& id) 
   session->used_us = options_.clock();
   session->created_s = session->used_s = WallClock();
   Tenant& own = TenantOf(tenant);
+  if (options_.journal != nullptr) session->name = options_.journal->NameOf(own.name, id);
   const auto named = own.sessions.emplace(id, session).first;
   absl::Cleanup not_added = [&] { own.sessions.erase(named); };
   by_number_.emplace(session->number, session);
@@ -146,21 +171,53 @@ std::optional<ApiError> SessionStore::CheckRoom(const SessionOwner& owner) {
   return std::nullopt;
 }
 
+SessionStore::Sessions& SessionStore::ListOf(const Session& session) {
+  Tenant& tenant = TenantOf(session.tenant);
+  if (session.busy) return tenant.busy;
+  return session.stored ? tenant.stored : tenant.idle;
+}
+
+// The idle session used least recently, other than the newest; null: there is none.
+SessionStore::Session* SessionStore::Oldest(const Tenant& tenant, const Session* newest) {
+  Session* oldest = nullptr;
+  for (const Sessions* list : {&tenant.stored, &tenant.idle}) {
+    if (list->empty() || list->front().get() == newest) continue;
+    if (oldest == nullptr || list->front()->used_us < oldest->used_us) oldest = list->front().get();
+  }
+  return oldest;
+}
+
 // REQUIRES: `newest` is idle; it stays.
 void SessionStore::MakeRoom(const Session* newest) {
   Tenant& tenant = TenantOf(newest->tenant);
   const auto forget_oldest = [&](Tenant* of) {
-    if (of == nullptr) return false;
-    Forget(of->idle.front().get(), /*remember=*/true);
+    Session* oldest = of != nullptr ? Oldest(*of, newest) : nullptr;
+    if (oldest == nullptr) return false;
+    Forget(oldest, /*remember=*/true);
     return true;
   };
-  while (tenant.sessions_max > 0 && std::ssize(tenant.sessions) > tenant.sessions_max &&
-         tenant.idle.front().get() != newest && forget_oldest(&tenant)) {
+  while (tenant.sessions_max > 0 && std::ssize(tenant.sessions) > tenant.sessions_max && forget_oldest(&tenant)) {
+  }
+  while (tenant.disk_bytes > 0 && tenant.logged_bytes > tenant.disk_bytes && forget_oldest(&tenant)) {
   }
   while (std::ssize(by_number_) > options_.sessions_max && forget_oldest(MostOverShare(newest, /*by_bytes=*/false))) {
   }
-  while (bytes_ > options_.bytes_max && forget_oldest(MostOverShare(newest, /*by_bytes=*/true))) {
+  while (bytes_ > options_.bytes_max) {
+    Tenant* most = MostOverShare(newest, /*by_bytes=*/true);
+    if (most == nullptr) return;
+    Session* oldest = most->idle.front().get();
+    // What the journal has need not be in memory.
+    oldest->logged_turn == oldest->past_turn ? Unload(oldest) : Forget(oldest, /*remember=*/true);
   }
+}
+
+// REQUIRES: idle, with its past in memory and in the journal.
+void SessionStore::Unload(Session* session) {
+  Tenant& tenant = TenantOf(session->tenant);
+  CountBytes(*session, -BytesOf(session->past));
+  session->past.reset();
+  session->stored = true;
+  tenant.stored.splice(tenant.stored.end(), tenant.idle, session->place);
 }
 
 // The tenant that is furthest over its share, among those with a session to give, other than the newest; null: there is none.
@@ -168,7 +225,9 @@ SessionStore::Tenant* SessionStore::MostOverShare(const Session* newest, bool by
   Tenant* most = nullptr;
   double most_share = 0;
   for (Tenant& tenant : tenants_) {
-    if (tenant.idle.empty() || tenant.idle.front().get() == newest) continue;
+    const bool gives =
+        by_bytes ? !tenant.idle.empty() && tenant.idle.front().get() != newest : Oldest(tenant, newest) != nullptr;
+    if (!gives) continue;
     const int64_t held = by_bytes ? tenant.bytes : std::ssize(tenant.sessions);
     const double share = static_cast<double>(held) / tenant.weight;
     if (most != nullptr && share <= most_share) continue;
@@ -186,22 +245,35 @@ void SessionStore::Expire() {
   const int64_t now_us = options_.clock();
   int32_t left = kExpiredPerCall;
   for (Tenant& tenant : tenants_) {
-    while (!tenant.idle.empty() && Expired(*tenant.idle.front(), now_us)) {
-      if (left-- == 0) return;
-      Forget(tenant.idle.front().get(), /*remember=*/true);
+    for (const Sessions* list : {&tenant.idle, &tenant.stored}) {
+      while (!list->empty() && Expired(*list->front(), now_us)) {
+        if (left-- == 0) return;
+        Forget(list->front().get(), /*remember=*/true);
+      }
     }
   }
 }
 
 // REQUIRES: idle.
-void SessionStore::Forget(Session* session, bool remember) noexcept {
+void SessionStore::Forget(Session* session, bool remember, std::function<void(bool)> done) noexcept {
   assert(!session->busy);
   Tenant& tenant = TenantOf(session->tenant);
   Count(*session, -1);
   CountBytes(*session, -BytesOf(session->past));
+  tenant.logged_bytes -= session->logged_bytes;
+  if (session->logged_turn > 0) {
+    LogRecord end;
+    end.type = RecordType::kForget;
+    end.name = session->name;
+    end.turn = session->logged_turn;
+    end.wall_s = WallClock();
+    options_.journal->Commit(std::move(end), std::move(done));
+  } else if (done) {
+    done(true);
+  }
   by_number_.erase(session->number);
   tenant.sessions.erase(session->id);
-  removed_.splice(removed_.end(), tenant.idle, session->place);
+  removed_.splice(removed_.end(), ListOf(*session), session->place);
   if (!remember) {
     std::erase(tenant.gone, session->id);
     return;
@@ -229,7 +301,15 @@ void SessionStore::SetIdle(Session* session) {
   Count(*session, 1);
 }
 
-void SessionStore::End(Session* session, uint64_t turn, std::shared_ptr<const SessionPast> past) noexcept {
+void SessionStore::NotePast(Session* session, const SessionPast& past) {
+  session->past_turn = past.turn;
+  session->tokens = static_cast<int64_t>(past.tokens.size());
+  session->budget = past.kv.budget.keep;
+  session->preset = past.spec.preset;
+}
+
+void SessionStore::End(Session* session, uint64_t turn, std::shared_ptr<const SessionPast> past,
+                       Logged logged) noexcept {
   // While the session is still this turn's: nothing that the next one asks of the engine comes before this.
   try {
     options_.on_settle({session->number, turn}, /*keep=*/past != nullptr);
@@ -240,11 +320,24 @@ void SessionStore::End(Session* session, uint64_t turn, std::shared_ptr<const Se
   if (past != nullptr) {
     CountBytes(*session, BytesOf(past) - BytesOf(session->past));
     session->past.swap(past);  // the old one is freed without the lock
+    NotePast(session, *session->past);
+  }
+  if (logged.yes) {
+    session->logged_turn = session->past_turn;
+    session->logged_records = logged.whole ? 1 : session->logged_records + 1;
+    const int64_t bytes = logged.whole ? logged.bytes : session->logged_bytes + logged.bytes;
+    TenantOf(session->tenant).logged_bytes += bytes - session->logged_bytes;
+    session->logged_bytes = bytes;
   }
   SetIdle(session);
-  if (session->past == nullptr) {
+  if (session->past_turn == 0) {
     Forget(session, /*remember=*/false);
   } else {
+    if (session->past == nullptr) {  // it could not be read
+      Tenant& tenant = TenantOf(session->tenant);
+      session->stored = true;
+      tenant.stored.splice(tenant.stored.end(), tenant.idle, session->place);
+    }
     MakeRoom(session);
   }
 }
@@ -283,10 +376,10 @@ SessionCard SessionStore::CardOf(const Session& session) const {
   card.created = session.created_s;
   card.last_used = session.used_s;
   if (options_.ttl_us > 0 && !session.busy) card.expires = session.used_s + options_.ttl_us / 1'000'000;
-  if (session.past == nullptr) return card;
-  card.tokens = static_cast<int64_t>(session.past->tokens.size());
-  card.budget = session.past->kv.budget.keep;
-  card.policy = KvPresetName(session.past->spec.preset);
+  if (session.past_turn == 0) return card;
+  card.tokens = session.tokens;
+  card.budget = session.budget;
+  card.policy = KvPresetName(session.preset);
   if (const ParkedTurn* parked = ParkedPast(session); parked != nullptr) card.live = parked->live;
   return card;
 }
@@ -307,13 +400,13 @@ ApiResult<SessionStore::View> SessionStore::Inspect(int32_t tenant, const std::s
   return View{CardOf(*session), session->number, session->past};
 }
 
-std::optional<ApiError> SessionStore::Delete(int32_t tenant, const std::string& id) {
+std::optional<ApiError> SessionStore::Delete(int32_t tenant, const std::string& id, std::function<void(bool)> done) {
   const Lock lock(*this);
   Expire();
   Session* session = Find(tenant, id);
   if (session == nullptr) return SessionNotFound(/*expired=*/false);
   if (session->busy) return SessionBusy();
-  Forget(session, /*remember=*/false);
+  Forget(session, /*remember=*/false, std::move(done));
   return std::nullopt;
 }
 

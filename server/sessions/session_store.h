@@ -15,11 +15,14 @@
 //  3. At most sessions_max sessions and bytes_max bytes of what they said are kept, those with a turn in progress aside.
 //     Beyond that the tenant with the most for its weight loses the session it used least recently.
 //  4. A turn ends, and a session goes, without memory: the list node that holds it moves from one list to another.
-//  5. An expired session is not found. No call forgets more than kExpiredPerCall of them that nobody asked for: thousands that
+//  5. With a journal, a turn that ends is put into it first: it is in force, and its session free, when it is durable or cannot be
+//     made so. What is durable is known again after a start; its past is read when somebody asks for the session.
+//  6. An expired session is not found. No call forgets more than kExpiredPerCall of them that nobody asked for: thousands that
 //     expire together hold up nobody, and the engine is not told of all of them at once.
 #ifndef HYDRANT_SERVER_SESSIONS_SESSION_STORE_H_
 #define HYDRANT_SERVER_SESSIONS_SESSION_STORE_H_
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -40,8 +43,12 @@
 #include "model/tokenizer/tokenizer.h"
 #include "server/engine/engine_types.h"
 #include "server/kv/kv_resolution.h"
+#include "server/sessions/journal/session_journal.h"
 
 namespace hydrant {
+
+// What tokens mean, and which KV policies there are, is the model's: a past of another one is not gone on from.
+using ModelId = std::array<uint8_t, 16>;
 
 // SessionPast is the history that ended turns have left. Immutable.
 struct SessionPast {
@@ -67,6 +74,7 @@ struct SessionOwner {
   int32_t tenant = 0;        // index
   double weight = 1;         // > 0
   int32_t sessions_max = 0;  // 0: no limit of its own
+  int64_t disk_bytes = 0;    // what they may take of the log; 0: no limit of its own
 };
 
 class SessionTurn;
@@ -85,27 +93,40 @@ class SessionStore {
     std::function<void(uint64_t)> on_forget;  // the session's number is done with: its parked KV may go. Any thread
     // The turn has ended: the session goes on from it (`keep`), or as if it had not been. Once per turn. Any thread
     std::function<void(const TurnId& turn, bool keep)> on_settle;
+    // Null: nothing outlives the process. It outlives the store, and is stopped before.
+    SessionJournal* journal = nullptr;
+    ModelId model{};
+    int32_t tenants = 0;  // whose sessions are known at once; others' when one of them asks
+    std::function<std::string(int32_t tenant)> tenant_name;  // by which the journal knows it; needed with one
   };
 
   // A few microseconds each, and so a millisecond together. Whoever scrapes metrics every 15 s gets rid of a
   // thousand a minute without any other call; until then they count among the sessions, and make room first.
   static constexpr int32_t kExpiredPerCall = 256;
 
+  // With a journal: knows what is in it.
   explicit SessionStore(Options options);
   SessionStore(const SessionStore&) = delete;
   SessionStore& operator=(const SessionStore&) = delete;
 
   // Begins a turn, with a new session when there is none of this id, or, when `must_exist`, not. Errors: 404
   // session_not_found or session_expired, 409 session_busy; 429 session_limit_exceeded, 503 when there are too many
-  // sessions and all of them have a turn in progress.
-  ApiResult<SessionTurn> Begin(const SessionOwner& owner, const std::string& id, bool must_exist);
+  // sessions and all of them have a turn in progress. 409 turn_conflict when the session's last turn is not `turn_before`; 0: it has
+  // none. May wait for the disk where there is a journal, and then: 404 session_damaged, with `must_exist`, when what is there cannot
+  // be gone on from; without, the session begins anew.
+  ApiResult<SessionTurn> Begin(const SessionOwner& owner, const std::string& id, bool must_exist,
+                               std::optional<uint64_t> turn_before = std::nullopt);
+  // Whether Begin may wait for the disk.
+  bool journals() const { return options_.journal != nullptr; }
 
   // EngineHooks::on_parked. Only notes the events; the next call of another method applies them.
   void OnParked(std::span<const TurnId> dropped, std::span<const ParkedTurn> parked);
 
   // Errors: 404; 409 for one with a turn in progress.
   ApiResult<SessionCard> Get(int32_t tenant, const std::string& id);
-  std::optional<ApiError> Delete(int32_t tenant, const std::string& id);
+  // `done` is told when no start will find it again: on any thread, also on this one; not when there is an error.
+  std::optional<ApiError> Delete(int32_t tenant, const std::string& id,
+                                 std::function<void(bool durable)> done = nullptr);
 
   struct View {
     SessionCard card;
@@ -123,6 +144,8 @@ class SessionStore {
   Page List(int32_t tenant, const std::string& after, size_t count_max);
 
   SessionCounts counts();
+  // Null without a journal.
+  const SessionJournal* journal() const { return options_.journal; }
 
  private:
   friend class SessionTurn;
@@ -131,11 +154,22 @@ class SessionStore {
   struct Session {
     std::string id;
     int32_t tenant = 0;
-    uint64_t number = 0;                      // the engine's name for it
-    std::shared_ptr<const SessionPast> past;  // null before the first turn has ended
+    uint64_t number = 0;  // the engine's name for it
+    // Null before the first turn has ended, and when it is in the journal only.
+    std::shared_ptr<const SessionPast> past;
+    uint64_t past_turn = 0;  // its turn; 0: none has ended. The next three are of it, too
+    int64_t tokens = 0;
+    int32_t budget = 0;
+    KvPreset preset = KvPreset::kFull;
+    // What the journal has of it. Turn 0: nothing.
+    SessionName name{};
+    uint64_t logged_turn = 0;
+    int64_t logged_bytes = 0;
+    int32_t logged_records = 0;  // since the last whole one
     // The turns whose KV is parked: the past, and beside it one that is not settled. Turn 0: nothing.
     ParkedTurn parked[2];
     bool busy = true;
+    bool stored = false;    // idle, and in the list of those whose past is in the journal only
     uint64_t turns = 0;     // begun
     int64_t used_us = 0;    // monotonic
     int64_t created_s = 0;  // Unix time, read when it happened: it does not depend on when somebody asks
@@ -145,18 +179,38 @@ class SessionStore {
   struct Tenant {
     std::map<std::string, Session*> sessions;  // by id
     Sessions busy;
-    Sessions idle;                 // least recently used first
+    Sessions idle;                 // least recently used first; and so is `stored`
+    Sessions stored;               // idle, without a past in memory
+    std::string name;              // with a journal
     std::deque<std::string> gone;  // ids that expired or gave way, the latest few
     double weight = 1;
     int64_t bytes = 0;
+    int64_t logged_bytes = 0;
     int32_t sessions_max = 0;
+    int64_t disk_bytes = 0;
+  };
+  // A session of the journal whose tenant nobody has asked for yet.
+  struct Unclaimed {
+    SessionName name{};
+    LoggedSession session;
   };
 
   struct ParkEvent {
     ParkedTurn turn;
     bool parked = false;  // or dropped
   };
-  class Lock;
+  // Holds the mutex, with what the engine has said taken in. Once it has let go of it, it says what was removed, and frees it.
+  class Lock {
+   public:
+    explicit Lock(SessionStore& store) : store_(store), lock_(store.mutex_) { store_.ApplyParkEvents(); }
+    ~Lock();
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+
+   private:
+    SessionStore& store_;
+    std::unique_lock<std::mutex> lock_;
+  };
 
   // All of these REQUIRE the lock.
   void ApplyParkEvents();
@@ -164,12 +218,21 @@ class SessionStore {
   Session* Find(int32_t tenant, const std::string& id);  // null when it has expired
   Session* Add(int32_t tenant, const std::string& id);
   std::optional<ApiError> CheckRoom(const SessionOwner& owner);
+  ApiResult<SessionTurn> BeginNow(const SessionOwner& owner, const std::string& id, bool must_exist,
+                                  std::optional<uint64_t> turn_before);
+  void LoadNames();
+  void Claim(int32_t tenant);
+  Sessions& ListOf(const Session& session);
+  static Session* Oldest(const Tenant& tenant, const Session* newest);
+  void Unload(Session* session);
+  void NotePast(Session* session, const SessionPast& past);
   void MakeRoom(const Session* newest);
   Tenant* MostOverShare(const Session* newest, bool by_bytes);
   int64_t WallClock() const;  // Unix seconds
   bool Expired(const Session& session, int64_t now_us) const;
   void Expire();
-  void Forget(Session* session, bool remember) noexcept;
+  void Forget(Session* session, bool remember, std::function<void(bool)> done = nullptr) noexcept;
+  static int64_t BytesOf(const std::shared_ptr<const SessionPast>& past);
   static const ParkedTurn* ParkedPast(const Session& session);  // null: nothing of it is parked
   void CountBytes(const Session& session, int64_t more);
   void SetIdle(Session* session);
@@ -177,7 +240,18 @@ class SessionStore {
   SessionCard CardOf(const Session& session) const;
   void Count(const Session& session, int64_t delta) { counts_[static_cast<size_t>(StateOf(session))] += delta; }
 
-  void End(Session* session, uint64_t turn, std::shared_ptr<const SessionPast> past) noexcept;  // null: as it was
+  // What follows takes the lock. `past` null: as it was. `logged`: the turn is in the journal, as so many bytes.
+  struct Logged {
+    bool yes = false;
+    bool whole = false;
+    int64_t bytes = 0;
+  };
+  void End(Session* session, uint64_t turn, std::shared_ptr<const SessionPast> past, Logged logged) noexcept;
+  // REQUIRES: the session is the turn's. Throws std::bad_alloc, and then it still is; else `done` is called once.
+  void Commit(Session* session, uint64_t turn, const SessionPast* before, std::shared_ptr<const SessionPast> past,
+              std::function<void(bool)> done);
+  // The past that the journal has. Null: it cannot be gone on from.
+  std::shared_ptr<const SessionPast> ReadPast(Session* session);
 
   const Options options_;
   std::mutex mutex_;
@@ -188,7 +262,8 @@ class SessionStore {
   std::vector<ParkEvent> park_events_taken_;
   int64_t bytes_ = 0;
   uint64_t numbers_ = 0;
-  int64_t counts_[3] = {};  // by SessionState
+  int64_t counts_[3] = {};                                   // by SessionState
+  std::map<std::string, std::vector<Unclaimed>> unclaimed_;  // by tenant
 
   std::mutex park_events_mutex_;  // held for a few stores; taken with mutex_ held, never the other way round
   // Guarded by park_events_mutex_. In the order of events. Bounded: only a turn can be parked, and whoever begins one takes all
@@ -207,7 +282,7 @@ class SessionTurn {
         parked_(other.parked_) {}
   SessionTurn& operator=(SessionTurn&&) = delete;
   ~SessionTurn() {
-    if (session_ != nullptr) store_->End(session_, turn_, nullptr);
+    if (session_ != nullptr) store_->End(session_, turn_, nullptr, {});
   }
 
   const std::string& id() const { return session_->id; }
@@ -220,6 +295,9 @@ class SessionTurn {
 
   // The turn has ended well: `past` is in force for whoever comes next. Nothing of this object may be used afterwards.
   void End(SessionPast past);
+  // The same, once it is durable: `done` is called once, on any thread, also on this one, and says whether it is. Throws
+  // std::bad_alloc, and then the turn has not ended.
+  void Commit(SessionPast past, std::function<void(bool durable)> done);
 
  private:
   friend class SessionStore;

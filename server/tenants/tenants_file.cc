@@ -33,9 +33,21 @@ constexpr size_t kNameBytesMax = 64;
 
 using Names = std::span<const std::string_view>;
 constexpr std::string_view kFileMembers[] = {"tenants", "default_tenant"};
-constexpr std::string_view kTenantMembers[] = {
-    "name", "api_keys_sha256", "weight",       "kv",        "sessions_max",  "concurrency_max", "rpm",
-    "tpm",  "public_prefixes", "priority_max", "queue_max", "sequences_max", "max_tokens_max",  "request_seconds_max"};
+constexpr std::string_view kTenantMembers[] = {"name",
+                                               "api_keys_sha256",
+                                               "weight",
+                                               "kv",
+                                               "sessions_max",
+                                               "session_disk_bytes",
+                                               "concurrency_max",
+                                               "rpm",
+                                               "tpm",
+                                               "public_prefixes",
+                                               "priority_max",
+                                               "queue_max",
+                                               "sequences_max",
+                                               "max_tokens_max",
+                                               "request_seconds_max"};
 // A tenant's `kv` has these beside those of the request field (kKvMembers), of which the field's own reader decides.
 constexpr std::string_view kTenantKvMembers[] = {"budget_max", "floor_blocks", "blocks_max"};
 
@@ -129,6 +141,7 @@ TenantConfig ReadTenant(JsonView value, const std::string& path, const TenantFac
   tenant.limits.tpm = reader.Integer("tpm", 0, 1, kRateMax);
   tenant.limits.queue_max = static_cast<int32_t>(reader.Integer("queue_max", 0, 1, kInt32Max));
   tenant.limits.sequences_max = static_cast<int32_t>(reader.Integer("sequences_max", 0, 1, kInt32Max));
+  tenant.session_disk_bytes = reader.Integer("session_disk_bytes", 0, 1, int64_t{1} << 50);
   tenant.sessions_max = static_cast<int32_t>(reader.Integer("sessions_max", 0, 1, kInt32Max));
   tenant.priority_max = static_cast<int32_t>(reader.Integer("priority_max", 0, 0, kInt32Max));
   tenant.max_tokens_max = static_cast<int32_t>(reader.Integer("max_tokens_max", 0, 1, kInt32Max));

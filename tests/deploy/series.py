@@ -9,6 +9,8 @@ STEP_TOKENS = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]
 TENANT = [.0005, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2.5, 5, 10, 30, 160]
 STEP = [1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30]  # fmt: skip
 
+COMMIT = [.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, 1]
+
 POLICIES = ["full", "h2o", "h2o-real", "h2o-llama3", "h2o-decay", "h2o-plus", "h2o-streaming", "snapkv", "sinks", "window"]
 REASONS = ["invalid", "overloaded", "draining", "concurrency", "rpm", "tpm", "queue", "sessions", "timeout",
            "queue_timeout"]
@@ -66,6 +68,9 @@ def table(context, tenants, formats=("Q8_0",)):
     ours("gauge", "sessions", each("state", ["busy", "parked", "cold"]))
     ours("gauge", "parked_blocks prefix_snapshots prefix_snapshot_bytes")
     ours("histogram", "step_seconds", each("phase", ["plan", "device", "commit", "move"]), STEP)
+    ours("histogram", "session_commit_seconds", plain, COMMIT)
+    ours("gauge", "session_log_bytes session_log_live_bytes session_log_read_only")
+    ours("counter", "session_log_commits_total session_log_records_total session_log_errors_total session_log_damaged_total")
     ours("gauge", "weight_bytes", each("format", formats))
     ours("histogram", "batch_tokens", plain, STEP_TOKENS)
 

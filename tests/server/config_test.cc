@@ -239,7 +239,8 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--scheduling-policy", "priority"}, "--scheduling-policy"},
       {{"--admin-port", "65536", "--admin-api-key", "k"}, "--admin-port"},
       {{"--admin-host", "0.0.0.0"}, "--admin-host"},
-      {{"--session-dir=x"}, "--session-dir"},
+      {{"--session-durability", "tokens"}, "--session-durability: tokens needs --session-dir"},
+      {{"--session-dir=x", "--session-durability", "kv"}, "--session-durability"},
       {{"--session-ttl", "-1"}, "--session-ttl"},
       {{"--session-memory-bytes", "-1"}, "--session-memory-bytes"},
       {{"--admin-port", "1"}, "--admin-port"},
@@ -425,7 +426,7 @@ TEST(Config, AWrongFileIsExit78AndOneLineThatNamesFileAndKey) {
       {R"({"port": {}})", "port"},
       {R"({"override_generation_config": [1]})", "override-generation-config"},
       {R"({"allowed_hosts": [1]})", "allowed-hosts"},
-      {R"({"session_dir": "x"})", "session-dir"},
+      {R"({"session_durability": "kv"})", "session-durability"},
   };
   for (const auto& test : cases) {
     const ConfigResult result = Parse({"--config", dir.Write("c.json", test.text)});

@@ -75,6 +75,11 @@ TEST(CompletionBodyTest, KvWithoutABudgetSaysNull) {
   const Json body = Json::parse(BodyOf(response));
   EXPECT_TRUE(body["kv"]["budget"].is_null());
   EXPECT_EQ(body["kv"]["session"], "s");
+  EXPECT_FALSE(body.contains("hydrant"));
+  response.turn = TurnReport{7, true};
+  EXPECT_EQ(Json::parse(BodyOf(response))["hydrant"], Json::parse(R"({"turn":7,"durable":"tokens"})"));
+  response.turn = TurnReport{8, false};
+  EXPECT_EQ(Json::parse(BodyOf(response))["hydrant"], Json::parse(R"({"turn":8,"durable":false})"));
 }
 
 TEST(LogprobsTest, FourParallelListsAndANullForTheFirstEcho) {

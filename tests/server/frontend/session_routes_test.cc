@@ -9,7 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "server/process/clock.h"
+#include "server/sessions/journal/session_journal.h"
 #include "tests/server/test_server.h"
+#include "tests/support/temp_dir.h"
 
 namespace hydrant {
 namespace {
@@ -54,6 +57,61 @@ TEST(Sessions, ATurnComputesOnlyWhatIsNew) {
   const std::string metrics = server.Ask(Get("/metrics")).body;
   EXPECT_THAT(metrics, HasSubstr("hydrant_sessions{state=\"parked\"} 1\n"));
   EXPECT_THAT(metrics, HasSubstr("hydrant_restores_total 3\n"));
+}
+
+struct DurableServer {
+  explicit DurableServer(const std::string& directory) {
+    SessionJournal::Options options;
+    options.clock = MonotonicUs;
+    options.wall_clock = [] { return int64_t{1'700'000'000}; };
+    auto opened = SessionJournal::Open(directory, std::move(options));
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    journal = *std::move(opened);
+    TestServerOptions server_options;
+    server_options.sessions.journal = journal.get();
+    server_options.sessions.tenants = 1;
+    server_options.sessions.tenant_name = [](int32_t) { return "default"; };
+    server = std::make_unique<TestServer>(std::move(server_options));
+  }
+  ~DurableServer() {
+    server->BecomesIdle();
+    journal->Stop();
+  }
+
+  std::unique_ptr<SessionJournal> journal;
+  std::unique_ptr<TestServer> server;
+};
+
+TEST(Sessions, TheEndOfATurnSaysWhatIsPromisedAndARestartKeepsIt) {
+  const TempDir temp;
+  const std::string directory = temp.File("d");
+  const auto numbered = [](const std::string& last) {
+    return CompletionPost(R"({"session_id":"s","session_append":)" + std::string(last == "0" ? "false" : "true") +
+                              R"(,"max_tokens":20,"temperature":0,"stream":true,"prompt":"and "})",
+                          "X-Session-Turn: " + last + "\r\n");
+  };
+  {
+    DurableServer durable(directory);
+    const Response first = durable.server->Ask(Turn("Once upon a time."));
+    EXPECT_THAT(first.body, HasSubstr(R"("hydrant":{"turn":1,"durable":"tokens"})"));
+    const Response second = durable.server->Ask(numbered("1"));
+    const size_t said = second.body.find(R"("hydrant":{"turn":2,"durable":"tokens"})");
+    ASSERT_NE(said, std::string::npos) << second.body;
+    EXPECT_GT(said, second.body.find("finish_reason\":\"length"));
+    EXPECT_EQ(second.body.find("\"hydrant\"", said + 5), std::string::npos) << "once";
+    EXPECT_THAT(durable.server->Ask(Get("/metrics")).body, HasSubstr("hydrant_session_log_records_total 2\n"));
+  }
+  DurableServer durable(directory);
+  EXPECT_THAT(durable.server->Ask(Get("/v1/sessions/s")).body, HasSubstr(R"("state":"cold","tokens":61)"));
+  const Response again = durable.server->Ask(numbered("1"));
+  EXPECT_EQ(again.status, 409);
+  EXPECT_THAT(again.body, HasSubstr("turn_conflict"));
+  EXPECT_THAT(durable.server->Ask(numbered("two")).body, HasSubstr("X-Session-Turn"));
+  EXPECT_EQ(durable.server->Ask(numbered("2")).status, 200);
+  EXPECT_EQ(durable.server->Ask(Delete("/v1/sessions/s")).status, 200);
+  durable.journal->Stop();  // nothing is durable any more
+  EXPECT_THAT(durable.server->Ask(numbered("0")).body, HasSubstr(R"("hydrant":{"turn":1,"durable":false})"));
+  EXPECT_EQ(durable.server->Ask(Delete("/v1/sessions/s")).status, 200) << "the log never had it";
 }
 
 // What a request may compute is bounded (16 contexts), and not what its session has been through before.

@@ -1,0 +1,80 @@
+// LogIndex is what is known of the sessions in the log without reading it: for each its facts and where its last record is. A
+// checkpoint is the index as it was when a segment began, so that a start reads that and what came after it.
+//
+// Thread: none of its own; SessionLog holds its lock.
+//
+// Invariants
+//  1. The records of a session are a chain: each kTurn names the place of the one that it goes on from, down to a kReplace. `last` is
+//     the newest of the chain.
+//  2. A record enters the chain only if it is a kReplace, or if it goes on from `last`, or is the same turn as `last` and goes on
+//     from the same record: what was written again after a failed sync. Any other is an orphan and changes nothing.
+#ifndef HYDRANT_SERVER_SESSIONS_JOURNAL_LOG_INDEX_H_
+#define HYDRANT_SERVER_SESSIONS_JOURNAL_LOG_INDEX_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "server/sessions/journal/log_record.h"
+
+namespace hydrant {
+
+struct LoggedSession {
+  LogPlace last;
+  LogPlace before;             // what `last` goes on from
+  uint32_t first_segment = 0;  // the lowest with a record of the chain
+  uint32_t records = 0;        // of the chain
+  uint64_t bytes = 0;          // of the chain
+  uint64_t turn = 0;
+  int64_t used_s = 0;
+  bool unreadable = false;  // a record that a later version wrote must not be passed over
+  // A start may find something else in the place of `last`: a copy of it that was never said to be durable, or nothing. The next
+  // record has to be a whole one. Not kept in a checkpoint, which is written when all of this is certain.
+  bool uncertain = false;
+  SessionFacts facts;
+};
+
+// Names are as good as random: half of one is its hash.
+struct SessionNameHash {
+  size_t operator()(const SessionName& name) const {
+    uint64_t bits = 0;
+    std::memcpy(&bits, name.data(), sizeof(bits));
+    return bits;
+  }
+};
+
+class LogIndex {
+ public:
+  enum class Applied { kYes, kOrphan };
+  // A record of the log, in the order of the log. `facts`: of its payload, without those of a kForget.
+  Applied Apply(const RecordHeader& header, LogPlace place, SessionFacts facts);
+
+  const LoggedSession* Find(const SessionName& name) const;
+  void SetUncertain(const SessionName& name);
+  // Those whose last record is in this segment or a later one.
+  void SetUncertainFrom(uint32_t segment);
+  const absl::flat_hash_map<SessionName, LoggedSession, SessionNameHash>& sessions() const { return sessions_; }
+  int64_t bytes() const { return bytes_; }  // of all chains
+  // Segments with records of sessions that are gone, and since when (Unix time) the longest.
+  const std::map<uint32_t, int64_t>& forgotten() const { return forgotten_; }
+  void DropSegment(uint32_t segment) { forgotten_.erase(segment); }
+
+  std::string Checkpoint(uint32_t segment, const DirectoryId& directory) const;
+  // nullopt: not a whole checkpoint of this directory and segment.
+  static std::optional<LogIndex> FromCheckpoint(std::string_view bytes, uint32_t segment, const DirectoryId& directory);
+
+ private:
+  absl::flat_hash_map<SessionName, LoggedSession, SessionNameHash> sessions_;
+  std::map<uint32_t, int64_t> forgotten_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_SESSIONS_JOURNAL_LOG_INDEX_H_

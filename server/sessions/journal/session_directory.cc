@@ -1,0 +1,161 @@
+#include "server/sessions/journal/session_directory.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/process/random_id.h"
+#include "server/process/sha256.h"
+
+namespace hydrant {
+namespace {
+
+constexpr std::string_view kFormat = "hydrant-sessions 1.0 ";
+constexpr size_t kSecretBytes = 64;  // hexadecimal digits: 256 bits
+
+absl::Status Wrong(const std::string& path, std::string_view what) {
+  return absl::FailedPreconditionError(absl::StrCat("--session-dir: ", path, ": ", std::string(what)));
+}
+absl::Status WrongCall(const std::string& path, int error) { return Wrong(path, std::strerror(error)); }
+
+// An open directory that is ours alone. -1: `*wrong` says why not.
+int OpenOwn(int parent, const std::string& name, const std::string& path, absl::Status* wrong) {
+  if (mkdirat(parent, name.c_str(), 0700) != 0 && errno != EEXIST) {
+    *wrong = WrongCall(path, errno);
+    return -1;
+  }
+  const int fd = openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) {
+    *wrong = errno == ELOOP || errno == ENOTDIR ? Wrong(path, "is not a directory, or is a link to one")
+                                                : WrongCall(path, errno);
+    return -1;
+  }
+  struct stat status {};
+  if (fstat(fd, &status) != 0) {
+    *wrong = WrongCall(path, errno);
+  } else if (status.st_uid != geteuid()) {
+    *wrong = Wrong(path, "belongs to another user");
+  } else if ((status.st_mode & 077) != 0) {
+    *wrong = Wrong(path, "may be entered by others than its owner; run chmod 700 on it");
+  } else {
+    return fd;
+  }
+  close(fd);
+  return -1;
+}
+
+std::string ReadSmall(int fd) {
+  std::array<char, 512> bytes{};
+  const ssize_t got = pread(fd, bytes.data(), bytes.size(), 0);
+  return {bytes.data(), got > 0 ? static_cast<size_t>(got) : 0};
+}
+
+// Takes the lock, or says who has it. It goes with the process, however that ends. Returns the file's descriptor, or -1.
+int TakeLock(int directory, const std::string& path, absl::Status* wrong) {
+  const int fd = openat(directory, "LOCK", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    *wrong = WrongCall(path + "/LOCK", errno);
+    return -1;
+  }
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (fcntl(fd, F_OFD_SETLK, &whole) != 0) {
+    *wrong = errno == EAGAIN || errno == EACCES ? Wrong(path, absl::StrCat("is in use by ", ReadSmall(fd)))
+                                                : WrongCall(path + "/LOCK", errno);
+    close(fd);
+    return -1;
+  }
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  const std::string owner = absl::StrCat("process ", getpid(), " on host ", std::string(host.data()));
+  // Only for the words above: that it is not written is no reason not to start.
+  if (ftruncate(fd, 0) == 0) (void)!pwrite(fd, owner.data(), owner.size(), 0);
+  return fd;
+}
+
+// A small file that was written once and whole; `make` says what is in it when there is none.
+absl::StatusOr<std::string> ReadOrMake(LogDirectory& directory, const std::string& name, const std::string& path,
+                                       const std::string& make) {
+  int fd = directory.Open(name);
+  if (fd == -ENOENT) {
+    if (const int error = WriteWhole(directory, name, make); error < 0) return WrongCall(path + "/" + name, -error);
+    fd = directory.Open(name);
+  }
+  if (fd == -EPERM) return Wrong(path + "/" + name, "is not a file that its owner alone may read, by this name alone");
+  if (fd < 0) return WrongCall(path + "/" + name, -fd);
+  std::string text = ReadSmall(fd);
+  directory.Close(fd);
+  return text;
+}
+
+std::string RandomHex(size_t digits) {
+  std::string hex;
+  while (hex.size() < digits) hex += RandomId();
+  hex.resize(digits);
+  return hex;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Open(const std::string& path_in) {
+  std::string path = path_in;
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  std::unique_ptr<SessionDirectory> directory(new SessionDirectory());
+  absl::Status wrong;
+  directory->fd_ = OpenOwn(AT_FDCWD, path, path, &wrong);
+  if (directory->fd_ < 0) return wrong;
+  struct statfs system {};
+  if (fstatfs(directory->fd_, &system) == 0 && system.f_type == NFS_SUPER_MAGIC) {
+    return Wrong(path, "is on NFS, where neither locks nor syncs are what they are on a local disk");
+  }
+  directory->lock_fd_ = TakeLock(directory->fd_, path, &wrong);
+  if (directory->lock_fd_ < 0) return wrong;
+  const std::unique_ptr<LogDirectory> files = DiskDirectory(dup(directory->fd_));
+  absl::StatusOr<std::string> format =
+      ReadOrMake(*files, "FORMAT", path, absl::StrCat(std::string(kFormat), RandomHex(32), "\n"));
+  if (!format.ok()) return format.status();
+  // The minor version may be another one: what it adds can be told from what must be understood.
+  if (!format->starts_with(kFormat.substr(0, kFormat.find('.') + 1)) || format->size() < kFormat.size() + 32) {
+    return Wrong(path, absl::StrCat("FORMAT is \"", format->substr(0, format->find('\n')), "\"; this version reads \"",
+                                    std::string(kFormat.substr(0, kFormat.size() - 1)), "\""));
+  }
+  const Sha256Digest id = Sha256(*format);
+  std::copy_n(id.begin(), directory->id_.size(), directory->id_.begin());
+  absl::StatusOr<std::string> secret = ReadOrMake(*files, "secret", path, RandomHex(kSecretBytes));
+  if (!secret.ok()) return secret.status();
+  if (secret->size() != kSecretBytes) return Wrong(path + "/secret", "is not what was written");
+  directory->secret_ = *std::move(secret);
+  const int log = OpenOwn(directory->fd_, "log", path + "/log", &wrong);
+  if (log < 0) return wrong;
+  directory->log_ = DiskDirectory(log);
+  if (fsync(directory->fd_) != 0) return WrongCall(path, errno);
+  return directory;
+}
+
+SessionDirectory::~SessionDirectory() {
+  for (const int fd : {lock_fd_, fd_}) {
+    if (fd >= 0) close(fd);
+  }
+}
+
+SessionName SessionDirectory::NameOf(std::string_view tenant, std::string_view session) const {
+  std::string what(tenant);
+  what.push_back('\0');
+  what.append(session);
+  const Sha256Digest digest = HmacSha256(secret_, what);
+  SessionName name{};
+  std::copy_n(digest.begin(), name.size(), name.begin());
+  return name;
+}
+
+}  // namespace hydrant

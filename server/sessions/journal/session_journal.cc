@@ -1,0 +1,133 @@
+#include "server/sessions/journal/session_journal.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+namespace hydrant {
+namespace {
+
+// How often the journal looks whether there is something to clean.
+constexpr std::chrono::seconds kLook{5};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SessionJournal>> SessionJournal::Open(const std::string& path, Options options) {
+  absl::StatusOr<std::unique_ptr<SessionDirectory>> directory = SessionDirectory::Open(path);
+  if (!directory.ok()) return directory.status();
+  SessionLogOptions log_options;
+  log_options.directory = (*directory)->id();
+  log_options.name_of = [&named = **directory](std::string_view tenant, std::string_view id) {
+    return named.NameOf(tenant, id);
+  };
+  log_options.segment_bytes = options.segment_bytes;
+  log_options.purge_s = options.purge_s;
+  log_options.retry_s = options.retry_s;
+  std::unique_ptr<LogDirectory> files = (*directory)->TakeLog();
+  std::unique_ptr<SessionJournal> journal(new SessionJournal(*std::move(directory), std::move(options)));
+  absl::StatusOr<std::unique_ptr<SessionLog>> log = SessionLog::Open(std::move(files), std::move(log_options));
+  if (!log.ok()) return log.status();
+  journal->log_ = *std::move(log);
+  journal->thread_ = std::thread([running = journal.get()] { running->Run(); });
+  return journal;
+}
+
+void SessionJournal::Commit(LogRecord record, std::function<void(bool)> done) {
+  bool waits = false;
+  try {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!stopping_ && waiting_.size() < kWaitingMax) {
+      Waiting& waiting = waiting_.emplace_back();
+      waiting.record = std::move(record);
+      waiting.done.swap(done);
+      waiting.since_us = options_.clock();
+      waits = true;
+    }
+  } catch (const std::exception&) {
+    // No memory to let it wait.
+  }
+  if (waits) {
+    arrived_.notify_one();
+  } else if (done) {
+    done(false);
+  }
+}
+
+CommitTimes SessionJournal::times() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return times_;
+}
+
+// False: it is over. What waits, up to a group of it, is moved to `group`; none: it is time to clean.
+bool SessionJournal::WaitForWork(bool cleans, std::deque<Waiting>* group) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (!cleans) arrived_.wait_for(lock, kLook, [this] { return stopping_ || !waiting_.empty(); });
+  if (waiting_.empty()) return !stopping_;
+  if (waiting_.size() <= kGroupMax) {
+    group->swap(waiting_);
+    return true;
+  }
+  for (size_t i = 0; i < kGroupMax; ++i) {
+    group->push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  return true;
+}
+
+void SessionJournal::WriteGroup(std::deque<Waiting>& group) {
+  std::vector<bool> durable;
+  try {
+    std::vector<LogRecord> records;
+    records.reserve(group.size());
+    for (Waiting& waiting : group) records.push_back(std::move(waiting.record));
+    durable = log_->Write(records, options_.clock());
+  } catch (const std::exception&) {
+    durable.clear();  // no memory: nothing was promised
+  }
+  const int64_t now_us = options_.clock();
+  for (size_t i = 0; i < group.size(); ++i) {
+    const bool is_durable = i < durable.size() && durable[i];
+    if (is_durable) {
+      const double took_s = static_cast<double>(now_us - group[i].since_us) * 1e-6;
+      const auto bound = std::lower_bound(CommitTimes::kBoundsS.begin(), CommitTimes::kBoundsS.end(), took_s);
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ++times_.counts[static_cast<size_t>(bound - CommitTimes::kBoundsS.begin())];
+      times_.sum_s += took_s;
+    }
+    if (group[i].done) group[i].done(is_durable);
+  }
+}
+
+void SessionJournal::Run() {
+  bool cleans = false;
+  std::deque<Waiting> group;
+  while (WaitForWork(cleans, &group)) {
+    if (!group.empty()) {
+      WriteGroup(group);
+      group.clear();
+      continue;
+    }
+    try {
+      cleans = log_->Clean(options_.wall_clock());
+    } catch (const std::exception&) {
+      cleans = false;  // no memory: later
+    }
+  }
+  try {
+    log_->Checkpoint();
+  } catch (const std::exception&) {
+    // The next start reads more.
+  }
+}
+
+void SessionJournal::Stop() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  arrived_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace hydrant

@@ -1,0 +1,100 @@
+// SessionJournal is the token log with a thread of its own: whoever has a record to be made durable hands it over and is called
+// when it is. What comes while the disk is busy goes out together, with one sync.
+//
+// Thread: any; a short lock, never held while the disk is waited for. Read waits for the disk.
+//
+// Invariants
+//  1. Records become durable in the order in which they were handed over.
+//  2. Every `done` is called once, whatever happens: also for want of memory, and for what comes after Stop.
+//  3. At most kWaitingMax records wait; beyond that a record is not durable, at once.
+#ifndef HYDRANT_SERVER_SESSIONS_JOURNAL_SESSION_JOURNAL_H_
+#define HYDRANT_SERVER_SESSIONS_JOURNAL_SESSION_JOURNAL_H_
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/sessions/journal/session_directory.h"
+#include "server/sessions/journal/session_log.h"
+
+namespace hydrant {
+
+// Commits by how long they took from being handed over to being durable.
+struct CommitTimes {
+  static constexpr std::array<double, 11> kBoundsS = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005,
+                                                      0.01,   0.025,   0.05,   0.1,   1.0};
+  std::array<uint64_t, kBoundsS.size() + 1> counts{};  // the last: longer
+  double sum_s = 0;
+};
+
+class SessionJournal {
+ public:
+  static constexpr size_t kGroupMax = 64;
+  static constexpr size_t kWaitingMax = 1 << 16;
+
+  struct Options {
+    int64_t segment_bytes = 64 << 20;
+    int64_t purge_s = 3600;
+    int64_t retry_s = 10;
+    std::function<int64_t()> clock;       // monotonic microseconds
+    std::function<int64_t()> wall_clock;  // Unix seconds
+  };
+
+  // Errors: SessionDirectory::Open's and SessionLog::Open's.
+  static absl::StatusOr<std::unique_ptr<SessionJournal>> Open(const std::string& path, Options options);
+  ~SessionJournal() { Stop(); }
+  SessionJournal(const SessionJournal&) = delete;
+  SessionJournal& operator=(const SessionJournal&) = delete;
+
+  SessionName NameOf(std::string_view tenant, std::string_view id) const { return directory_->NameOf(tenant, id); }
+  // `done` is told whether the record is durable: on the journal's thread, or on this one where it cannot be. It takes a
+  // short time; null: nobody asks.
+  void Commit(LogRecord record, std::function<void(bool durable)> done);
+
+  absl::StatusOr<LoggedPast> Read(const SessionName& name) const { return log_->Read(name); }
+  void ForEach(const std::function<void(const SessionName&, const LoggedSession&)>& visit) const {
+    log_->ForEach(visit);
+  }
+  LogCounts counts() const { return log_->counts(); }
+  CommitTimes times() const;
+  // Makes durable what waits, and ends the thread.
+  void Stop();
+
+ private:
+  struct Waiting {
+    LogRecord record;
+    std::function<void(bool)> done;
+    int64_t since_us = 0;
+  };
+
+  SessionJournal(std::unique_ptr<SessionDirectory> directory, Options options)
+      : directory_(std::move(directory)), options_(std::move(options)) {}
+  void Run();
+  bool WaitForWork(bool cleans, std::deque<Waiting>* group);
+  void WriteGroup(std::deque<Waiting>& group);
+
+  const std::unique_ptr<SessionDirectory> directory_;
+  const Options options_;
+  std::unique_ptr<SessionLog> log_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable arrived_;
+  // Guarded by mutex_.
+  std::deque<Waiting> waiting_;
+  CommitTimes times_;
+  bool stopping_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_SESSIONS_JOURNAL_SESSION_JOURNAL_H_

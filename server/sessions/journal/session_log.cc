@@ -1,0 +1,410 @@
+#include "server/sessions/journal/session_log.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/sessions/journal/byte_codec.h"
+#include "server/sessions/journal/crc32c.h"
+
+namespace hydrant {
+namespace {
+
+absl::Status Unavailable(std::string_view what, int64_t negated_errno) {
+  return absl::UnavailableError(absl::StrCat(std::string(what), ": ", std::strerror(static_cast<int>(-negated_errno))));
+}
+
+// What a kReplace holds: the bodies of the chain that it takes the place of.
+std::string Joined(const std::vector<std::string>& bodies) {
+  std::string out;
+  PutVarint(bodies.size(), &out);
+  for (const std::string& body : bodies) PutString(body, &out);
+  return out;
+}
+
+bool Split(std::string_view joined, std::vector<std::string>* bodies) {
+  ByteReader reader(joined);
+  for (uint64_t left = reader.Varint(joined.size()); left > 0 && reader.ok(); --left) {
+    bodies->emplace_back(reader.String());
+  }
+  return reader.done() && !bodies->empty();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SessionLog>> SessionLog::Open(std::unique_ptr<LogDirectory> directory,
+                                                             SessionLogOptions options) {
+  std::unique_ptr<SessionLog> log(new SessionLog(std::move(directory), std::move(options)));
+  if (absl::Status status = log->Load(); !status.ok()) return status;
+  return log;
+}
+
+SessionLog::~SessionLog() {
+  if (fd_ >= 0) directory_->Close(fd_);
+}
+
+// --- start -----------------------------------------------------------------------------------------------------------
+
+absl::Status SessionLog::Load() {
+  std::vector<std::string> names;
+  if (const int error = directory_->List(&names); error < 0) return Unavailable("log", error);
+  std::set<uint32_t> segments, checkpoints;
+  for (const std::string& name : names) {
+    if (const auto number = LogFileNumber(name, kSegmentSuffix)) segments.insert(*number);
+    if (const auto number = LogFileNumber(name, kCheckpointSuffix)) checkpoints.insert(*number);
+    if (name.ends_with(".tmp")) directory_->Remove(name);
+  }
+  if (!segments.empty()) next_number_ = *segments.rbegin() + 1;
+  if (!checkpoints.empty()) next_number_ = std::max(next_number_, *checkpoints.rbegin());
+  if (absl::Status status = OpenSegments(segments); !status.ok()) return status;
+  for (auto it = checkpoints.rbegin(); it != checkpoints.rend() && checkpoint_ == 0; ++it) {
+    const int fd = directory_->Open(LogFileName(*it, kCheckpointSuffix));
+    if (fd < 0) continue;
+    const int64_t size = directory_->Size(fd);
+    std::string bytes(size > 0 ? static_cast<size_t>(size) : 0, '\0');
+    const int64_t got = ReadAll(*directory_, fd, bytes.data(), bytes.size(), 0);
+    directory_->Close(fd);
+    bytes.resize(got > 0 ? static_cast<size_t>(got) : 0);
+    std::optional<LogIndex> index = LogIndex::FromCheckpoint(bytes, *it, options_.directory);
+    if (!index.has_value()) {
+      ++counts_.damaged;
+      continue;
+    }
+    index_ = *std::move(index);
+    checkpoint_ = *it;
+  }
+  for (const auto& [number, segment] : *segments_) {
+    counts_.bytes += segment->bytes;
+    if (number < checkpoint_) continue;
+    if (absl::Status status = Replay(number); !status.ok()) return status;
+    since_checkpoint_ += segment->bytes;
+    // A process that was killed may have left what it had not synced, and from here on it counts.
+    if (directory_->Sync(segment->fd) < 0) ++counts_.errors;
+  }
+  if (since_checkpoint_ > 0 && directory_->SyncNames() < 0) ++counts_.errors;
+  index_.SetUncertainFrom(checkpoint_);
+  return absl::OkStatus();
+}
+
+absl::Status SessionLog::OpenSegments(const std::set<uint32_t>& numbers) {
+  auto segments = std::make_shared<Segments>();
+  for (const uint32_t number : numbers) {
+    const std::string name = LogFileName(number, kSegmentSuffix);
+    const int fd = directory_->Open(name);
+    if (fd == -EPERM || fd == -ELOOP) {  // not a file of ours: nothing in it is
+      ++counts_.damaged;
+      continue;
+    }
+    if (fd < 0) return Unavailable(name, fd);
+    auto segment = std::make_shared<Segment>(*directory_, fd);
+    segment->bytes = directory_->Size(fd);
+    if (segment->bytes < 0) return Unavailable(name, segment->bytes);
+    std::array<char, kSegmentHeaderBytes> bytes{};
+    const int64_t got = ReadAll(*directory_, fd, bytes.data(), bytes.size(), 0);
+    if (got < 0) return Unavailable(name, got);
+    const auto header = ParseSegmentHeader(std::string_view(bytes.data(), static_cast<size_t>(got)));
+    if (header.has_value() && header->major > kLogMajor) {
+      return absl::FailedPreconditionError(absl::StrCat(name, ": written by a later version (format ", header->major,
+                                                        "); this one reads format ", kLogMajor));
+    }
+    // A header that is not whole is that of a segment whose first sync never ended; its records, if any, name it.
+    if (header.has_value() && (header->directory != options_.directory || header->number != number)) {
+      ++counts_.damaged;
+      continue;
+    }
+    segments->emplace(number, std::move(segment));
+  }
+  segments_ = std::move(segments);
+  return absl::OkStatus();
+}
+
+absl::Status SessionLog::Replay(uint32_t number) {
+  const Segment& segment = *segments_->at(number);
+  std::string bytes(static_cast<size_t>(segment.bytes), '\0');
+  const int64_t got = ReadAll(*directory_, segment.fd, bytes.data(), bytes.size(), 0);
+  if (got < 0) return Unavailable(LogFileName(number, kSegmentSuffix), got);
+  bytes.resize(static_cast<size_t>(got));
+  ScanRecords(bytes, number, [this](const ScannedRecord& record) { ApplyReplayed(record); });
+  return absl::OkStatus();
+}
+
+void SessionLog::ApplyReplayed(const ScannedRecord& record) {
+  SessionFacts facts;
+  if (record.header.type != RecordType::kForget) {
+    std::string_view payload = record.payload;
+    std::optional<SessionFacts> found = record.whole ? TakeFacts(&payload) : std::nullopt;
+    if (!found.has_value() || options_.name_of(found->tenant, found->id) != record.header.name) {
+      ++counts_.damaged;
+      return;
+    }
+    facts = *std::move(found);
+  }
+  if (index_.Apply(record.header, record.place, std::move(facts)) == LogIndex::Applied::kOrphan &&
+      record.header.type == RecordType::kTurn) {
+    ++counts_.damaged;
+  }
+}
+
+// --- writing ---------------------------------------------------------------------------------------------------------
+
+// 0, or an errno, negated.
+int SessionLog::BeginSegment() {
+  const uint32_t number = next_number_++;
+  const std::string name = LogFileName(number, kSegmentSuffix);
+  const int fd = directory_->Create(name);
+  if (fd < 0) return fd;
+  std::string header;
+  AppendSegmentHeader(number, options_.directory, &header);
+  int error = WriteAll(*directory_, fd, header);
+  if (error == 0) error = directory_->Sync(fd);
+  if (error == 0) error = directory_->SyncNames();
+  const int reader = error == 0 ? directory_->Open(name) : error;
+  if (reader < 0) {
+    directory_->Close(fd);
+    directory_->Remove(name);
+    return reader;
+  }
+  auto segment = std::make_shared<Segment>(*directory_, reader);
+  segment->bytes = std::ssize(header);
+  fd_ = fd;
+  number_ = number;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto segments = std::make_shared<Segments>(*segments_);
+    segments->emplace(number, std::move(segment));
+    segments_ = std::move(segments);
+    counts_.bytes += std::ssize(header);
+  }
+  // Where it cannot be written the next start reads more.
+  if (since_checkpoint_ >= options_.segment_bytes) WriteCheckpoint(number);
+  return 0;
+}
+
+// What could not be written is taken away again, so that a start of this machine's next process does not find in the page cache what
+// the disk does not have.
+void SessionLog::Abandon() {
+  if (fd_ >= 0) {
+    directory_->Truncate(fd_, segments_->at(number_)->bytes);
+    directory_->Close(fd_);
+  }
+  fd_ = -1;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++counts_.errors;
+}
+
+// Appends to the newest segment, and syncs it.
+int SessionLog::Append(std::string_view bytes) {
+  int error = WriteAll(*directory_, fd_, bytes);
+  if (error == 0) error = directory_->Sync(fd_);
+  if (error != 0) return error;
+  since_checkpoint_ += std::ssize(bytes);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  segments_->at(number_)->bytes += std::ssize(bytes);
+  counts_.bytes += std::ssize(bytes);
+  return 0;
+}
+
+// What goes on from the session's last record, or, where that is uncertain, all of its past with it. False: that cannot be read.
+bool SessionLog::EncodeTurn(const LogRecord& record, const LoggedSession& session, RecordHeader* header,
+                            std::string* payload) const {
+  if (session.unreadable) return false;
+  if (!session.uncertain) {
+    header->turn_before = record.turn_before;
+    header->before = session.last;
+    payload->append(record.body);
+    return true;
+  }
+  absl::StatusOr<LoggedPast> past = Read(record.name);
+  if (!past.ok()) return false;
+  past->bodies.push_back(record.body);
+  header->type = RecordType::kReplace;
+  payload->append(Joined(past->bodies));
+  return true;
+}
+
+// Puts the records into buffer_, as they go behind what the newest segment has.
+std::vector<LogPlace> SessionLog::Encode(std::span<const LogRecord> records, std::vector<bool>* fits) {
+  std::vector<LogPlace> places(records.size());
+  const int64_t begin = segments_->at(number_)->bytes;
+  buffer_.clear();
+  std::string payload;
+  for (size_t i = 0; i < records.size(); ++i) {
+    const LogRecord& record = records[i];
+    const LoggedSession* session = index_.Find(record.name);
+    RecordHeader header;
+    header.type = record.type;
+    header.name = record.name;
+    header.turn = record.turn;
+    header.wall_s = record.wall_s;
+    header.segment = number_;
+    payload.clear();
+    if (record.type != RecordType::kForget) AppendFacts(record.facts, &payload);
+    if (record.type == RecordType::kReplace) payload.append(Joined({record.body}));
+    if (record.type == RecordType::kTurn) {
+      (*fits)[i] =
+          session != nullptr && session->turn == record.turn_before && EncodeTurn(record, *session, &header, &payload);
+    }
+    if (payload.size() > kPayloadBytesMax) (*fits)[i] = false;
+    if (!(*fits)[i]) continue;
+    places[i] = {number_, static_cast<uint32_t>(begin + std::ssize(buffer_))};
+    AppendRecord(header, payload, &buffer_);
+  }
+  return places;
+}
+
+// What is in buffer_ is durable, from `begin` on.
+void SessionLog::Applied(std::span<const LogRecord> records, const std::vector<LogPlace>& places,
+                         const std::vector<bool>& fits, uint32_t begin) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (!fits[i]) continue;
+    const std::string_view bytes = std::string_view(buffer_).substr(places[i].offset - begin);
+    const std::optional<RecordHeader> header = ParseRecordHeader(bytes, number_);
+    assert(header.has_value());
+    index_.Apply(*header, places[i], records[i].facts);
+    ++counts_.records;
+  }
+  ++counts_.commits;
+}
+
+int SessionLog::WriteOnce(std::span<const LogRecord> records, std::vector<bool>* fits) {
+  if (fd_ >= 0 && segments_->at(number_)->bytes >= options_.segment_bytes) {
+    directory_->Close(fd_);
+    fd_ = -1;
+  }
+  if (fd_ < 0) {
+    if (const int error = BeginSegment(); error < 0) return error;
+  }
+  const auto begin = static_cast<uint32_t>(segments_->at(number_)->bytes);
+  const std::vector<LogPlace> places = Encode(records, fits);
+  if (buffer_.empty()) return 0;
+  if (const int error = Append(buffer_); error < 0) return error;
+  Applied(records, places, *fits, begin);
+  return 0;
+}
+
+std::vector<bool> SessionLog::Write(std::span<const LogRecord> records, int64_t now_us) {
+  std::vector<bool> durable(records.size(), true);
+  if (records.empty()) return durable;
+  const bool waits = retry_us_ >= 0 && now_us < retry_us_;
+  for (int attempt = 0; attempt < 2 && !waits; ++attempt) {
+    std::vector<bool> fits(records.size(), true);
+    if (WriteOnce(records, &fits) == 0) {
+      retry_us_ = -1;
+      const std::lock_guard<std::mutex> lock(mutex_);
+      counts_.read_only = false;
+      return fits;
+    }
+    Abandon();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const LogRecord& record : records) index_.SetUncertain(record.name);
+  }
+  if (!waits) retry_us_ = now_us + options_.retry_s * 1'000'000;
+  durable.assign(records.size(), false);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  counts_.read_only = true;
+  return durable;
+}
+
+// What is older than `number` is in it. 0, or an errno, negated.
+int SessionLog::WriteCheckpoint(uint32_t number) {
+  // Nobody else changes the index.
+  const std::string bytes = index_.Checkpoint(number, options_.directory);
+  const int error = WriteWhole(*directory_, LogFileName(number, kCheckpointSuffix), bytes);
+  if (error != 0) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++counts_.errors;
+    return error;
+  }
+  // One is enough: without it all segments are read.
+  if (checkpoint_ != 0 && checkpoint_ != number) directory_->Remove(LogFileName(checkpoint_, kCheckpointSuffix));
+  checkpoint_ = number;
+  since_checkpoint_ = 0;
+  return 0;
+}
+
+void SessionLog::Checkpoint() {
+  if (since_checkpoint_ == 0) return;
+  if (fd_ >= 0) directory_->Close(fd_);
+  fd_ = -1;
+  WriteCheckpoint(next_number_);
+}
+
+// --- reading ---------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<LoggedPast> SessionLog::Read(const SessionName& name) const {
+  LoggedSession session;
+  std::shared_ptr<const Segments> segments;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const LoggedSession* found = index_.Find(name);
+    if (found == nullptr) return absl::NotFoundError("no such session");
+    session = *found;
+    segments = segments_;
+  }
+  absl::StatusOr<LoggedPast> past = ReadChain(name, std::move(session), *segments);
+  if (!past.ok()) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++counts_.damaged;
+  }
+  return past;
+}
+
+absl::StatusOr<LoggedPast> SessionLog::ReadChain(const SessionName& name, LoggedSession session,
+                                                 const Segments& segments) const {
+  const auto lost = [](std::string_view why) { return absl::DataLossError(std::string(why)); };
+  if (session.unreadable) return lost("a record of a later version");
+  std::vector<std::string> newest_first;
+  LogPlace place = session.last;
+  uint64_t turn = session.turn;
+  std::string bytes;
+  for (uint32_t left = session.records; left > 0; --left) {
+    const auto segment = segments.find(place.segment);
+    if (segment == segments.end()) return lost("a segment is missing");
+    bytes.resize(kRecordHeaderBytes);
+    const auto read = [&](size_t from, size_t count) {
+      return ReadAll(*directory_, segment->second->fd, bytes.data() + from, count,
+                     static_cast<int64_t>(place.offset) + static_cast<int64_t>(from)) == static_cast<int64_t>(count);
+    };
+    if (!read(0, kRecordHeaderBytes)) return lost("a record is cut off");
+    const std::optional<RecordHeader> header = ParseRecordHeader(bytes, place.segment);
+    if (!header.has_value() || header->name != name || header->turn != turn) return lost("not the record of the turn");
+    bytes.resize(kRecordHeaderBytes + header->payload_bytes);
+    if (!read(kRecordHeaderBytes, header->payload_bytes)) return lost("a record is cut off");
+    std::string_view payload = std::string_view(bytes).substr(kRecordHeaderBytes);
+    if (Crc32c(payload) != header->payload_crc) return lost("a checksum does not fit");
+    const std::optional<SessionFacts> facts = TakeFacts(&payload);
+    if (!facts.has_value() || options_.name_of(facts->tenant, facts->id) != name)
+      return lost("another session's record");
+    if (header->type == RecordType::kReplace) {
+      std::vector<std::string> bodies;
+      if (left != 1 || !Split(payload, &bodies)) return lost("a chain that does not end");
+      bodies.insert(bodies.end(), newest_first.rbegin(), newest_first.rend());
+      return LoggedPast{std::move(session), std::move(bodies)};
+    }
+    newest_first.emplace_back(payload);
+    place = header->before;
+    turn = header->turn_before;
+  }
+  return lost("a chain without a beginning");
+}
+
+void SessionLog::ForEach(const std::function<void(const SessionName&, const LoggedSession&)>& visit) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [name, session] : index_.sessions()) visit(name, session);
+}
+
+LogCounts SessionLog::counts() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  LogCounts counts = counts_;
+  counts.live_bytes = index_.bytes();
+  counts.sessions = static_cast<int64_t>(index_.sessions().size());
+  counts.segments = std::ssize(*segments_);
+  return counts;
+}
+
+}  // namespace hydrant

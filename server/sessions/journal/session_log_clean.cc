@@ -1,0 +1,165 @@
+// The part of SessionLog that gives room back: what is still needed of a segment is written again at the log's end, and the segment
+// removed. Segments go for two reasons: sessions that are gone have records in them, or more than half of the log is of no use.
+#include <algorithm>
+#include <utility>
+
+#include "server/sessions/journal/byte_codec.h"
+#include "server/sessions/journal/session_log.h"
+
+namespace hydrant {
+namespace {
+
+// What one call of Clean writes at most, the last session aside: a few milliseconds, in which turns that end wait.
+constexpr size_t kMovedBytes = 1 << 20;
+
+}  // namespace
+
+// REQUIRES: the writing thread.
+std::optional<uint32_t> SessionLog::ChooseSegment(int64_t now_s) const {
+  for (const auto& [segment, since_s] : index_.forgotten()) {
+    if (since_s <= now_s - options_.purge_s && segments_->contains(segment) && !stuck_.contains(segment))
+      return segment;
+  }
+  // Twice what is needed, and two segments besides, so that a small log is left alone. Oldest first: it has the most dead records.
+  if (counts_.bytes <= 2 * index_.bytes() + 2 * options_.segment_bytes) return std::nullopt;
+  for (const auto& [segment, ignored] : *segments_) {
+    if (segment != number_ && !stuck_.contains(segment)) return segment;
+  }
+  return std::nullopt;
+}
+
+bool SessionLog::Clean(int64_t now_s) {
+  if (retry_us_ >= 0) return false;  // what cannot be written cannot be moved
+  if (!cleaning_.has_value()) {
+    const std::optional<uint32_t> segment = ChooseSegment(now_s);
+    if (!segment.has_value() || !BeginCleaning(*segment)) return false;
+    return true;
+  }
+  if (!cleaning_->names.empty() || !cleaning_->forgets.empty()) {
+    const Moved moved = MoveSome();
+    if (moved == Moved::kYes) return true;
+    if (moved == Moved::kUnreadable) stuck_.insert(cleaning_->segment);
+    cleaning_.reset();
+    return false;
+  }
+  const bool removed = RemoveSegment(cleaning_->segment);
+  cleaning_.reset();
+  return removed;
+}
+
+// False: it cannot be read.
+bool SessionLog::BeginCleaning(uint32_t number) {
+  if (number == number_ && fd_ >= 0) {  // nothing may come after what is looked at now
+    directory_->Close(fd_);
+    fd_ = -1;
+  }
+  Cleaning cleaning;
+  cleaning.segment = number;
+  for (const auto& [name, session] : index_.sessions()) {
+    if (session.first_segment <= number && number <= session.last.segment) cleaning.names.push_back(name);
+  }
+  // A record of a session's end is needed for as long as there is an older one that it could be taken to be there from, unless
+  // there is a newer one of a session of the same name.
+  if (segments_->begin()->first != number) {
+    const Segment& segment = *segments_->at(number);
+    std::string bytes(static_cast<size_t>(segment.bytes), '\0');
+    if (ReadAll(*directory_, segment.fd, bytes.data(), bytes.size(), 0) != segment.bytes) {
+      stuck_.insert(number);
+      return false;
+    }
+    ScanRecords(bytes, number, [&](const ScannedRecord& record) {
+      if (record.header.type != RecordType::kForget || index_.Find(record.header.name) != nullptr) return;
+      cleaning.forgets.push_back(record.header);
+    });
+  }
+  cleaning_ = std::move(cleaning);
+  return true;
+}
+
+// Puts the session's whole chain behind what is in buffer_, as one record. False: it cannot be read.
+bool SessionLog::PutMoved(const SessionName& name, std::vector<RecordHeader>* headers, std::vector<LogPlace>* places) {
+  const LoggedSession* session = index_.Find(name);
+  // It may have gone, or come to other segments by itself.
+  const uint32_t number = cleaning_->segment;
+  if (session == nullptr || session->first_segment > number || session->last.segment < number) return true;
+  const absl::StatusOr<LoggedPast> past = Read(name);
+  if (!past.ok()) return false;
+  std::string payload;
+  AppendFacts(session->facts, &payload);
+  PutVarint(past->bodies.size(), &payload);
+  for (const std::string& body : past->bodies) PutString(body, &payload);
+  if (payload.size() > kPayloadBytesMax) return false;
+  RecordHeader header;
+  header.type = RecordType::kReplace;
+  header.name = name;
+  header.turn = session->turn;
+  header.wall_s = session->used_s;
+  header.segment = number_;
+  header.payload_bytes = static_cast<uint32_t>(payload.size());
+  headers->push_back(header);
+  places->push_back({number_, static_cast<uint32_t>(segments_->at(number_)->bytes + std::ssize(buffer_))});
+  AppendRecord(header, payload, &buffer_);
+  return true;
+}
+
+SessionLog::Moved SessionLog::MoveSome() {
+  if (fd_ >= 0 && segments_->at(number_)->bytes >= options_.segment_bytes) {
+    directory_->Close(fd_);
+    fd_ = -1;
+  }
+  if (fd_ < 0 && BeginSegment() < 0) {
+    Abandon();
+    return Moved::kUnwritable;
+  }
+  buffer_.clear();
+  std::vector<RecordHeader> headers;
+  std::vector<LogPlace> places;
+  std::vector<SessionName>& names = cleaning_->names;
+  bool readable = true;
+  while (!names.empty() && buffer_.size() < kMovedBytes && readable) {
+    readable = PutMoved(names.back(), &headers, &places);
+    names.pop_back();
+  }
+  for (RecordHeader forget : cleaning_->forgets) {
+    if (!names.empty()) break;
+    if (index_.Find(forget.name) != nullptr) continue;
+    forget.segment = number_;
+    AppendRecord(forget, "", &buffer_);
+  }
+  if (names.empty()) cleaning_->forgets.clear();
+  if (!buffer_.empty() && Append(buffer_) < 0) {
+    Abandon();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const RecordHeader& header : headers) index_.SetUncertain(header.name);
+    return Moved::kUnwritable;
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (size_t i = 0; i < headers.size(); ++i) {
+    index_.Apply(headers[i], places[i], SessionFacts(index_.Find(headers[i].name)->facts));
+  }
+  return readable ? Moved::kYes : Moved::kUnreadable;
+}
+
+// False: a newer checkpoint than the segment cannot be written.
+bool SessionLog::RemoveSegment(uint32_t number) {
+  if (checkpoint_ <= number) {
+    if (fd_ >= 0) directory_->Close(fd_);
+    fd_ = -1;
+    if (WriteCheckpoint(next_number_) != 0) return false;
+  }
+  int64_t bytes = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto segments = std::make_shared<Segments>(*segments_);
+    bytes = segments->at(number)->bytes;
+    segments->erase(number);
+    segments_ = std::move(segments);
+    index_.DropSegment(number);
+    counts_.bytes -= bytes;
+  }
+  // What stays behind for an error is found at the next start, and cleaned then.
+  if (directory_->Remove(LogFileName(number, kSegmentSuffix)) == 0) directory_->SyncNames();
+  return true;
+}
+
+}  // namespace hydrant

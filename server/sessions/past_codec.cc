@@ -1,0 +1,221 @@
+#include "server/sessions/past_codec.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "server/sessions/journal/byte_codec.h"
+
+namespace hydrant {
+namespace {
+
+constexpr uint8_t kVersion = 1;
+constexpr auto kInt32Max = static_cast<uint64_t>(std::numeric_limits<int32_t>::max());
+
+template <typename Sequence>
+size_t CommonBeginning(const Sequence& a, const Sequence& b) {
+  const size_t most = std::min(a.size(), b.size());
+  return static_cast<size_t>(std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(most), b.begin()).first -
+                             a.begin());
+}
+
+void PutInt(int32_t value, std::string* out) { PutVarint(static_cast<uint64_t>(value), out); }
+int32_t ReadInt(ByteReader* reader) { return static_cast<int32_t>(reader->Varint(kInt32Max)); }
+void PutBool(bool value, std::string* out) { PutFixed(static_cast<uint8_t>(value), out); }
+bool ReadBool(ByteReader* reader) { return reader->Fixed<uint8_t>() != 0; }
+void PutReal(double value, std::string* out) { PutFixed(std::bit_cast<uint64_t>(value), out); }
+double ReadReal(ByteReader* reader) { return std::bit_cast<double>(reader->Fixed<uint64_t>()); }
+
+void PutTokens(const std::vector<int32_t>& tokens, const std::vector<int32_t>& before, std::string* out) {
+  const size_t kept = CommonBeginning(tokens, before);
+  PutVarint(kept, out);
+  PutVarint(tokens.size() - kept, out);
+  for (size_t i = kept; i < tokens.size(); ++i) PutInt(tokens[i], out);
+}
+
+void ReadTokens(ByteReader* reader, std::vector<int32_t>* tokens) {
+  tokens->resize(reader->Varint(tokens->size()));
+  const uint64_t more = reader->Varint(reader->left().size());  // a byte each at least
+  tokens->reserve(tokens->size() + more);
+  for (uint64_t i = 0; i < more; ++i) tokens->push_back(ReadInt(reader));
+}
+
+void PutRanges(const std::vector<ByteRange>& ranges, const std::vector<ByteRange>& before, std::string* out) {
+  size_t kept = 0;
+  while (kept < std::min(ranges.size(), before.size()) && ranges[kept].begin == before[kept].begin &&
+         ranges[kept].end == before[kept].end) {
+    ++kept;
+  }
+  PutVarint(kept, out);
+  PutVarint(ranges.size() - kept, out);
+  for (size_t i = kept; i < ranges.size(); ++i) {
+    PutVarint(ranges[i].begin, out);
+    PutVarint(ranges[i].end, out);
+  }
+}
+
+void ReadRanges(ByteReader* reader, std::vector<ByteRange>* ranges) {
+  ranges->resize(reader->Varint(ranges->size()));
+  for (uint64_t more = reader->Varint(reader->left().size()); more > 0; --more) {
+    const uint64_t begin = reader->Varint(), end = reader->Varint();
+    ranges->push_back({begin, end});
+  }
+}
+
+// Ascending, disjoint, and in [low, high].
+bool RangesFit(const std::vector<ByteRange>& ranges, size_t low, size_t high) {
+  for (const ByteRange& range : ranges) {
+    if (range.begin < low || range.end < range.begin || range.end > high) return false;
+    low = range.end;
+  }
+  return true;
+}
+
+void PutSpec(const KvSpec& spec, std::string* out) {
+  PutFixed(static_cast<uint8_t>(spec.preset), out);
+  PutFixed(static_cast<uint8_t>(spec.budget_kind), out);
+  PutInt(spec.budget_tokens, out);
+  PutReal(spec.budget_ratio, out);
+  PutInt(spec.recent.value_or(0), out);
+  PutInt(spec.periodic_beta, out);
+  PutBool(spec.elastic, out);
+  PutInt(spec.floor.value_or(0), out);
+  PutBool(spec.budgeted_prefill, out);
+  PutFixed(static_cast<uint8_t>(spec.position.has_value() ? 1 + static_cast<int>(*spec.position) : 0), out);
+}
+
+template <typename Enum>
+Enum ReadEnum(ByteReader* reader, Enum last) {
+  return static_cast<Enum>(reader->Fixed<uint8_t>() % (static_cast<int>(last) + 1));
+}
+
+KvSpec ReadSpec(ByteReader* reader) {
+  const auto if_any = [reader] {
+    const int32_t value = ReadInt(reader);
+    return value > 0 ? std::optional(value) : std::nullopt;
+  };
+  KvSpec spec;
+  spec.preset = ReadEnum(reader, KvPreset::kH2oStreaming);
+  spec.budget_kind = ReadEnum(reader, KvBudgetKind::kRatioOfTotal);
+  spec.budget_tokens = ReadInt(reader);
+  spec.budget_ratio = ReadReal(reader);
+  spec.recent = if_any();
+  spec.periodic_beta = ReadInt(reader);
+  spec.elastic = ReadBool(reader);
+  spec.floor = if_any();
+  spec.budgeted_prefill = ReadBool(reader);
+  const int position = reader->Fixed<uint8_t>() % 3;
+  if (position > 0) spec.position = static_cast<KvPosition>(position - 1);
+  return spec;
+}
+
+// What the spec came to: it holds for the session's life, though a later version might make something else of it.
+void PutResolution(const KvResolution& kv, std::string* out) {
+  for (const int32_t value :
+       {kv.budget.keep, kv.budget.slack, kv.budget.prompt_stride, kv.budget.turn_heavy, kv.budget.floor,
+        kv.policy.heavy, kv.policy.recent, kv.policy.score_rows, kv.policy.pool_width, kv.policy_label}) {
+    PutInt(value, out);
+  }
+  for (const bool value :
+       {kv.budget.periodic, kv.policy.evicts, kv.policy.square, kv.policy.store_pooled, kv.policy.rolling}) {
+    PutBool(value, out);
+  }
+  PutFixed(static_cast<uint8_t>(kv.policy.score_source), out);
+  PutFixed(static_cast<uint8_t>(kv.policy.gqa_reduce), out);
+  PutFixed(std::bit_cast<uint32_t>(kv.policy.decay), out);
+}
+
+bool ReadResolution(ByteReader* reader, KvResolution* kv) {
+  for (int32_t* value :
+       {&kv->budget.keep, &kv->budget.slack, &kv->budget.prompt_stride, &kv->budget.turn_heavy, &kv->budget.floor,
+        &kv->policy.heavy, &kv->policy.recent, &kv->policy.score_rows, &kv->policy.pool_width, &kv->policy_label}) {
+    *value = ReadInt(reader);
+  }
+  for (bool* value :
+       {&kv->budget.periodic, &kv->policy.evicts, &kv->policy.square, &kv->policy.store_pooled, &kv->policy.rolling}) {
+    *value = ReadBool(reader);
+  }
+  const auto source = reader->Fixed<uint8_t>(), reduce = reader->Fixed<uint8_t>();
+  kv->policy.score_source = static_cast<ScoreSource>(source);
+  kv->policy.gqa_reduce = static_cast<GqaReduce>(reduce);
+  kv->policy.decay = std::bit_cast<float>(reader->Fixed<uint32_t>());
+  return reader->ok() && kv->budget.valid() && kv->policy.recent >= 1 && kv->policy.pool_width % 2 == 1 &&
+         kv->policy.decay > 0 && kv->policy.decay <= 1 && source <= static_cast<uint8_t>(ScoreSource::kNone) &&
+         reduce <= static_cast<uint8_t>(GqaReduce::kFirst) &&
+         kv->policy_label < static_cast<int32_t>(KvPolicyLabels().size());
+}
+
+// Puts what `body` says over `past`. False: it says nothing that could be so.
+bool ReadOver(const std::string& body, const ModelId& model, SessionPast* past) {
+  ByteReader reader(body);
+  if (reader.Fixed<uint8_t>() != kVersion) return false;
+  const std::string_view id = reader.Bytes(model.size());
+  if (!std::equal(id.begin(), id.end(), reinterpret_cast<const char*>(model.data()),
+                  reinterpret_cast<const char*>(model.data()) + model.size())) {
+    return false;
+  }
+  ReadTokens(&reader, &past->tokens);
+  past->computed = ReadInt(&reader);
+  past->added_special_tokens = ReadInt(&reader);
+  if (ReadBool(&reader)) {
+    std::string text = std::move(past->text).value_or("");
+    text.resize(reader.Varint(text.size()));
+    past->text = text.append(reader.String());
+  } else {
+    past->text.reset();
+  }
+  past->text_before_last.reset();
+  if (ReadBool(&reader)) past->text_before_last = reader.Varint();
+  past->prompt_bytes = reader.Varint();
+  ReadRanges(&reader, &past->client_ranges);
+  ReadRanges(&reader, &past->answer_specials);
+  past->spec = ReadSpec(&reader);
+  if (!ReadResolution(&reader, &past->kv) || !reader.done()) return false;
+  const size_t text_bytes = past->text.has_value() ? past->text->size() : 0;
+  const size_t tokens = past->tokens.size();
+  return static_cast<size_t>(past->computed) <= tokens && past->text_before_last.value_or(0) <= text_bytes &&
+         (!past->text_before_last.has_value() || tokens > 0) && past->prompt_bytes <= text_bytes &&
+         RangesFit(past->client_ranges, 0, past->prompt_bytes) &&
+         RangesFit(past->answer_specials, past->prompt_bytes, text_bytes);
+}
+
+}  // namespace
+
+std::string EncodePast(const SessionPast& past, const SessionPast* before, const ModelId& model) {
+  static const SessionPast kNothing;
+  const SessionPast& from = before != nullptr ? *before : kNothing;
+  std::string out;
+  PutFixed(kVersion, &out);
+  out.append(reinterpret_cast<const char*>(model.data()), model.size());
+  PutTokens(past.tokens, from.tokens, &out);
+  PutInt(past.computed, &out);
+  PutInt(past.added_special_tokens, &out);
+  PutBool(past.text.has_value(), &out);
+  if (past.text.has_value()) {
+    const std::string_view text = *past.text;
+    const size_t kept = from.text.has_value() ? CommonBeginning(text, std::string_view(*from.text)) : 0;
+    PutVarint(kept, &out);
+    PutString(text.substr(kept), &out);
+  }
+  PutBool(past.text_before_last.has_value(), &out);
+  if (past.text_before_last.has_value()) PutVarint(*past.text_before_last, &out);
+  PutVarint(past.prompt_bytes, &out);
+  PutRanges(past.client_ranges, from.client_ranges, &out);
+  PutRanges(past.answer_specials, from.answer_specials, &out);
+  PutSpec(past.spec, &out);
+  PutResolution(past.kv, &out);
+  return out;
+}
+
+std::optional<SessionPast> DecodePast(std::span<const std::string> bodies, const ModelId& model) {
+  SessionPast past;
+  for (const std::string& body : bodies) {
+    if (!ReadOver(body, model, &past)) return std::nullopt;
+  }
+  if (bodies.empty()) return std::nullopt;
+  return past;
+}
+
+}  // namespace hydrant

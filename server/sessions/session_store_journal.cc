@@ -1,0 +1,114 @@
+// The part of SessionStore that a journal makes: what it knows after a start, and how a turn becomes durable.
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "server/sessions/past_codec.h"
+#include "server/sessions/session_store.h"
+
+namespace hydrant {
+namespace {
+
+// Records of a session after which all of it is written again, so that a past is read in so many pieces at most. A turn of 500 tokens
+// is 4 KB and so a whole past of 64 turns 256 KB: twice the bytes of a log without this.
+constexpr int32_t kRecordsMax = 64;
+
+}  // namespace
+
+void SessionStore::LoadNames() {
+  options_.journal->ForEach([this](const SessionName& name, const LoggedSession& session) {
+    unclaimed_[session.facts.tenant].push_back({name, session});
+  });
+  if (options_.tenants > 0) TenantOf(options_.tenants - 1);
+}
+
+// REQUIRES: the lock, or that nobody else knows of this; the tenant has no session.
+void SessionStore::Claim(int32_t index) {
+  Tenant& tenant = tenants_[static_cast<size_t>(index)];
+  tenant.name = options_.tenant_name(index);
+  const auto found = unclaimed_.find(tenant.name);
+  if (found == unclaimed_.end()) return;
+  const int64_t now_us = options_.clock(), now_s = WallClock();
+  by_number_.reserve(by_number_.size() + found->second.size());
+  std::vector<Unclaimed*> oldest_first;
+  for (Unclaimed& unclaimed : found->second) oldest_first.push_back(&unclaimed);
+  std::sort(oldest_first.begin(), oldest_first.end(), [](const Unclaimed* a, const Unclaimed* b) {
+    return a->session.used_s != b->session.used_s ? a->session.used_s < b->session.used_s : a->name < b->name;
+  });
+  for (Unclaimed* unclaimed : oldest_first) {
+    LoggedSession& logged = unclaimed->session;
+    auto session = std::make_unique<Session>();
+    session->id = std::move(logged.facts.id);
+    session->tenant = index;
+    session->number = ++numbers_;
+    session->name = unclaimed->name;
+    session->past_turn = session->logged_turn = session->turns = logged.turn;
+    session->tokens = logged.facts.tokens;
+    session->budget = logged.facts.budget;
+    session->preset = static_cast<KvPreset>(logged.facts.policy);
+    session->logged_bytes = static_cast<int64_t>(logged.bytes);
+    session->logged_records = static_cast<int32_t>(std::min<uint32_t>(logged.records, kRecordsMax));
+    session->created_s = logged.facts.created_s;
+    session->used_s = logged.used_s;
+    // By the wall clock, which may have been put back: a session is never younger than it was, nor from the future.
+    session->used_us = now_us - std::clamp<int64_t>(now_s - logged.used_s, 0, int64_t{1} << 40) * 1'000'000;
+    session->busy = false;
+    session->stored = true;
+    tenant.logged_bytes += session->logged_bytes;
+    by_number_.emplace(session->number, session.get());
+    tenant.sessions.emplace(session->id, session.get());
+    Count(*session, 1);
+    tenant.stored.push_back(std::move(session));
+    tenant.stored.back()->place = std::prev(tenant.stored.end());
+  }
+  unclaimed_.erase(found);
+}
+
+std::shared_ptr<const SessionPast> SessionStore::ReadPast(Session* session) {
+  const absl::StatusOr<LoggedPast> logged = options_.journal->Read(session->name);
+  if (!logged.ok() || logged->session.turn != session->past_turn) return nullptr;
+  std::optional<SessionPast> past = DecodePast(logged->bodies, options_.model);
+  if (!past.has_value()) return nullptr;
+  past->turn = session->past_turn;
+  auto kept = std::make_shared<const SessionPast>(*std::move(past));
+  const Lock lock(*this);
+  session->past = kept;
+  CountBytes(*session, BytesOf(kept));
+  return kept;
+}
+
+void SessionStore::Commit(Session* session, uint64_t turn, const SessionPast* before,
+                          std::shared_ptr<const SessionPast> past, std::function<void(bool)> done) {
+  if (options_.journal == nullptr) {
+    End(session, turn, std::move(past), {});
+    done(false);
+    return;
+  }
+  LogRecord record;
+  {
+    const Lock lock(*this);
+    const bool goes_on = before != nullptr && session->logged_turn == before->turn &&
+                         session->logged_turn == session->past_turn && session->logged_records < kRecordsMax;
+    record.type = goes_on ? RecordType::kTurn : RecordType::kReplace;
+    record.name = session->name;
+    record.facts.tenant = TenantOf(session->tenant).name;
+    record.facts.id = session->id;
+    record.facts.created_s = session->created_s;
+  }
+  const bool whole = record.type == RecordType::kReplace;
+  record.turn = turn;
+  record.turn_before = whole ? 0 : before->turn;
+  record.wall_s = WallClock();
+  record.facts.tokens = static_cast<int32_t>(past->tokens.size());
+  record.facts.budget = past->kv.budget.keep;
+  record.facts.policy = static_cast<uint8_t>(past->spec.preset);
+  record.body = EncodePast(*past, whole ? nullptr : before, options_.model);
+  const auto bytes = static_cast<int64_t>(record.body.size() + kRecordHeaderBytes);
+  options_.journal->Commit(std::move(record), [this, session, turn, whole, bytes, past = std::move(past),
+                                               done = std::move(done)](bool durable) {
+    End(session, turn, past, {durable, whole, bytes});
+    done(durable);
+  });
+}
+
+}  // namespace hydrant

@@ -1,0 +1,76 @@
+#include "server/sessions/journal/session_directory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <string>
+
+#include "tests/support/temp_dir.h"
+
+namespace hydrant {
+namespace {
+
+using testing::HasSubstr;
+
+std::string WrongWith(const std::string& path) {
+  const auto opened = SessionDirectory::Open(path);
+  return opened.ok() ? "" : std::string(opened.status().message());
+}
+
+TEST(SessionDirectory, IsItsOwnersAloneAndKeepsItsNames) {
+  const TempDir temp;
+  const std::string path = temp.File("d");
+  SessionName name{};
+  DirectoryId id{};
+  {
+    const auto made = SessionDirectory::Open(path + "/");
+    ASSERT_TRUE(made.ok()) << made.status();
+    name = (*made)->NameOf("tenant", "id");
+    id = (*made)->id();
+    EXPECT_NE(name, (*made)->NameOf("tenan", "tid")) << "tenant and id are not one word";
+  }
+  for (const char* file : {"", "/LOCK", "/FORMAT", "/secret", "/log"}) {
+    struct stat status {};
+    ASSERT_EQ(stat((path + file).c_str(), &status), 0) << file;
+    EXPECT_EQ(status.st_mode & 077, 0u) << file;
+  }
+  const auto again = SessionDirectory::Open(path);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ((*again)->NameOf("tenant", "id"), name);
+  EXPECT_EQ((*again)->id(), id);
+  const TempDir elsewhere;
+  EXPECT_NE((*SessionDirectory::Open(elsewhere.File("d")))->NameOf("tenant", "id"), name);
+}
+
+TEST(SessionDirectory, HasOneProcessAtATime) {
+  const TempDir temp;
+  auto first = SessionDirectory::Open(temp.File("d"));
+  ASSERT_TRUE(first.ok());
+  EXPECT_THAT(WrongWith(temp.File("d")), HasSubstr("is in use by process " + std::to_string(getpid()) + " on host "));
+  first->reset();
+  EXPECT_EQ(WrongWith(temp.File("d")), "");
+}
+
+TEST(SessionDirectory, RefusesWhatOthersCouldReadOrReplace) {
+  const TempDir temp;
+  const std::string path = temp.File("d");
+  ASSERT_EQ(WrongWith(path), "");
+  ASSERT_EQ(chmod(path.c_str(), 0750), 0);
+  EXPECT_THAT(WrongWith(path), HasSubstr("chmod 700"));
+  ASSERT_EQ(chmod(path.c_str(), 0700), 0);
+  std::filesystem::create_symlink(path, temp.File("link"));
+  EXPECT_THAT(WrongWith(temp.File("link")), HasSubstr("is a link"));
+  EXPECT_THAT(WrongWith(temp.Write("file", "")), HasSubstr("not a directory"));
+  std::filesystem::create_hard_link(path + "/secret", temp.File("copy"));
+  EXPECT_THAT(WrongWith(path), HasSubstr("by this name alone"));
+  std::filesystem::remove(temp.File("copy"));
+  temp.Write("d/FORMAT", "hydrant-sessions 2.0 abc");
+  EXPECT_THAT(WrongWith(path), HasSubstr("this version reads \"hydrant-sessions 1.0\""));
+}
+
+}  // namespace
+}  // namespace hydrant

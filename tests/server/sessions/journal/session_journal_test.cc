@@ -1,0 +1,84 @@
+#include "server/sessions/journal/session_journal.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <ctime>
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/process/clock.h"
+#include "tests/support/temp_dir.h"
+
+namespace hydrant {
+namespace {
+
+std::unique_ptr<SessionJournal> OpenJournal(const std::string& path) {
+  SessionJournal::Options options;
+  options.clock = MonotonicUs;
+  options.wall_clock = [] { return static_cast<int64_t>(std::time(nullptr)); };
+  auto journal = SessionJournal::Open(path, std::move(options));
+  EXPECT_TRUE(journal.ok()) << journal.status();
+  return *std::move(journal);
+}
+
+LogRecord FirstTurn(const SessionJournal& journal, const std::string& id) {
+  LogRecord record;
+  record.facts = {"t", id, 0, 0, 0, 0};
+  record.name = journal.NameOf("t", id);
+  record.turn = 1;
+  record.body = "said by " + id;
+  return record;
+}
+
+TEST(SessionJournal, ManyThreadsCommitsShareSyncsAndAreAllThereAfterwards) {
+  const TempDir temp;
+  constexpr int kThreads = 4, kEach = 50;
+  auto journal = OpenJournal(temp.File("d"));
+  std::atomic<int> durable = 0, open = 0, most = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kEach; ++i) {
+        most = std::max(most.load(), ++open);
+        journal->Commit(FirstTurn(*journal, std::to_string(t * kEach + i)), [&](bool is_durable) {
+          durable += static_cast<int>(is_durable);
+          --open;
+        });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  journal->Stop();
+  EXPECT_EQ(durable, kThreads * kEach);
+  EXPECT_EQ(open, 0);
+  const LogCounts counts = journal->counts();
+  EXPECT_EQ(counts.records, static_cast<uint64_t>(kThreads * kEach));
+  EXPECT_LE(counts.commits, counts.records);
+  uint64_t observed = 0;
+  for (const uint64_t count : journal->times().counts) observed += count;
+  EXPECT_EQ(observed, counts.records);
+  journal.reset();
+  journal = OpenJournal(temp.File("d"));
+  EXPECT_EQ(journal->counts().sessions, kThreads * kEach);
+  EXPECT_EQ(journal->Read(journal->NameOf("t", "7"))->bodies.front(), "said by 7");
+}
+
+TEST(SessionJournal, WhatComesAfterItsEndIsNotDurable) {
+  const TempDir temp;
+  auto journal = OpenJournal(temp.File("d"));
+  journal->Stop();
+  bool told = false;
+  journal->Commit(FirstTurn(*journal, "late"), [&](bool durable) {
+    told = true;
+    EXPECT_FALSE(durable);
+  });
+  EXPECT_TRUE(told);
+  journal->Commit(FirstTurn(*journal, "late"), nullptr);
+  EXPECT_TRUE(absl::IsNotFound(journal->Read(journal->NameOf("t", "late")).status()));
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,114 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "server/sessions/journal/session_log.h"
+#include "tests/server/sessions/journal/model_disk.h"
+
+namespace hydrant {
+namespace {
+
+using testing::ElementsAre;
+
+class SessionLogClean : public testing::Test {
+ protected:
+  static SessionName NameOf(std::string_view, std::string_view id) {
+    SessionName name{};
+    std::copy_n(id.begin(), std::min(id.size(), name.size()), name.begin());
+    return name;
+  }
+  static std::unique_ptr<SessionLog> Open(ModelDisk& disk, int64_t purge_s = 3600) {
+    SessionLogOptions options;
+    options.name_of = NameOf;
+    options.segment_bytes = 4000;
+    options.purge_s = purge_s;
+    auto log = SessionLog::Open(disk.Mount(), std::move(options));
+    EXPECT_TRUE(log.ok()) << log.status();
+    return *std::move(log);
+  }
+  static bool Put(SessionLog& log, const std::string& id, uint64_t turn, RecordType type, const std::string& body,
+                  int64_t wall_s = 1000) {
+    LogRecord record;
+    record.type = type;
+    record.name = NameOf("", id);
+    record.turn = turn;
+    record.turn_before = turn - 1;
+    record.wall_s = wall_s;
+    if (type != RecordType::kForget) record.facts.id = id;
+    record.body = body;
+    return log.Write(std::vector{record}, 0).front();
+  }
+  static void CleanAll(SessionLog& log, int64_t now_s) {
+    for (int i = 0; i < 1000 && log.Clean(now_s); ++i) {
+    }
+  }
+
+  ModelDisk disk_;
+};
+
+TEST_F(SessionLogClean, WhatWasForgottenLeavesTheDirectoryAnHourLater) {
+  auto log = Open(disk_);
+  ASSERT_TRUE(Put(*log, "gone", 1, RecordType::kReplace, "a canary of that session"));
+  ASSERT_TRUE(Put(*log, "stays", 1, RecordType::kReplace, "one"));
+  ASSERT_TRUE(Put(*log, "stays", 2, RecordType::kTurn, "two"));
+  ASSERT_TRUE(Put(*log, "gone", 2, RecordType::kForget, "", 1000));
+  CleanAll(*log, 1000 + 3599);
+  EXPECT_TRUE(disk_.Contains("a canary"));
+  CleanAll(*log, 1000 + 3600);
+  EXPECT_FALSE(disk_.Contains("a canary"));
+  EXPECT_THAT(log->Read(NameOf("", "stays"))->bodies, ElementsAre("one", "two"));
+  EXPECT_TRUE(Put(*log, "stays", 3, RecordType::kTurn, "three"));
+  log = Open(disk_);
+  EXPECT_THAT(log->Read(NameOf("", "stays"))->bodies, ElementsAre("one", "two", "three"));
+  EXPECT_EQ(log->counts().sessions, 1);
+}
+
+TEST_F(SessionLogClean, NothingForgottenComesBackWithoutACheckpoint) {
+  auto log = Open(disk_, /*purge_s=*/0);
+  ASSERT_TRUE(Put(*log, "old", 1, RecordType::kReplace, std::string(5000, 'o')));  // a segment
+  ASSERT_TRUE(Put(*log, "gone", 1, RecordType::kReplace, std::string(100, 'g')));
+  ASSERT_TRUE(Put(*log, "old", 2, RecordType::kForget, ""));
+  ASSERT_TRUE(Put(*log, "gone", 2, RecordType::kForget, ""));
+  // The older segment cannot be removed, so that the record of the end is needed.
+  disk_.failure = -EIO;
+  for (int i = 0; i < 100 && log->Clean(2000); ++i) disk_.fail_at = i % 2 == 0 ? disk_.calls + 1 : -1;
+  disk_.fail_at = -1;
+  CleanAll(*log, 2000);
+  log.reset();
+  std::erase_if(disk_.names, [](const auto& named) { return named.first.ends_with(".idx"); });
+  log = Open(disk_, 0);
+  EXPECT_EQ(log->counts().sessions, 0);
+}
+
+TEST_F(SessionLogClean, ALogOfMostlyDeadRecordsGetsSmaller) {
+  auto log = Open(disk_);
+  ASSERT_TRUE(Put(*log, "quiet", 1, RecordType::kReplace, "said once"));
+  for (uint64_t turn = 1; turn <= 100; ++turn) {
+    ASSERT_TRUE(Put(*log, "edits", turn, RecordType::kReplace, std::string(1000, 'e')));
+    log->Clean(1000);
+    log->Clean(1000);
+    log->Clean(1000);
+  }
+  EXPECT_LT(log->counts().bytes, 5 * 4000);
+  EXPECT_THAT(log->Read(NameOf("", "quiet"))->bodies, ElementsAre("said once"));
+  log = Open(disk_);
+  EXPECT_THAT(log->Read(NameOf("", "quiet"))->bodies, ElementsAre("said once"));
+  EXPECT_EQ(log->Read(NameOf("", "edits"))->session.turn, 100u);
+}
+
+TEST_F(SessionLogClean, ASegmentWithWhatCannotBeReadStays) {
+  auto log = Open(disk_, 0);
+  ASSERT_TRUE(Put(*log, "gone", 1, RecordType::kReplace, "canary"));
+  ASSERT_TRUE(Put(*log, "hurt", 1, RecordType::kReplace, "hurt"));
+  ASSERT_TRUE(Put(*log, "gone", 2, RecordType::kForget, ""));
+  std::string& bytes = disk_.names.begin()->second->bytes;
+  bytes[bytes.find("hurt", bytes.find("hurt") + 4)] ^= 1;
+  CleanAll(*log, 2000);
+  EXPECT_TRUE(disk_.Contains("canary"));
+  EXPECT_TRUE(Put(*log, "new", 1, RecordType::kReplace, "n"));
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,95 @@
+#include "server/sessions/past_codec.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace hydrant {
+namespace {
+
+class PastCodec : public testing::Test {
+ protected:
+  static SessionPast PastOf(int turn) {
+    SessionPast past;
+    for (int i = 0; i < 10 * turn; ++i) past.tokens.push_back(i * 1000);
+    past.computed = static_cast<int32_t>(past.tokens.size()) - 1;
+    past.added_special_tokens = 1;
+    past.text = std::string(static_cast<size_t>(turn) * 50, 'a') + "the answer";
+    past.text_before_last = past.text->size() - 2;
+    past.prompt_bytes = past.text->size() - 10;
+    for (size_t i = 0; i < static_cast<size_t>(turn); ++i) past.client_ranges.push_back({i * 20, i * 20 + 5});
+    past.answer_specials = {{past.prompt_bytes + 1, past.prompt_bytes + 3}};
+    past.spec.preset = KvPreset::kH2oPlus;
+    past.spec.budget_kind = KvBudgetKind::kRatioOfPrompt;
+    past.spec.budget_ratio = 0.25;
+    past.spec.recent = 7;
+    past.spec.position = KvPosition::kRolling;
+    past.kv.budget = KvBudget::Exact(64);
+    past.kv.policy = {.evicts = true, .heavy = 40, .recent = 24, .decay = 0.9375f, .rolling = true};
+    past.kv.policy_label = 3;
+    return past;
+  }
+  static void ExpectSame(const SessionPast& a, const SessionPast& b) {
+    EXPECT_EQ(EncodePast(a, nullptr, kModel), EncodePast(b, nullptr, kModel));
+    EXPECT_EQ(a.tokens, b.tokens);
+    EXPECT_EQ(a.text, b.text);
+    EXPECT_EQ(a.spec, b.spec);
+    EXPECT_EQ(a.client_ranges, b.client_ranges);
+    EXPECT_EQ(a.kv.policy.decay, b.kv.policy.decay);
+  }
+  static constexpr ModelId kModel = {1, 2, 3};
+};
+
+TEST_F(PastCodec, TurnsComeBackFromWhatEachAdded) {
+  const SessionPast one = PastOf(1), two = PastOf(2), nine = PastOf(9);
+  const std::vector<std::string> bodies = {EncodePast(one, nullptr, kModel), EncodePast(two, &one, kModel),
+                                           EncodePast(nine, &two, kModel)};
+  const std::optional<SessionPast> past = DecodePast(bodies, kModel);
+  ASSERT_TRUE(past.has_value());
+  ExpectSame(*past, nine);
+  EXPECT_LT(bodies[1].size(), EncodePast(two, nullptr, kModel).size() - 50);
+}
+
+TEST_F(PastCodec, AShorterPastAndOneWithoutTextComeBackToo) {
+  const SessionPast long_one = PastOf(5);
+  SessionPast edited = PastOf(2);
+  edited.tokens[3] = 77;
+  SessionPast ids = PastOf(1);
+  ids.text.reset();
+  ids.text_before_last.reset();
+  ids.prompt_bytes = 0;
+  ids.client_ranges.clear();
+  ids.answer_specials.clear();
+  ids.spec = KvSpec();
+  ids.kv = KvResolution();
+  const std::vector<std::string> bodies = {EncodePast(long_one, nullptr, kModel),
+                                           EncodePast(edited, &long_one, kModel)};
+  ExpectSame(*DecodePast(bodies, kModel), edited);
+  ExpectSame(*DecodePast(std::vector{bodies[0], bodies[1], EncodePast(ids, &edited, kModel)}, kModel), ids);
+}
+
+TEST_F(PastCodec, AnotherModelsTokensAreNone) {
+  const std::vector<std::string> bodies = {EncodePast(PastOf(1), nullptr, kModel)};
+  EXPECT_TRUE(DecodePast(bodies, kModel).has_value());
+  EXPECT_FALSE(DecodePast(bodies, ModelId{9}).has_value());
+  EXPECT_FALSE(DecodePast({}, kModel).has_value());
+}
+
+TEST_F(PastCodec, WhateverIsReadIsAPastOrNothing) {
+  const std::string body = EncodePast(PastOf(2), nullptr, kModel);
+  for (size_t at = 0; at < body.size(); ++at) {
+    EXPECT_FALSE(DecodePast(std::vector{body.substr(0, at)}, kModel).has_value()) << at;
+    for (const int bit : {0, 3, 7}) {
+      std::string hurt = body;
+      hurt[at] = static_cast<char>(hurt[at] ^ (1 << bit));
+      const std::optional<SessionPast> past = DecodePast(std::vector{hurt}, kModel);
+      if (!past.has_value()) continue;
+      EXPECT_LE(static_cast<size_t>(past->computed), past->tokens.size());
+      EXPECT_TRUE(past->kv.budget.valid());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hydrant
