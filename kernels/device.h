@@ -176,8 +176,6 @@ class Device {
 
   virtual std::string name() const = 0;  // for example "cpu avx512_bf16, 2 threads"
 
-  // Whether the ops over cached keys and values know caches of that type. The other ones REQUIRE it.
-  virtual bool Caches(KvType type) const = 0;
   // True if MakeLinear takes rows of this format and keeps them in it. Rows of another format must be expanded to a
   // DType first.
   virtual bool Supports(WeightFormat format) const = 0;

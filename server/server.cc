@@ -291,8 +291,7 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, const Loa
     return absl::InvalidArgumentError(
         absl::StrCat("--quantization: ", device.name(), " multiplies no quantised weights"));
   }
-  const DeviceFacts facts = {[&device](KvType type) { return device.Caches(type); },
-                             [&device](const StepBounds& bounds) { return device.ScratchBytes(bounds); },
+  const DeviceFacts facts = {[&device](const StepBounds& bounds) { return device.ScratchBytes(bounds); },
                              opened->memory_bytes};
   const auto plan_weights = [&](WeightChoice choice, int32_t positions_max) {
     return PlanWeights(checkpoint, device, choice, positions_max);

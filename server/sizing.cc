@@ -160,11 +160,6 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
   sizing.weights = ChooseWeights(config, model);
   // The cache follows the weights: a model that was trained in bf16 loses nothing by it.
   sizing.kv_type = config.kv_type.value_or(KvTypeOf(sizing.weights.expanded));
-  if (!device.caches(sizing.kv_type)) {
-    return absl::InvalidArgumentError(absl::StrCat("--kv-cache-dtype ", KvTypeName(sizing.kv_type),
-                                                   ": this device keeps keys and values in float32, bfloat16 or "
-                                                   "float16"));
-  }
 
   limits.context_max = config.max_model_len > 0 ? config.max_model_len : model.context;
   if (limits.context_max > model.context) {

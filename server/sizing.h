@@ -27,7 +27,6 @@ struct HostFacts {
 };
 
 struct DeviceFacts {
-  std::function<bool(KvType)> caches;                       // Device::Caches
   std::function<int64_t(const StepBounds&)> scratch_bytes;  // Device::ScratchBytes
   std::optional<int64_t> memory_bytes = {};                 // free memory of a device that has its own
 };

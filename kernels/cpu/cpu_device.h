@@ -46,7 +46,6 @@ class CpuDevice final : public Device {
   bool MultipliesNatively(DType dtype) const;
 
   std::string name() const override;
-  bool Caches(KvType) const override { return true; }
   bool Supports(WeightFormat format) const override;
   double AttentionCost(WeightFormat format) const override;
   DType PreferredInputType(const LinearSpec&) const override { return DType::kF32; }

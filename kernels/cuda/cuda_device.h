@@ -44,7 +44,6 @@ class CudaDevice final : public Device {
   ~CudaDevice() override;
 
   std::string name() const override;
-  bool Caches(KvType) const override { return true; }
   bool Supports(WeightFormat format) const override;
   bool MixesQuantised() const override { return false; }
   DType PreferredInputType(const LinearSpec& spec) const override;

@@ -131,7 +131,8 @@ std::vector<bool> AllButEvery(int32_t period, int32_t layers);
 inline constexpr int32_t kExpertsMax = 1024;
 
 // Every range that later code relies on: sizes positive and small enough that their products fit in 64 bits, heads that
-// divide, an even head_dim, no more experts for a token than there are, ids inside the vocabulary, at least one end-of-sequence id, finite rotary frequencies.
+// divide, an even head_dim, no more experts for a token than there are, ids inside the vocabulary, at least one
+// end-of-sequence id, finite rotary frequencies.
 // Errors: "config.json: 'num_hidden_layers': 0 is out of range [1, 1024]".
 absl::Status ValidateModelConfig(const ModelConfig& config, std::string_view file, const ConfigFieldNames& names);
 

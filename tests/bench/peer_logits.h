@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,19 +42,18 @@ class PeerLogits {
   // Text by text. Each begins with a token that the peer replaces by its model's first one, if that has one.
   std::span<const int32_t> ids() const { return ids_; }
 
-  // log p of the next position, [vocab]; texts and positions in their order. Scaled to a sum of 1. False: there is none.
+  // log p of the next position, [vocab]; texts and positions in their order. Minus infinity: less than what is kept. False: there
+  // is none.
   bool Next(std::vector<double>* out) {
     if (!file_.read(reinterpret_cast<char*>(row_.data()), static_cast<std::streamsize>(row_.size() * 2))) return false;
     std::array<float, 2> scale_and_least;
     std::memcpy(scale_and_least.data(), row_.data(), sizeof(scale_and_least));
     out->clear();
-    double sum = 0;
     for (int32_t i = 0; i < vocab_; ++i) {
-      out->push_back(double{scale_and_least[1]} +
-                     double{scale_and_least[0]} * row_[static_cast<size_t>(i) + kScaleWords]);
-      sum += std::exp(out->back());
+      const uint16_t code = row_[static_cast<size_t>(i) + kScaleWords];
+      out->push_back(code == 0 ? -std::numeric_limits<double>::infinity()
+                               : double{scale_and_least[1]} + double{scale_and_least[0]} * code);
     }
-    for (double& value : *out) value -= std::log(sum);
     return true;
   }
 

@@ -8,9 +8,12 @@
 //
 // With what llama-perplexity wrote the texts are those of the file, and llama.cpp's distributions are compared with the same.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,6 +48,30 @@ void Print(const char* what, const WeightQuality& quality, int context) {
               std::exp(quality.loss_other), what, 100 * (quality.perplexity_ratio() - 1));
 }
 
+// Both distributions without the tokens of which llama.cpp's file keeps no probability; these count as one token, the last. Tells
+// which the token `next` then is.
+int32_t Group(std::span<const double> ours, std::span<const double> theirs, int32_t next, std::vector<double>* p,
+              std::vector<double>* q) {
+  p->clear();
+  q->clear();
+  double p_rest = 0, q_kept = 0;
+  int32_t next_of_all = -1;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    if (!std::isfinite(theirs[i])) {
+      p_rest += std::exp(ours[i]);
+      continue;
+    }
+    if (static_cast<int32_t>(i) == next) next_of_all = static_cast<int32_t>(p->size());
+    q_kept += std::exp(theirs[i]);
+    p->push_back(ours[i]);
+    q->push_back(theirs[i]);
+  }
+  const double least = 1e-9;  // below what 16 bits tell
+  p->push_back(std::log(std::max(p_rest, least)));
+  q->push_back(std::log(std::max(1 - q_kept, least)));
+  return next_of_all >= 0 ? next_of_all : static_cast<int32_t>(p->size()) - 1;
+}
+
 int CompareWithPeer(const Checkpoint& checkpoint, const Arguments& arguments) {
   hydrant::PeerLogits peer(arguments.peer_logits);
   if (!peer.ok() || peer.vocab() != checkpoint.config.vocab) {
@@ -58,7 +85,7 @@ int CompareWithPeer(const Checkpoint& checkpoint, const Arguments& arguments) {
   hydrant::TeacherForced other(checkpoint, form.weights, form.kv_type, context, arguments.threads);
   const std::vector<int32_t> first = checkpoint.tokenizer->Encode("", {.add_special_tokens = true});
   hydrant::QualitySum ours, theirs;
-  std::vector<double> of_peer;
+  std::vector<double> of_peer, grouped, grouped_peer;
   for (std::span<const int32_t> ids = peer.ids(); !ids.empty(); ids = ids.subspan(static_cast<size_t>(context))) {
     std::vector<int32_t> text(ids.begin(), ids.begin() + context);
     if (!first.empty()) text[0] = first[0];
@@ -69,7 +96,8 @@ int CompareWithPeer(const Checkpoint& checkpoint, const Arguments& arguments) {
                                whole = whole && peer.Next(&of_peer);
                                if (!whole) return;
                                ours.Add(p, q, next);
-                               theirs.Add(p, of_peer, next);
+                               const int32_t grouped_next = Group(p, of_peer, next, &grouped, &grouped_peer);
+                               theirs.Add(grouped, grouped_peer, grouped_next);
                              });
     if (!whole) {
       std::fprintf(stderr, "%s ends early\n", arguments.peer_logits.c_str());

@@ -77,7 +77,7 @@ TEST(Operations, TheSizesOfBlocksAreThoseOfTheServer) {
     Config config;
     config.kv_cache_memory_bytes = int64_t{8} << 30;
     config.prefix_caching = row.at("prefix caching") == "on";
-    const DeviceFacts device = {[](KvType) { return true; }, [](const StepBounds&) { return int64_t{0}; }};
+    const DeviceFacts device = {[](const StepBounds&) { return int64_t{0}; }};
     const auto plan_weights = [&](WeightChoice choice, int32_t positions_max) {
       return PlanWeights(model, HollowTensors(model), PlainDevice(), choice, positions_max);
     };

@@ -188,7 +188,7 @@ INSTANTIATE_TEST_SUITE_P(Groups, AttentionShapeTest,
 
 // Every number of heads in a pass, and of chunks of 16 elements; the tails, too.
 INSTANTIATE_TEST_SUITE_P(Int8, AttentionShapeTest,
-                         testing::Combine(testing::ValuesIn(Int8Devices()), testing::Values(KvType::kInt8),
+                         testing::Combine(testing::ValuesIn(TestedDevices()), testing::Values(KvType::kInt8),
                                           testing::Values(8, 34, 64, 80, 256), testing::Values(1, 3, 6)),
                          ShapeName);
 
@@ -556,7 +556,7 @@ TEST_P(AttentionTest, LaterPromptAttendsToEverySlotBelowLive) {
 }
 
 TEST_P(AttentionTest, NanOfOneSequenceStaysThere) {
-  for (const KvType type : TypesOf(GetParam())) {
+  for (const KvType type : kMovedTypes) {
     const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 3, .head_dim = 16, .type = type};
     enum class Poison : uint8_t { kNone, kToken, kKey };
     const auto run = [&](Poison poison) {
@@ -587,7 +587,7 @@ TEST_P(AttentionTest, NanOfOneSequenceStaysThere) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryDevice, Int8AttentionTest, testing::ValuesIn(Int8Devices()),
+INSTANTIATE_TEST_SUITE_P(EveryDevice, Int8AttentionTest, testing::ValuesIn(TestedDevices()),
                          [](const auto& each) { return each.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(EveryDevice, AttentionTest, testing::ValuesIn(TestedDevices()),

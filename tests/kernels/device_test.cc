@@ -102,7 +102,7 @@ class EndsTest : public testing::TestWithParam<TestedDevice> {
 };
 
 TEST_P(EndsTest, ARowBehindAnEndLeavesNoTrace) {
-  for (const KvType type : TypesOf(GetParam())) {
+  for (const KvType type : kMovedTypes) {
     const KvShape shape{.layers = 2, .type = type};
     for (const Case& each : Cases()) {
       SCOPED_TRACE(each.name + ", " + KvTypeName(type));
@@ -208,7 +208,7 @@ TEST_P(StateTest, ARowLeavesWithItsVictimsAndItsLastIdAndFillsAnother) {
 }
 
 TEST_P(StateTest, ASequenceGoesOnBitForBitInOtherBlocksAndAnotherRow) {
-  for (const KvType type : TypesOf(GetParam())) {
+  for (const KvType type : kMovedTypes) {
     const KvShape shape{.layers = 2, .type = type};
     for (const Case& each : Cases()) {
       for (const int32_t steps : {-1, each.steps}) {  // after the prompt's last chunk
@@ -290,7 +290,7 @@ class BlocksTest : public testing::TestWithParam<TestedDevice> {
   static std::vector<std::unique_ptr<KvFixture>> Caches() {
     std::vector<std::unique_ptr<KvFixture>> caches;
     for (const bool inspected : {false, true}) {
-      for (const KvType type : TypesOf(GetParam())) {
+      for (const KvType type : kMovedTypes) {
         const KvShape shape = {.layers = 3, .kv_heads = 2, .head_dim = 40, .type = type};
         caches.push_back(std::make_unique<KvFixture>(shape, GetParam(), 2, kBlocks));
         if (inspected) caches.back()->Inspect();
@@ -344,7 +344,7 @@ class ParkingTest : public testing::TestWithParam<TestedDevice> {};
 // Blocks leave with any score blocks, one after the other in the order of kv_pieces.h, and come back into others.
 TEST_P(ParkingTest, BlocksLeaveWithWhatIsBesideThemAndComeBackElsewhere) {
   for (const bool inspected : {false, true}) {
-    for (const KvType type : TypesOf(GetParam())) {
+    for (const KvType type : kMovedTypes) {
       KvFixture fixture({.layers = 3, .kv_heads = 2, .head_dim = 40, .type = type}, GetParam(), 2, 12);
       if (inspected) fixture.Inspect();
       const KvCacheView& kv = fixture.kv;

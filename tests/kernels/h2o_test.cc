@@ -365,7 +365,7 @@ TEST_P(H2oTest, RollingRunsKeepWhatTheOracleKeeps) {
     if (seed % 4 == 0) h2o.shape.type = seed % 8 == 0 ? KvType::kBF16 : KvType::kF16;
     // bf16 prompts round queries, keys and weights once more than the oracle: only what is decoded can be compared.
     if (h2o.shape.type == KvType::kBF16) h2o.prompt = 1;
-    if (GetParam().caches_int8 && seed % 4 == 1) h2o.shape.type = KvType::kInt8;
+    if (seed % 4 == 1) h2o.shape.type = KvType::kInt8;
     H2oRun run(h2o, GetParam(), static_cast<int>(seed % 3) + 1, tally);
     run.Run();
     ASSERT_FALSE(HasFailure()) << "seed " << seed;
@@ -470,8 +470,7 @@ TEST_P(H2oTest, TheTokenInTheFirstVictimsSlotIsSeen) {
 
 // Heads and caches for which devices have kernels of their own: prompts, and what is generated after them.
 TEST_P(H2oTest, RunsOverNarrowCachesKeepWhatTheOracleKeeps) {
-  std::vector<KvType> types = {KvType::kBF16, KvType::kF16};
-  if (GetParam().caches_int8) types.push_back(KvType::kInt8);
+  const std::vector<KvType> types = {KvType::kBF16, KvType::kF16, KvType::kInt8};
   Tally tally;
   for (uint64_t seed = 0; seed < std::max(Cases(48), uint64_t{24}); ++seed) {
     std::mt19937_64 random(seed);

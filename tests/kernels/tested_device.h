@@ -19,8 +19,7 @@ struct TestedDevice {
   std::function<DType(KvType cache, int32_t head_dim)> prompt_dtype;
   // Relative rounding of queries and weights over 16-bit keys and values, beyond fp32's.
   double rounding = 0.0;
-  int share = 1;             // it has time for one of so many random cases
-  bool caches_int8 = false;  // Device::Caches(KvType::kInt8)
+  int share = 1;  // it has time for one of so many random cases
   // Its memory can be read and written by the test between ops. `threads` means nothing to some.
   std::function<std::unique_ptr<Device>(int threads)> make;
 };
@@ -30,21 +29,8 @@ inline std::ostream& operator<<(std::ostream& out, const TestedDevice& device) {
 // The same ones in the same order each time; not empty.
 const std::vector<TestedDevice>& TestedDevices();
 
-// Those that keep keys and values in int8.
-inline std::vector<TestedDevice> Int8Devices() {
-  std::vector<TestedDevice> devices;
-  for (const TestedDevice& device : TestedDevices()) {
-    if (device.caches_int8) devices.push_back(device);
-  }
-  return devices;
-}
-
 // Types of caches that differ in how a device moves them.
-inline std::vector<KvType> TypesOf(const TestedDevice& device) {
-  std::vector<KvType> types = {KvType::kF32, KvType::kBF16};
-  if (device.caches_int8) types.push_back(KvType::kInt8);
-  return types;
-}
+inline const std::vector<KvType> kMovedTypes = {KvType::kF32, KvType::kBF16, KvType::kInt8};
 
 // Where a device stands among them.
 inline uint64_t NumberOf(const TestedDevice& device) {

@@ -34,8 +34,7 @@ int64_t BlockBytes(const ModelConfig& model, KvType kv_type) {
 }
 
 int64_t NoScratch(const StepBounds&) { return 0; }
-const DeviceFacts kEverything = {[](KvType) { return true; }, NoScratch};
-const DeviceFacts kNoInt8 = {[](KvType type) { return type != KvType::kInt8; }, NoScratch};
+const DeviceFacts kDevice = {NoScratch};
 
 WeightPlan Plan(const ModelConfig& model, WeightChoice choice, int32_t positions_max) {
   return PlanWeights(model, HollowTensors(model), PlainDevice(), choice, positions_max);
@@ -56,20 +55,20 @@ TEST(Sizing, ABlockIsKeysValuesScoresAndPositions) {
 TEST(Sizing, APrefixCacheHasTwoSpareScoreBlocksPerBlock) {
   Config config;
   config.kv_cache_memory_bytes = int64_t{100} * 30 * 3 * 16 * (2 * 64 * 2 + 3 * 8);
-  const Sizing sizing = *DeriveLimits(config, Model(), kEverything, kHost);
+  const Sizing sizing = *DeriveLimits(config, Model(), kDevice, kHost);
   EXPECT_EQ(sizing.limits.blocks, 100);
   EXPECT_EQ(sizing.limits.spare_score_blocks, 200);
   EXPECT_EQ(sizing.score_block_bytes, 30 * 3 * 16 * 8);
   EXPECT_EQ(sizing.block_bytes, 30 * 3 * 16 * (2 * 64 * 2 + 3 * 8));
   config.prefix_caching = false;
-  EXPECT_GT(DeriveLimits(config, Model(), kEverything, kHost)->limits.blocks, 105);
-  EXPECT_EQ(DeriveLimits(config, Model(), kEverything, kHost)->limits.spare_score_blocks, 0);
+  EXPECT_GT(DeriveLimits(config, Model(), kDevice, kHost)->limits.blocks, 105);
+  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, kHost)->limits.spare_score_blocks, 0);
 }
 
 TEST(Sizing, SessionsMayParkAsMuchAsThePoolHolds) {
   const int64_t block = BlockBytes(Model(), KvType::kBF16);
   const auto parked = [](const Config& config) {
-    return DeriveLimits(config, Model(), kEverything, kHost)->limits.parked_blocks;
+    return DeriveLimits(config, Model(), kDevice, kHost)->limits.parked_blocks;
   };
   Config config;
   config.blocks_override = 100;
@@ -82,7 +81,7 @@ TEST(Sizing, SessionsMayParkAsMuchAsThePoolHolds) {
   config = Config();
   config.prefix_caching = false;
   config.memory_utilization = 0.9;
-  const Sizing large = *DeriveLimits(config, Model(), kEverything, kHost);
+  const Sizing large = *DeriveLimits(config, Model(), kDevice, kHost);
   EXPECT_NEAR(static_cast<double>(large.limits.parked_blocks), large.limits.blocks / 18.0, 2);
 }
 
@@ -90,7 +89,7 @@ TEST(Sizing, AutoTypesAreTheCheckpoints) {
   ModelConfig model = Model();
   for (const DType stored : {DType::kF32, DType::kBF16, DType::kF16}) {
     model.stored_dtype = stored;
-    const Sizing sizing = *DeriveLimits(Config(), model, kEverything, kHost);
+    const Sizing sizing = *DeriveLimits(Config(), model, kDevice, kHost);
     EXPECT_EQ(sizing.weights.expanded, stored);
     EXPECT_TRUE(sizing.weights.keep_quantised);
     EXPECT_EQ(sizing.kv_type, KvTypeOf(stored));
@@ -98,17 +97,17 @@ TEST(Sizing, AutoTypesAreTheCheckpoints) {
   Config config;
   config.weight_dtype = DType::kBF16;
   config.kv_type = KvType::kF32;
-  const Sizing asked = *DeriveLimits(config, Model(), kNoInt8, kHost);
+  const Sizing asked = *DeriveLimits(config, Model(), kDevice, kHost);
   EXPECT_EQ(asked.weights.expanded, DType::kBF16);
   EXPECT_FALSE(asked.weights.keep_quantised) << "who asks for a type gets it";
   EXPECT_EQ(asked.kv_type, KvType::kF32);
   config.weight_dtype = DType::kF16;
   config.kv_type = KvType::kF16;
-  const Sizing half = *DeriveLimits(config, Model(), kNoInt8, kHost);
+  const Sizing half = *DeriveLimits(config, Model(), kDevice, kHost);
   EXPECT_EQ(half.weights.expanded, DType::kF16);
   EXPECT_EQ(half.kv_type, KvType::kF16);
   config.quantization = Quantization::kInt8;
-  const Sizing both = *DeriveLimits(config, Model(), kNoInt8, kHost);
+  const Sizing both = *DeriveLimits(config, Model(), kDevice, kHost);
   EXPECT_EQ(both.weights.expanded, DType::kF16) << "of what is not quantised";
   EXPECT_TRUE(both.weights.keep_quantised);
 }
@@ -117,25 +116,15 @@ TEST(Sizing, Int8KeysAndValuesTakeAByteAndAScalePerTokenAndHead) {
   Config config;
   config.kv_type = KvType::kInt8;
   config.blocks_override = 10;
-  const Sizing sizing = *DeriveLimits(config, Model(), kEverything, kHost);
+  const Sizing sizing = *DeriveLimits(config, Model(), kDevice, kHost);
   EXPECT_EQ(sizing.kv_type, KvType::kInt8);
   EXPECT_EQ(BlockBytes(Model(), KvType::kInt8), 30 * 3 * 16 * (2 * (64 + 4) + 8));
   EXPECT_THAT(sizing.explanation, Contains(HasSubstr("(2 x 64 x 1 + 2 x 4 + 8 x 3)")));
 }
 
-TEST(Sizing, ADeviceWithoutInt8SaysWhichFlagAsksForIt) {
-  Config config;
-  config.kv_type = KvType::kInt8;
-  const auto sizing = DeriveLimits(config, Model(), kNoInt8, kHost);
-  EXPECT_EQ(sizing.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(sizing.status().message()), HasSubstr("--kv-cache-dtype int8"));
-}
-
 TEST(Sizing, TheFirstGivenPoolSizeWins) {
   const int64_t block = BlockBytes(Model(), KvType::kBF16);
-  const auto blocks = [](const Config& config) {
-    return DeriveLimits(config, Model(), kEverything, kHost)->limits.blocks;
-  };
+  const auto blocks = [](const Config& config) { return DeriveLimits(config, Model(), kDevice, kHost)->limits.blocks; };
   Config config;
   config.prefix_caching = false;
   // This model has nothing but a cache; what a step needs is 2,048 rows of queries, keys and values, all twice.
@@ -164,14 +153,14 @@ TEST(Sizing, ThePoolIsAShareOfWhatTheWeightsLeave) {
   const int64_t left = kHost.available_memory_bytes - weights - rope - workspace;
   Config config;
   config.prefix_caching = false;
-  const Sizing sizing = *DeriveLimits(config, model, kEverything, kHost);
+  const Sizing sizing = *DeriveLimits(config, model, kDevice, kHost);
   EXPECT_EQ(sizing.limits.blocks, left / 4 / BlockBytes(model, KvType::kBF16));
   std::string text;
   for (const std::string& line : sizing.explanation) text += line + "\n";
   for (const int64_t term : {weights, rope, workspace, left}) {
     EXPECT_NE(text.find(std::to_string(term)), std::string::npos) << term << " in:\n" << text;
   }
-  EXPECT_EQ(DeriveLimits(config, model, kEverything, {weights, 20'000}).status().code(),
+  EXPECT_EQ(DeriveLimits(config, model, kDevice, {weights, 20'000}).status().code(),
             absl::StatusCode::kResourceExhausted);
 }
 
@@ -184,7 +173,7 @@ TEST(Sizing, LearnedPositionsAndProjectionsAreCounted) {
   config.blocks_override = 10;
   const auto explanation = [&] {
     std::string text;
-    const Sizing sizing = *DeriveLimits(config, model, kEverything, kHost);
+    const Sizing sizing = *DeriveLimits(config, model, kDevice, kHost);
     for (const std::string& line : sizing.explanation) text += line + "\n";
     return text;
   };
@@ -206,7 +195,7 @@ TEST(Sizing, WarnsWhereShortTextsGetTheFrequenciesOfLongOnes) {
   model.rope_inv_freq = {1};
   Config config;
   config.blocks_override = 1000;
-  const auto warnings = [&] { return DeriveLimits(config, model, kEverything, kHost)->warnings; };
+  const auto warnings = [&] { return DeriveLimits(config, model, kDevice, kHost)->warnings; };
   EXPECT_THAT(warnings(), testing::IsEmpty());
   model.rope_long_inv_freq = {0.5};
   model.rope_short_context = 4096;
@@ -222,26 +211,26 @@ TEST(Sizing, AContextWhoseRotaryTableDoesNotFitIsRefusedBeforeItIsMade) {
   Config config;
   config.blocks_override = 10;
   const HostFacts small = {int64_t{2} << 30, 20'000};
-  const absl::Status status = DeriveLimits(config, model, kEverything, small).status();
+  const absl::Status status = DeriveLimits(config, model, kDevice, small).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << "the model's fault: exit 78";
   EXPECT_NE(std::string(status.message()).find("--max-model-len"), std::string::npos) << status;
   config.max_model_len = 8192;
-  EXPECT_TRUE(DeriveLimits(config, model, kEverything, small).ok());
+  EXPECT_TRUE(DeriveLimits(config, model, kDevice, small).ok());
 }
 
 TEST(Sizing, SlotsAreCountedIn32Bits) {
   Config config;
   config.prefix_caching = false;
   config.blocks_override = std::numeric_limits<int32_t>::max();
-  const Sizing sizing = *DeriveLimits(config, Model(), kEverything, kHost);
+  const Sizing sizing = *DeriveLimits(config, Model(), kDevice, kHost);
   EXPECT_EQ(sizing.limits.blocks, std::numeric_limits<int32_t>::max() / kBlockSlots);
 }
 
 TEST(Sizing, ConnectionsLeaveRoomForOtherFiles) {
   Config config;
-  EXPECT_EQ(DeriveLimits(config, Model(), kEverything, {1 << 30, 1024})->limits.connections_max, 1024 - 64);
-  EXPECT_EQ(DeriveLimits(config, Model(), kEverything, {1 << 30, 1 << 20})->limits.connections_max, 10'000);
-  EXPECT_EQ(DeriveLimits(config, Model(), kEverything, {1 << 30, 10})->limits.connections_max, 1);
+  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, {1 << 30, 1024})->limits.connections_max, 1024 - 64);
+  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, {1 << 30, 1 << 20})->limits.connections_max, 10'000);
+  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, {1 << 30, 10})->limits.connections_max, 1);
 }
 
 TEST(Sizing, WhatContradictsIsRefusedByItsFlag) {
@@ -258,19 +247,19 @@ TEST(Sizing, WhatContradictsIsRefusedByItsFlag) {
   for (const auto& test : cases) {
     Config config;
     test.change(config);
-    const absl::Status status = DeriveLimits(config, Model(), kEverything, kHost).status();
+    const absl::Status status = DeriveLimits(config, Model(), kDevice, kHost).status();
     EXPECT_EQ(status.code(), test.code) << test.flag;
     EXPECT_NE(std::string(status.message()).find(test.flag), std::string::npos) << status;
   }
   Config smallest;
   smallest.batch_tokens_max = 256 + 15;
-  EXPECT_TRUE(DeriveLimits(smallest, Model(), kEverything, kHost).ok());
+  EXPECT_TRUE(DeriveLimits(smallest, Model(), kDevice, kHost).ok());
 }
 
 TEST(Sizing, TheExplanationHasEveryTerm) {
   Config config;
   config.blocks_override = 100;
-  const Sizing sizing = *DeriveLimits(config, Model(), kEverything, kHost);
+  const Sizing sizing = *DeriveLimits(config, Model(), kDevice, kHost);
   std::string text;
   for (const std::string& line : sizing.explanation) text += line + "\n";
   for (const char* term : {"bfloat16", "8192", "30 layers x 3 heads x 16 slots", "100 blocks = 1600 slots",
@@ -282,9 +271,9 @@ TEST(Sizing, TheExplanationHasEveryTerm) {
 TEST(Sizing, APoolOfLessThanOneFullContextIsAWarning) {
   Config config;
   config.blocks_override = 8192 / 16;
-  EXPECT_TRUE(DeriveLimits(config, Model(), kEverything, kHost)->warnings.empty());
+  EXPECT_TRUE(DeriveLimits(config, Model(), kDevice, kHost)->warnings.empty());
   --config.blocks_override;
-  const Sizing sizing = *DeriveLimits(config, Model(), kEverything, kHost);
+  const Sizing sizing = *DeriveLimits(config, Model(), kDevice, kHost);
   ASSERT_EQ(sizing.warnings.size(), 1u);
   EXPECT_NE(sizing.warnings[0].find("less than one full context"), std::string::npos);
 }
@@ -292,7 +281,7 @@ TEST(Sizing, APoolOfLessThanOneFullContextIsAWarning) {
 TEST(Sizing, TheRoomIsDescribedInOneLine) {
   Config config;
   config.blocks_override = 1024;
-  const Sizing sizing = *DeriveLimits(config, Model(), kEverything, kHost);
+  const Sizing sizing = *DeriveLimits(config, Model(), kDevice, kHost);
   EXPECT_EQ(DescribeRoom(sizing.limits),
             "KV pool of 1024 blocks = 16384 tokens, 2 full contexts; 16384 tokens of parked sessions beside it; "
             "256 sequences at once");
@@ -321,7 +310,7 @@ TEST(Sizing, EveryLimitIsInTheExplanation) {
                         &limits.stream_stall_s, &limits.engine_stall_s}) {
     *limit = next++;
   }
-  const Sizing sizing = *DeriveLimits(config, Model(), kEverything, kHost);
+  const Sizing sizing = *DeriveLimits(config, Model(), kDevice, kHost);
   std::string text;
   for (const std::string& line : sizing.explanation) text += line + "\n";
   for (int32_t number = 7001; number < next; ++number) {
@@ -331,10 +320,10 @@ TEST(Sizing, EveryLimitIsInTheExplanation) {
 
 // Weights and the pool lie in the device's memory, what sessions leave in the host's.
 TEST(DeriveLimits, ADeviceWithMemoryOfItsOwnGivesMostOfItToThePool) {
-  DeviceFacts gpu = kEverything;
+  DeviceFacts gpu = kDevice;
   gpu.memory_bytes = int64_t{2} << 30;
   const Sizing sizing = *DeriveLimits(Config(), Model(), gpu, kHost);
-  const Sizing host = *DeriveLimits(Config(), Model(), kEverything, {int64_t{2} << 30, 20'000});
+  const Sizing host = *DeriveLimits(Config(), Model(), kDevice, {int64_t{2} << 30, 20'000});
   EXPECT_NEAR(sizing.limits.blocks, host.limits.blocks * 0.9 / 0.25, 4);
   Config asked;
   asked.memory_utilization = 0.25;
@@ -349,13 +338,13 @@ TEST(DeriveLimits, TheScratchOfTheLargestStepIsNotThePools) {
   Config config;
   config.sequences_max = 40;
   StepBounds asked;
-  DeviceFacts device = kEverything;
+  DeviceFacts device = kDevice;
   device.scratch_bytes = [&asked](const StepBounds& bounds) {
     asked = bounds;
     return int64_t{1} << 30;
   };
   const int64_t with = DeriveLimits(config, Model(), device, kHost)->limits.blocks;
-  const int64_t without = DeriveLimits(config, Model(), kEverything, kHost)->limits.blocks;
+  const int64_t without = DeriveLimits(config, Model(), kDevice, kHost)->limits.blocks;
   const int64_t block = BlockBytes(Model(), KvType::kBF16) + 2 * int64_t{30 * 3 * 16 * 8};
   EXPECT_NEAR(with, without - (int64_t{1} << 30) / 4 / block, 1) << "a quarter of a gibibyte less";
   EXPECT_EQ(asked.slots_max, 8192);

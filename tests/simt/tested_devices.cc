@@ -10,7 +10,6 @@ const std::vector<TestedDevice>& TestedDevices() {
        .prompt_dtype = CudaPromptDType,
        .rounding = 0x1p-17,
        .share = 6,
-       .caches_int8 = true,
        .make = [](int) -> std::unique_ptr<Device> { return CudaDevice::Create({.host_visible = true}).value(); }}};
   return devices;
 }

@@ -15,7 +15,6 @@ const std::vector<TestedDevice>& TestedDevices() {
                            return isa == CpuIsa::kAvx512Bf16 && cache == KvType::kBF16 ? DType::kBF16 : DType::kF32;
                          },
                      .share = kSanitized ? 8 : 1,
-                     .caches_int8 = true,
                      .make = [isa](int threads) -> std::unique_ptr<Device> {
                        return CpuDevice::Create({.threads = threads, .isa = isa}).value();
                      }});

@@ -52,7 +52,6 @@ class RecordingDevice final : public Device {
   explicit RecordingDevice(std::vector<WeightFormat> quantised) : facts_(PlainDevice(std::move(quantised))) {}
 
   std::string name() const override { return "recording"; }
-  bool Caches(KvType) const override { return true; }
   bool Supports(WeightFormat format) const override { return facts_.supports(format); }
   DType PreferredInputType(const LinearSpec&) const override { return DType::kF32; }
   std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override { return std::make_unique<CpuBuffer>(bytes); }
