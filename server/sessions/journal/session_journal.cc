@@ -6,13 +6,6 @@
 #include <utility>
 
 namespace hydrant {
-namespace {
-
-// How often the journal looks whether there is something to clean.
-constexpr std::chrono::seconds kLook{5};
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<SessionJournal>> SessionJournal::Open(const std::string& path, Options options) {
   absl::StatusOr<std::unique_ptr<SessionDirectory>> directory = SessionDirectory::Open(path);
   if (!directory.ok()) return directory.status();
@@ -62,7 +55,8 @@ CommitTimes SessionJournal::times() const {
 // False: it is over. What waits, up to a group of it, is moved to `group`; none: it is time to clean.
 bool SessionJournal::WaitForWork(bool cleans, std::deque<Waiting>* group) {
   std::unique_lock<std::mutex> lock(mutex_);
-  if (!cleans) arrived_.wait_for(lock, kLook, [this] { return stopping_ || !waiting_.empty(); });
+  const std::chrono::microseconds look(options_.look_us);
+  if (!cleans) arrived_.wait_for(lock, look, [this] { return stopping_ || !waiting_.empty(); });
   if (waiting_.empty()) return !stopping_;
   if (waiting_.size() <= kGroupMax) {
     group->swap(waiting_);
@@ -101,13 +95,16 @@ void SessionJournal::WriteGroup(std::deque<Waiting>& group) {
 
 void SessionJournal::Run() {
   bool cleans = false;
+  int64_t look_us = options_.clock() + options_.look_us;
   std::deque<Waiting> group;
   while (WaitForWork(cleans, &group)) {
     if (!group.empty()) {
       WriteGroup(group);
       group.clear();
-      continue;
+      // A log that is never at rest is cleaned, too: a part between two groups.
+      if (!cleans && options_.clock() < look_us) continue;
     }
+    look_us = options_.clock() + options_.look_us;
     try {
       cleans = log_->Clean(options_.wall_clock());
     } catch (const std::exception&) {

@@ -45,6 +45,7 @@ class SessionJournal {
     int64_t segment_bytes = 64 << 20;
     int64_t purge_s = 3600;
     int64_t retry_s = 10;
+    int64_t look_us = 5'000'000;          // how often it looks whether there is something to clean
     std::function<int64_t()> clock;       // monotonic microseconds
     std::function<int64_t()> wall_clock;  // Unix seconds
   };

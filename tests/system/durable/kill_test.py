@@ -144,6 +144,14 @@ class Client(threading.Thread):
             self.problem = error
 
 
+def check_second(binary, model, flags, first):
+    """One process at a time has the directory."""
+    command = [str(binary), "serve", model, "--port", "0", *map(str, flags)]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if second.returncode != 78 or f"is in use by process {first.pid} on host" not in second.stderr:
+        raise Lost(f"a second server on the directory: {second.returncode} {second.stderr}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20)
@@ -165,6 +173,8 @@ def main():
         turns = 0
         for kill in range(arguments.kills + 1):
             server = ServerProcess(arguments.binary, model, flags)
+            if kill == 0:
+                check_second(arguments.binary, model, flags, server)
             clients = [Client(server.base, own, numbers.random(), serial) for own, serial in zip(lists, serials)]
             for client in clients:
                 client.start()

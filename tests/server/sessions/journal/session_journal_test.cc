@@ -4,7 +4,11 @@
 
 #include <atomic>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <future>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,8 +19,7 @@
 namespace hydrant {
 namespace {
 
-std::unique_ptr<SessionJournal> OpenJournal(const std::string& path) {
-  SessionJournal::Options options;
+std::unique_ptr<SessionJournal> OpenJournal(const std::string& path, SessionJournal::Options options = {}) {
   options.clock = MonotonicUs;
   options.wall_clock = [] { return static_cast<int64_t>(std::time(nullptr)); };
   auto journal = SessionJournal::Open(path, std::move(options));
@@ -64,6 +67,32 @@ TEST(SessionJournal, ManyThreadsCommitsShareSyncsAndAreAllThereAfterwards) {
   journal = OpenJournal(temp.File("d"));
   EXPECT_EQ(journal->counts().sessions, kThreads * kEach);
   EXPECT_EQ(journal->Read(journal->NameOf("t", "7"))->bodies.front(), "said by 7");
+}
+
+TEST(SessionJournal, ALogThatIsNeverAtRestIsCleanedToo) {
+  const TempDir temp;
+  SessionJournal::Options options;
+  options.purge_s = 0;
+  options.look_us = 0;
+  auto journal = OpenJournal(temp.File("d"), std::move(options));
+  journal->Commit(FirstTurn(*journal, "a-canary"), nullptr);
+  LogRecord end = FirstTurn(*journal, "a-canary");
+  end.type = RecordType::kForget;
+  journal->Commit(std::move(end), nullptr);
+  // Each hands over the next before the journal can rest.
+  std::promise<void> over;
+  std::function<void(int)> next = [&](int left) {
+    if (left == 0) return over.set_value();
+    journal->Commit(FirstTurn(*journal, "busy"), [&next, left](bool) { next(left - 1); });
+  };
+  next(50);
+  over.get_future().wait();
+  journal->Stop();
+  for (const auto& file : std::filesystem::directory_iterator(temp.File("d/log"))) {
+    std::stringstream bytes;
+    bytes << std::ifstream(file.path(), std::ios::binary).rdbuf();
+    EXPECT_EQ(bytes.str().find("said by a-canary"), std::string::npos) << file.path();
+  }
 }
 
 TEST(SessionJournal, WhatComesAfterItsEndIsNotDurable) {
