@@ -193,6 +193,10 @@ void AddKvFlags(CLI::App& app, Config& config, Raw& raw) {
       ->check(RealRange(0.001, 1.0));
   group.AddSwitch("--enable-prefix-caching,!--no-enable-prefix-caching", config.prefix_caching,
                   "share the KV of common prefixes between requests of a tenant (default: on)");
+  group
+      .AddWithDefault("--swap-space", "GIB", config.swap_space_gib,
+                      "host memory for sequences that step aside when the pool is full; 0: each reserves all it needs")
+      ->check(RealRange(0.0, 1 << 20));
   group.Add("--debug-kv-dump", "FILE", config.kv_dump_path,
             "append the kept positions and the victims of each sequence to this file");
 }

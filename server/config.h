@@ -58,6 +58,7 @@ struct Config {
   double memory_utilization = 0;      // 0: not given
   KvSpec kv;                          // server-wide default
   bool prefix_caching = true;
+  double swap_space_gib = 0;                    // host memory for sequences that step aside; 0: none does
   std::optional<int64_t> session_memory_bytes;  // nullopt: as large as the pool
   std::string session_dir;                      // empty: sessions do not outlive the process
   bool session_tokens_durable = true;           // with it

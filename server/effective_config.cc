@@ -147,6 +147,7 @@ void AddKv(const Config& config, Settings* out) {
   out->IntegerIfAny("num_gpu_blocks_override", config.blocks_override);
   out->Json("gpu_memory_utilization", config.memory_utilization > 0 ? Number(config.memory_utilization) : "null");
   out->Bool("enable_prefix_caching", config.prefix_caching);
+  out->Json("swap_space", Number(config.swap_space_gib));
   out->Text("debug_kv_dump", config.kv_dump_path);
   out->Json("session_memory_bytes",
             config.session_memory_bytes.has_value() ? absl::StrCat(*config.session_memory_bytes) : "null");
@@ -188,6 +189,7 @@ std::string Derived(const Sizing& sizing, const std::string& device) {
   integer("max_model_len", limits.context_max);
   integer("blocks", limits.blocks);
   integer("parked_blocks", limits.parked_blocks);
+  integer("swap_blocks", limits.swap_blocks);
   integer("max_num_seqs", limits.sequences_max);
   integer("max_connections", limits.connections_max);
   return out.Object();

@@ -125,6 +125,7 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, co
   options.scheduler.tenants = tenants.options();
   options.scheduler.policy = config.scheduling_policy;
   options.scheduler.parked_blocks_max = limits.parked_blocks;
+  options.scheduler.swap_blocks_max = limits.swap_blocks;
   options.layer_heads = model.layers * model.kv_heads;
   options.vocab = model.vocab;
   options.context = limits.context_max;
@@ -317,6 +318,7 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, const Loa
   executor_options.sequences_max = sizing->limits.sequences_max;
   executor_options.batch_tokens_max = sizing->limits.batch_tokens_max;
   executor_options.context_max = sizing->limits.context_max;
+  executor_options.swap_blocks = sizing->limits.swap_blocks;
   executor_options.on_load = on_load;
   executor_options.dump = parts->kv_dump.get();
   absl::StatusOr<std::unique_ptr<ModelExecutor>> executor =

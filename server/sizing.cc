@@ -84,6 +84,27 @@ absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const WeightPlan
 // share. In bf16 with heads of 64 they are 6 % of the pool.
 int32_t SparesPerBlock(const Config& config) { return config.prefix_caching ? 2 : 0; }
 
+// Sequences that step aside do so into host memory beside the pool, which is theirs from the start.
+absl::Status SizeSwaps(const Config& config, int64_t block_bytes, int64_t left_bytes, Sizing* sizing) {
+  if (config.swap_space_gib == 0) return absl::OkStatus();
+  const double bytes = config.swap_space_gib * static_cast<double>(int64_t{1} << 30);
+  const double most = static_cast<double>(std::max<int64_t>(0, left_bytes));
+  if (bytes > most) {
+    return absl::ResourceExhaustedError(absl::StrCat("--swap-space ", config.swap_space_gib, " GiB: only ",
+                                                     std::max<int64_t>(0, left_bytes),
+                                                     " bytes of host memory are left beside the pool"));
+  }
+  sizing->limits.swap_blocks = static_cast<int64_t>(bytes) / block_bytes;
+  if (sizing->limits.swap_blocks == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--swap-space ", config.swap_space_gib, " GiB: holds no block of ", block_bytes, " bytes"));
+  }
+  sizing->explanation.push_back(absl::StrCat("swap space ", sizing->limits.swap_blocks,
+                                             " blocks = ", sizing->limits.swap_blocks * kBlockSlots,
+                                             " slots: requests reserve what they need soon (--swap-space)"));
+  return absl::OkStatus();
+}
+
 // What sessions leave between their turns is kept beside the pool, in host memory that is taken as it is needed. By default
 // it is as much as the pool, and at most half of what is left.
 void SizeParked(const Config& config, int64_t block_bytes, int64_t left_bytes, Sizing* sizing) {
@@ -142,10 +163,12 @@ absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t fr
   sizing->explanation.push_back(absl::StrCat("KV pool ", sizing->limits.blocks,
                                              " blocks = ", int64_t{sizing->limits.blocks} * kBlockSlots, " slots, ",
                                              int64_t{sizing->limits.blocks} * block_bytes, " bytes (", source, ")"));
-  SizeParked(config, static_cast<int64_t>(KvCache::BytesPerBlock(model, sizing->kv_type)),
-             device.memory_bytes.has_value() ? host.available_memory_bytes
-                                             : free_bytes - int64_t{sizing->limits.blocks} * block_bytes,
-             sizing);
+  const auto outside_bytes = static_cast<int64_t>(KvCache::BytesPerBlock(model, sizing->kv_type));  // of a block
+  const int64_t left_bytes = device.memory_bytes.has_value()
+                                 ? host.available_memory_bytes
+                                 : free_bytes - int64_t{sizing->limits.blocks} * block_bytes;
+  if (absl::Status status = SizeSwaps(config, outside_bytes, left_bytes, sizing); !status.ok()) return status;
+  SizeParked(config, outside_bytes, left_bytes - sizing->limits.swap_blocks * outside_bytes, sizing);
   return absl::OkStatus();
 }
 

@@ -55,7 +55,7 @@ constexpr SampledSeries<Scrape> kEngineSeries[] = {
     {"vllm:gpu_prefix_cache_hits_total", "The former name of vllm:prefix_cache_hits.", nullptr, nullptr,
      [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.prefix_hits); }},
     {"vllm:num_preemptions_total", "Sequences preempted.", nullptr, nullptr,
-     [](const Scrape&) { return static_cast<double>(0); }},
+     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.swaps_out); }},
     {"hydrant_kv_blocks", kBlocks, "state", "free",
      [](const Scrape& s) { return static_cast<double>(s.engine.blocks_free); }},
     {"hydrant_kv_blocks", kBlocks, "state", "used",

@@ -60,6 +60,7 @@ struct Limits : RequestLimits {
   int32_t context_max = 0;                // prompt + generated tokens of one sequence; what a rolling one holds at once
   int32_t blocks = 0;                     // of 16 slots
   int32_t spare_score_blocks = 0;         // score blocks beyond the blocks' own: score snapshots and sharers' scores
+  int64_t swap_blocks = 0;                // of host memory for sequences that step aside
   int32_t inbox_max = 4096;               // submitted jobs not yet seen by the engine
   int32_t waiting_sequences_max = 16384;  // beyond `sequences_max`; the largest request has prompts_max x n_max
 

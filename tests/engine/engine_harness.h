@@ -39,7 +39,8 @@ struct HarnessOptions {
   KvDumpSink* dump = nullptr;
   bool overlap = HarnessDeviceQueues();  // of steps; not with a dump
   std::function<std::unique_ptr<Executor>(Executor&)>
-      around;  // what the engine has instead of the executor; null: that
+      around;                    // what the engine has instead of the executor; null: that
+  bool scheduler_swaps = false;  // the scheduler knows of swap_blocks; else only who is `around`
 };
 
 struct Generation {
@@ -80,6 +81,7 @@ class EngineHarness {
     core.scheduler.blocks = options.blocks;
     core.scheduler.spare_score_blocks = options.spare_score_blocks;
     core.scheduler.parked_blocks_max = options.parked_blocks_max;
+    core.scheduler.swap_blocks_max = options.scheduler_swaps ? options.swap_blocks : 0;
     core.scheduler.sequences_max = options.sequences_max;
     core.scheduler.tokens_max = options.tokens_max;
     core.scheduler.prefill_tokens_max = options.prefill_tokens_max;

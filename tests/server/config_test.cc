@@ -90,6 +90,7 @@ TEST(Config, EveryFlagArrives) {
                               "--kv-policy", "h2o",
                               "--kv-budget", "256",
                               "--kv-recent", "100",
+                              "--swap-space", "0.5",
                               "--debug-kv-dump", "d.jsonl",
                               "--session-memory-bytes", "0",
                               "--session-ttl", "0.5",
@@ -131,6 +132,7 @@ TEST(Config, EveryFlagArrives) {
   EXPECT_EQ(config.kv.preset, KvPreset::kH2o);
   EXPECT_EQ(config.kv.budget_tokens, 256);
   EXPECT_EQ(config.kv.recent, 100);
+  EXPECT_EQ(config.swap_space_gib, 0.5);
   EXPECT_EQ(config.kv_dump_path, "d.jsonl");
   EXPECT_EQ(config.session_memory_bytes, 0);
   EXPECT_EQ(config.limits.session_ttl_s, 0.5);
@@ -243,6 +245,7 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--session-dir=x", "--session-durability", "kv"}, "--session-durability"},
       {{"--session-ttl", "-1"}, "--session-ttl"},
       {{"--session-memory-bytes", "-1"}, "--session-memory-bytes"},
+      {{"--swap-space", "-1"}, "--swap-space"},
       {{"--admin-port", "1"}, "--admin-port"},
       {{"another.gguf"}, "another.gguf"},
   };

@@ -85,6 +85,19 @@ TEST(Sizing, SessionsMayParkAsMuchAsThePoolHolds) {
   EXPECT_NEAR(static_cast<double>(large.limits.parked_blocks), large.limits.blocks / 18.0, 2);
 }
 
+TEST(Sizing, SwapSpaceIsHostMemoryBesideThePool) {
+  const int64_t block = BlockBytes(Model(), KvType::kBF16);
+  Config config;
+  config.blocks_override = 100;
+  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, kHost)->limits.swap_blocks, 0);
+  config.swap_space_gib = static_cast<double>(10 * block + block / 2) / (1 << 30);
+  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, kHost)->limits.swap_blocks, 10);
+  config.swap_space_gib = static_cast<double>(block / 2) / (1 << 30);
+  EXPECT_THAT(DeriveLimits(config, Model(), kDevice, kHost).status().message(), HasSubstr("--swap-space"));
+  config.swap_space_gib = 1 << 20;
+  EXPECT_THAT(DeriveLimits(config, Model(), kDevice, kHost).status().message(), HasSubstr("--swap-space"));
+}
+
 TEST(Sizing, AutoTypesAreTheCheckpoints) {
   ModelConfig model = Model();
   for (const DType stored : {DType::kF32, DType::kBF16, DType::kF16}) {
