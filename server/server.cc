@@ -187,6 +187,7 @@ MetricsOptions MakeMetricsOptions(const ServingContext& context, const Sizing& s
   options.blocks = sizing.limits.blocks;
   options.prefix_caching = context.prefix_caching;
   options.score_block_bytes = sizing.score_block_bytes;
+  options.kv_block_bytes = sizing.kv_block_bytes;
   options.block_slots = kBlockSlots;
   options.cache_dtype = KvTypeName(sizing.kv_type);
   options.weight_bytes = sizing.weight_bytes;

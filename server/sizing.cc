@@ -128,8 +128,8 @@ absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t fr
                       const HostFacts& host, Sizing* sizing) {
   const int32_t spares = SparesPerBlock(config);
   sizing->score_block_bytes = static_cast<int64_t>(KvCache::BytesPerScoreBlock(model));
-  const int64_t block_bytes =
-      static_cast<int64_t>(KvCache::BytesPerBlock(model, sizing->kv_type)) + spares * sizing->score_block_bytes;
+  sizing->kv_block_bytes = static_cast<int64_t>(KvCache::BytesPerBlock(model, sizing->kv_type));
+  const int64_t block_bytes = sizing->kv_block_bytes + spares * sizing->score_block_bytes;
   sizing->block_bytes = block_bytes;
   int64_t budget_bytes = 0;
   int64_t blocks = 0;
@@ -163,7 +163,7 @@ absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t fr
   sizing->explanation.push_back(absl::StrCat("KV pool ", sizing->limits.blocks,
                                              " blocks = ", int64_t{sizing->limits.blocks} * kBlockSlots, " slots, ",
                                              int64_t{sizing->limits.blocks} * block_bytes, " bytes (", source, ")"));
-  const auto outside_bytes = static_cast<int64_t>(KvCache::BytesPerBlock(model, sizing->kv_type));  // of a block
+  const int64_t outside_bytes = sizing->kv_block_bytes;
   const int64_t left_bytes = device.memory_bytes.has_value()
                                  ? host.available_memory_bytes
                                  : free_bytes - int64_t{sizing->limits.blocks} * block_bytes;

@@ -38,6 +38,7 @@ struct Sizing {
   KvType kv_type = KvType::kF32;
   Limits limits;
   int64_t block_bytes = 0;               // of a block with its part of the spare score blocks: the pool's unit
+  int64_t kv_block_bytes = 0;            // KvCache::BytesPerBlock: of a block outside the pool
   int64_t score_block_bytes = 0;         // KvCache::BytesPerScoreBlock
   std::vector<std::string> explanation;  // lines for the log: every term of every sum
   std::vector<std::string> warnings;     // lines for the log: what an operator would not expect

@@ -143,8 +143,8 @@ def overview():
               [(quantile("0.99", "hydrant_step_seconds", "phase"), "{{phase}}")], unit="s"),
         heatmap("Tokens of a step", "Sequences that decode, and the chunk of a prompt. Few tokens per step: the device waits for work.",
                 "hydrant_batch_tokens"),
-        graph("Stalls, lost steps and preemptions", "None should ever happen. A stall is a step of over 10 s: see the alert HydrantStalled. For a lost step "
-              "there was no memory: its requests got a 503.",
+        graph("Stalls, lost steps and preemptions", "The first two should never happen. A stall is a step of over 10 s: see the alert HydrantStalled. For a "
+              "lost step there was no memory: its requests got a 503. Sequences are preempted with --swap-space alone, and go on as they were.",
               [(f"sum(increase({of('hydrant_stalls_total')}{RATE}))", "stalls"),
                (f"sum(increase({of('hydrant_steps_lost_total')}{RATE}))", "lost steps"),
                (f"sum(increase({of('vllm:num_preemptions_total')}{RATE}))", "preemptions")]),
@@ -255,9 +255,16 @@ def kv():
         graph("Parked KV", "Blocks' worth of memory outside the pool, up to --session-memory-bytes.",
               [(f"sum({of('hydrant_parked_blocks')})", "blocks")]),
     ]  # fmt: skip
+    swapped = [
+        graph("Sequences that step aside", "With --swap-space, where the pool runs out. Steadily more out than a tenth of the requests: the pool is too small "
+              "for so many at once. No memory: those ended with a 503.",
+              [(total_rate("hydrant_swaps_total", "direction"), "{{direction}}"), (total_rate("hydrant_swaps_lost_total"), "no memory")], unit="ops"),
+        graph("Standing aside", "Sequences whose stream pauses until there is room.", [(f"sum({of('hydrant_swapped')})", "sequences")]),
+        graph("Swapped KV", "Host memory, up to --swap-space.", [(f"sum({of('hydrant_swapped_bytes')})", "bytes")], unit="bytes"),
+    ]  # fmt: skip
     return dashboard(
         "hydrant-kv", "Hydrant / KV and H2O", "Where the memory is, what eviction saves, what caches save.",
-        [datasource_variable(), SERVERS], [("Pool", pool), ("Eviction", h2o), ("Prefixes", prefixes), ("Parked sessions", parked)],
+        [datasource_variable(), SERVERS], [("Pool", pool), ("Eviction", h2o), ("Prefixes", prefixes), ("Parked sessions", parked), ("Swap space", swapped)],
     )  # fmt: skip
 
 

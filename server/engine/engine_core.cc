@@ -370,6 +370,8 @@ EngineCounters EngineCore::counters() const {
   counters.score_blocks_spare = score_blocks.total();
   counters.score_blocks_in_snapshots = score_blocks.in_snapshots();
   counters.snapshots = score_blocks.snapshots();
+  counters.swapped = scheduler_.swapping().aside();
+  counters.swapped_blocks = scheduler_.swapping().blocks();
   counters.parked_sessions = scheduler_.parked().size();
   counters.parked_blocks = scheduler_.parked().blocks();
   counters.parked_lost = scheduler_.parked().lost();

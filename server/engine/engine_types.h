@@ -86,6 +86,8 @@ struct EngineCounters {
   int32_t parked_sessions = 0;
   int64_t parked_blocks = 0;
   uint64_t parked_lost = 0;                  // sessions whose parked KV had to make room, or found none
+  int32_t swapped = 0;                       // sequences that stand aside, or a part of which does
+  int64_t swapped_blocks = 0;                // that are filled outside the pool for them
   int64_t live_slots = 0;                    // of all running sequences
   uint64_t stalls = 0;                       // steps that took longer than the stall threshold; the engine's
   uint64_t steps_lost = 0;                   // that there was no memory for

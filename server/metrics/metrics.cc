@@ -200,6 +200,7 @@ struct Metrics::Series {
   // Brought up to date at a scrape.
   std::vector<Sampled<Scrape>> sampled;
   int64_t score_block_bytes = 0;
+  int64_t kv_block_bytes = 0;
   std::vector<Counter*> evicted;  // by policy_label
   Gauge* open_fds;
   Gauge* resident_bytes;
@@ -296,6 +297,7 @@ void Metrics::Series::AddVllmRequests(const MetricsOptions& options) {
 
 void Metrics::Series::AddOurs(const MetricsOptions& options) {
   score_block_bytes = options.score_block_bytes;
+  kv_block_bytes = options.kv_block_bytes;
   for (const auto& [format, bytes] : options.weight_bytes) {
     AddGauge("hydrant_weight_bytes", "Bytes of the weights, by the format they are multiplied in.",
              {{"format", format}})
@@ -443,7 +445,11 @@ std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& s
                             const SessionJournal* journal) {
   Series& series = *series_;
   const std::lock_guard<std::mutex> lock(series.render_mutex);
-  const Scrape scrape{engine, sessions, stalled, series.score_block_bytes,
+  const Scrape scrape{engine,
+                      sessions,
+                      stalled,
+                      series.score_block_bytes,
+                      series.kv_block_bytes,
                       journal != nullptr ? journal->counts() : LogCounts()};
   if (journal != nullptr) series.ObserveCommits(journal->times());
   for (const Series::Sampled<Scrape>& sample : series.sampled) sample.Update(scrape);

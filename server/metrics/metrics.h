@@ -32,6 +32,7 @@ struct MetricsOptions {
   std::vector<std::string> policy_names;                      // by policy_label
   bool prefix_caching = false;
   int64_t score_block_bytes = 0;                        // of one score block: the unit of score snapshots
+  int64_t kv_block_bytes = 0;                           // of one block outside the pool
   std::vector<std::string> tenant_names = {"default"};  // by tenant index; as many as kTenantsMax, later ones included
 };
 

@@ -8,6 +8,7 @@ constexpr char kWaitingByReason[] =
 constexpr char kBySource[] = "Prompt tokens by the source of their KV.";
 constexpr char kBlocks[] = "Blocks of the KV pool by state.";
 constexpr char kFreed[] = "Blocks returned to the pool, by cause.";
+constexpr char kSwaps[] = "Sequences that stepped aside whole (out), and came back (in).";
 constexpr char kSessions[] =
     "Sessions by state: busy (a turn is in progress), parked (KV outside the pool), cold (tokens only).";
 
@@ -76,6 +77,16 @@ constexpr SampledSeries<Scrape> kEngineSeries[] = {
     {"hydrant_shrinks_total",
      "Budgets lowered, down to a floor that their requests agreed to, for a request that waited.", nullptr, nullptr,
      [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.shrinks); }},
+    {"hydrant_swaps_total", kSwaps, "direction", "out",
+     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.swaps_out); }},
+    {"hydrant_swaps_total", kSwaps, "direction", "in",
+     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.swaps_in); }},
+    {"hydrant_swaps_lost_total", "Sequences that ended because there was no memory to step aside to.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.swaps_lost); }},
+    {"hydrant_swapped", "Sequences that stand aside until there is room in the pool.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.swapped); }},
+    {"hydrant_swapped_bytes", "Host memory with their KV.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.swapped_blocks * s.kv_block_bytes); }},
     {"hydrant_parks_total", "Turns at whose end the session's KV moved out of the pool.", nullptr, nullptr,
      [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.parks); }},
     {"hydrant_parks_lost_total", "Parked KV dropped to make room for other sessions, or for lack of memory.", nullptr,

@@ -18,6 +18,7 @@ struct Scrape {
   const SessionCounts& sessions;
   bool stalled = false;  // found so just now; the engine counts a stall when it is over
   int64_t score_block_bytes = 0;
+  int64_t kv_block_bytes = 0;
   LogCounts log;  // zero without --session-dir
 
   int32_t waiting_deferred() const;

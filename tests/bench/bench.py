@@ -22,7 +22,7 @@ from server_process import DEFAULT_MODEL, ServerProcess
 TEXTS = sorted(map(str, (HERE.parents[1] / "docs").glob("*.md")))
 ARGUMENTS = {"model": ["{model}"], "swap": ["{model}"], "weight_quality": ["{model}", *TEXTS, "--tokens", "16384"]}
 SCRIPTS = ["start", "prefix_cache", "elastic", "sessions"]
-ONLY_WHEN_NAMED = ["kv_quality", "stored_weights", "peer_quality", "long_chat", "isolation", "operations", "durable"]
+ONLY_WHEN_NAMED = ["kv_quality", "stored_weights", "peer_quality", "long_chat", "isolation", "operations", "durable", "overcommit"]
 ALSO_RUN = {"stored_weights": ["weight_quality_bench"], "peer_quality": ["weight_quality_bench"]}
 MEASURES = {
     "attention": "attention and H2O against the machine's bandwidth and peak",
@@ -45,6 +45,7 @@ MEASURES = {
     "long_chat": "a chat that outgrows the context: ten minutes",
     "isolation": "what a tenant notices of another's attack: an hour",
     "durable": "what --session-dir costs, and a thousand kill -9: half an hour",
+    "overcommit": "chats without max_tokens, with swap space and without: five minutes",
     "operations": "scrapes under load, clients that go away: three minutes",
 }  # fmt: skip
 EXIT_USAGE = 64

@@ -24,7 +24,8 @@ WINDOW = "5s"  # of rates: what Grafana would make of $__rate_interval at this s
 ZERO = {
     "hydrant_stalls_total": "a stall is a defect",
     "hydrant_steps_lost_total": "so is a step without memory",
-    "vllm:num_preemptions_total": "what runs is never preempted",
+    "vllm:num_preemptions_total": "the server under test has no swap space",
+    "hydrant_swap": "the same",
 }
 
 

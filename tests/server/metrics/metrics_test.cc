@@ -114,6 +114,11 @@ TEST(Metrics, EverySeriesOfTheContractIsThereAtZeroFromTheFirstScrape) {
       {"hydrant_sessions", "gauge", {"state=\"parked\""}},
       {"hydrant_sessions", "gauge", {"state=\"cold\""}},
       {"hydrant_parked_blocks", "gauge", {}},
+      {"hydrant_swaps_total", "counter", {"direction=\"out\""}},
+      {"hydrant_swaps_total", "counter", {"direction=\"in\""}},
+      {"hydrant_swaps_lost_total", "counter", {}},
+      {"hydrant_swapped", "gauge", {}},
+      {"hydrant_swapped_bytes", "gauge", {}},
       {"hydrant_parks_lost_total", "counter", {}},
       {"hydrant_stalls_total", "counter", {}},
       {"hydrant_steps_lost_total", "counter", {}},
@@ -344,6 +349,25 @@ TEST(Metrics, ATenantsNumbersAreItsOwn) {
   EXPECT_EQ(text.Value("vllm:time_to_first_token_seconds_count"), 1) << "all tenants, and no label of theirs";
   EXPECT_EQ(text.Value("hydrant_blocks", {"tenant=\"c\""}), 3);
   EXPECT_EQ(text.Value("hydrant_service_total", {"tenant=\"b\""}), 0.5);
+}
+
+TEST(Metrics, SequencesThatStepAsideAreCountedAndWeighed) {
+  MetricsOptions options = Options();
+  options.kv_block_bytes = 1000;
+  Metrics metrics(options);
+  EngineCounters engine;
+  engine.swapped = 2;
+  engine.swapped_blocks = 30;
+  engine.scheduler.swaps_out = 9;
+  engine.scheduler.swaps_in = 7;
+  engine.scheduler.swaps_lost = 1;
+  const Exposition text(metrics.Render(engine, SessionCounts(), false));
+  EXPECT_EQ(text.Value("vllm:num_preemptions_total"), 9);
+  EXPECT_EQ(text.Value("hydrant_swaps_total", {"direction=\"out\""}), 9);
+  EXPECT_EQ(text.Value("hydrant_swaps_total", {"direction=\"in\""}), 7);
+  EXPECT_EQ(text.Value("hydrant_swaps_lost_total"), 1);
+  EXPECT_EQ(text.Value("hydrant_swapped"), 2);
+  EXPECT_EQ(text.Value("hydrant_swapped_bytes"), 30'000);
 }
 
 TEST(Metrics, SessionsAreCountedByState) {
