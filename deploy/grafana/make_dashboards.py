@@ -291,9 +291,21 @@ def sessions():
         graph("Turned away, too many sessions", "By tenant; its sessions_max are all busy.",
               [(total_rate("hydrant_rejected_total", "tenant", reason="sessions"), "{{tenant}}")], unit="reqps"),
     ]  # fmt: skip
+    durable = [
+        graph("Until a turn is durable", "From its last token to the disk's answer; its last chunk waits that long. Flat at 0 without --session-dir.",
+              quantiles("hydrant_session_commit_seconds"), unit="s"),
+        graph("Turns made durable", "And how many syncs that took: turns that end together share one.",
+              [(total_rate("hydrant_session_log_records_total"), "turns and ends"), (total_rate("hydrant_session_log_commits_total"), "syncs")]),
+        graph("Session log", "Bytes of its segments, and of the records that count. It is written anew when more than half is dead.",
+              [(f"sum({of('hydrant_session_log_bytes')})", "segments"), (f"sum({of('hydrant_session_log_live_bytes')})", "live")], unit="bytes"),
+        graph("Trouble with the disk", "None should ever happen: see the alerts HydrantSessionsNotDurable and HydrantSessionLogDamaged.",
+              [(f"sum(increase({of('hydrant_session_log_errors_total')}{RATE}))", "writes and syncs that failed"),
+               (f"sum(increase({of('hydrant_session_log_damaged_total')}{RATE}))", "records that are not what was written"),
+               (f"max({of('hydrant_session_log_read_only')})", "nothing is durable")]),
+    ]  # fmt: skip
     return dashboard(
         "hydrant-sessions", "Hydrant / Sessions", "Chats whose KV outlives a request: how many, where, and what they save.",
-        [datasource_variable(), SERVERS], [("Sessions", state), ("Turns", turns)],
+        [datasource_variable(), SERVERS], [("Sessions", state), ("Turns", turns), ("On disk", durable)],
     )  # fmt: skip
 
 

@@ -4,7 +4,9 @@ vLLM's are published with vLLM and are not copied here: put them where VLLMS say
 
 import math
 import re
+import shutil
 import sys
+import tempfile
 import time
 import unittest
 
@@ -26,6 +28,9 @@ ZERO = {
     "hydrant_steps_lost_total": "so is a step without memory",
     "vllm:num_preemptions_total": "the server under test has no swap space",
     "hydrant_swap": "the same",
+    "hydrant_session_log_errors_total": "the disk is well",
+    "hydrant_session_log_damaged_total": "the same",
+    "hydrant_session_log_read_only": "the same",
 }
 
 
@@ -37,7 +42,9 @@ class Live(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         folder = serving.folder("prometheus")
-        cls.server = serving.TenantServer(folder, traffic.TENANTS, traffic.FLAGS)
+        sessions = tempfile.mkdtemp(dir=folder)  # mode 0700, as a session directory has to be
+        cls.addClassCleanup(shutil.rmtree, sessions)
+        cls.server = serving.TenantServer(folder, traffic.TENANTS, (*traffic.FLAGS, "--session-dir", sessions))
         cls.addClassCleanup(cls.server.stop)
         cls.address = cls.server.admin.removeprefix("http://")
         cpu = cls.server.cpu_s()
