@@ -167,7 +167,8 @@ void LaunchRopeAndWriteKv(cudaStream_t stream, const StepView& step, const RopeV
   if (norms.over_heads) {
     Launch(stream, dim3(static_cast<uint32_t>(tokens), 2), kThreads, NormHeadsKernel, norms, shape, kv.layout);
   }
-  const HeadNorms of_heads = norms.over_heads ? HeadNorms{.balance = norms.balance} : norms;
+  HeadNorms of_heads = norms;
+  if (norms.over_heads) of_heads.q = of_heads.k = NormWeight();
   WithKvElement(kv.layout.type, [&](auto element) {
     Launch(stream, blocks, kThreads, RopeAndWriteKvKernel<decltype(element)>, step, rope, of_heads, shape, kv);
   });
