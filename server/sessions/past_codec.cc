@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -151,11 +152,7 @@ bool ReadResolution(ByteReader* reader, KvResolution* kv) {
 bool ReadOver(const std::string& body, const ModelId& model, SessionPast* past) {
   ByteReader reader(body);
   if (reader.Fixed<uint8_t>() != kVersion) return false;
-  const std::string_view id = reader.Bytes(model.size());
-  if (!std::equal(id.begin(), id.end(), reinterpret_cast<const char*>(model.data()),
-                  reinterpret_cast<const char*>(model.data()) + model.size())) {
-    return false;
-  }
+  if (reader.Array<std::tuple_size_v<ModelId>>() != model || !reader.ok()) return false;
   ReadTokens(&reader, &past->tokens);
   past->computed = ReadInt(&reader);
   past->added_special_tokens = ReadInt(&reader);
@@ -188,7 +185,7 @@ std::string EncodePast(const SessionPast& past, const SessionPast* before, const
   const SessionPast& from = before != nullptr ? *before : kNothing;
   std::string out;
   PutFixed(kVersion, &out);
-  out.append(reinterpret_cast<const char*>(model.data()), model.size());
+  PutArray(model, &out);
   PutTokens(past.tokens, from.tokens, &out);
   PutInt(past.computed, &out);
   PutInt(past.added_special_tokens, &out);

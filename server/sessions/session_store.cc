@@ -213,9 +213,14 @@ void SessionStore::MakeRoom(const Session* newest) {
 
 // REQUIRES: idle, with its past in memory and in the journal.
 void SessionStore::Unload(Session* session) {
-  Tenant& tenant = TenantOf(session->tenant);
   CountBytes(*session, -BytesOf(session->past));
   session->past.reset();
+  SetStored(session);
+}
+
+// REQUIRES: idle, without its past in memory.
+void SessionStore::SetStored(Session* session) {
+  Tenant& tenant = TenantOf(session->tenant);
   session->stored = true;
   tenant.stored.splice(tenant.stored.end(), tenant.idle, session->place);
 }
@@ -333,11 +338,7 @@ void SessionStore::End(Session* session, uint64_t turn, std::shared_ptr<const Se
   if (session->past_turn == 0) {
     Forget(session, /*remember=*/false);
   } else {
-    if (session->past == nullptr) {  // it could not be read
-      Tenant& tenant = TenantOf(session->tenant);
-      session->stored = true;
-      tenant.stored.splice(tenant.stored.end(), tenant.idle, session->place);
-    }
+    if (session->past == nullptr) SetStored(session);  // it could not be read
     MakeRoom(session);
   }
 }

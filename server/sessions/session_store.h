@@ -225,6 +225,7 @@ class SessionStore {
   Sessions& ListOf(const Session& session);
   static Session* Oldest(const Tenant& tenant, const Session* newest);
   void Unload(Session* session);
+  void SetStored(Session* session);
   void NotePast(Session* session, const SessionPast& past);
   void MakeRoom(const Session* newest);
   Tenant* MostOverShare(const Session* newest, bool by_bytes);

@@ -24,6 +24,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+from many_chats import percentile
 from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ServerProcess
 
 SESSIONS = 100_000
@@ -70,8 +71,8 @@ def write_log(directory, count):
     write("log/000001.seg", bytes(out))
 
 
-def resident_mb(pid):
-    return int(next(line for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
+def resident_mb(server):
+    return server.metric("process_resident_memory_bytes") / 2**20
 
 
 def starts(binary, model, temp):
@@ -81,14 +82,14 @@ def starts(binary, model, temp):
     for _ in range(3):
         with ServerProcess(binary, model, flags) as server:
             plain.append(server.ready_s)
-            plain_mb = resident_mb(server.pid)
+            plain_mb = resident_mb(server)
     write_log(f"{temp}/many", SESSIONS)
     met = True
     for words in ("from the log", "from a checkpoint", "from a checkpoint"):
         with ServerProcess(binary, model, (*flags, "--session-dir", f"{temp}/many")) as server:
             more = server.ready_s - statistics.median(plain)
             met &= more <= START_MORE_S
-            print(f"start with {SESSIONS:,} sessions {words}: {more:+.2f} s to {statistics.median(plain):.2f} s; {resident_mb(server.pid) - plain_mb:+.0f} MB; {server.metric('hydrant_sessions'):,.0f} known", flush=True)
+            print(f"start with {SESSIONS:,} sessions {words}: {more:+.2f} s to {statistics.median(plain):.2f} s; {resident_mb(server) - plain_mb:+.0f} MB; {server.metric('hydrant_sessions'):,.0f} known", flush=True)
     return met
 
 
@@ -118,10 +119,6 @@ def gaps(server, clients, turns):
     return sorted(found)
 
 
-def at(ordered, share):
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
 def ends(binary, model, temp, clients, turns):
     """Prints, and returns whether the target was met."""
     measured = {}
@@ -137,10 +134,10 @@ def ends(binary, model, temp, clients, turns):
                     groups = server.metric("hydrant_session_log_records_total") / server.metric("hydrant_session_log_commits_total")
     for words in measured:
         measured[words].sort()
-        print(f"{clients} clients, last chunk after the one before, {words} a directory: p50 {at(measured[words], 0.5):.2f} ms, p99 {at(measured[words], 0.99):.2f} ms", flush=True)
+        print(f"{clients} clients, last chunk after the one before, {words} a directory: p50 {percentile(measured[words], 0.5):.2f} ms, p99 {percentile(measured[words], 0.99):.2f} ms", flush=True)
     total = commits["+Inf"]
     print(f"{rate:.0f} turns a second; {groups:.2f} turns a sync; commits within: " + ", ".join(f"{float(bound) * 1e3:g} ms {count / total:.1%}" for bound, count in commits.items() if bound != "+Inf" and 0 < count and count / total < 0.9999))
-    return at(measured["with"], 0.99) - at(measured["without"], 0.99) <= LATER_P99_MS
+    return percentile(measured["with"], 0.99) - percentile(measured["without"], 0.99) <= LATER_P99_MS
 
 
 def main():

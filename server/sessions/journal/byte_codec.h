@@ -4,6 +4,8 @@
 #ifndef HYDRANT_SERVER_SESSIONS_JOURNAL_BYTE_CODEC_H_
 #define HYDRANT_SERVER_SESSIONS_JOURNAL_BYTE_CODEC_H_
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -29,6 +31,11 @@ inline void PutVarint(uint64_t value, std::string* out) {
 inline void PutString(std::string_view text, std::string* out) {
   PutVarint(text.size(), out);
   out->append(text);
+}
+
+template <size_t kSize>
+void PutArray(const std::array<uint8_t, kSize>& bytes, std::string* out) {
+  out->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
 // Reads from the front of bytes that nobody vouches for. Once something was not there, everything further is zero and `ok` is
@@ -59,6 +66,13 @@ class ByteReader {
     const uint64_t value = Varint();
     if (value > most) ok_ = false;
     return ok_ ? value : 0;
+  }
+  template <size_t kSize>
+  std::array<uint8_t, kSize> Array() {
+    std::array<uint8_t, kSize> bytes{};
+    const std::string_view from = Bytes(kSize);
+    std::copy(from.begin(), from.end(), bytes.begin());
+    return bytes;
   }
   std::string_view String() { return Bytes(Varint(left_.size())); }
   std::string_view Bytes(uint64_t count) {

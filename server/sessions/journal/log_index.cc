@@ -1,7 +1,7 @@
 #include "server/sessions/journal/log_index.h"
 
-#include <algorithm>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "server/sessions/journal/byte_codec.h"
@@ -26,7 +26,7 @@ LogPlace ReadPlace(ByteReader* reader) {
 }
 
 void PutSession(const SessionName& name, const LoggedSession& session, std::string* out) {
-  out->append(reinterpret_cast<const char*>(name.data()), name.size());
+  PutArray(name, out);
   PutPlace(session.last, out);
   PutPlace(session.before, out);
   PutVarint(session.first_segment, out);
@@ -39,8 +39,7 @@ void PutSession(const SessionName& name, const LoggedSession& session, std::stri
 }
 
 bool ReadSession(ByteReader* reader, SessionName* name, LoggedSession* session) {
-  const std::string_view bytes = reader->Bytes(name->size());
-  std::copy(bytes.begin(), bytes.end(), name->begin());
+  *name = reader->Array<std::tuple_size_v<SessionName>>();
   session->last = ReadPlace(reader);
   session->before = ReadPlace(reader);
   session->first_segment = static_cast<uint32_t>(reader->Varint(kWordMax));
@@ -127,7 +126,7 @@ std::string LogIndex::Checkpoint(uint32_t segment, const DirectoryId& directory)
   std::string out(kCheckpointMagic);
   PutFixed(kLogMajor, &out);
   PutFixed(segment, &out);
-  out.append(reinterpret_cast<const char*>(directory.data()), directory.size());
+  PutArray(directory, &out);
   PutVarint(forgotten_.size(), &out);
   for (const auto& [number, since_s] : forgotten_) {
     PutVarint(number, &out);
@@ -147,11 +146,7 @@ std::optional<LogIndex> LogIndex::FromCheckpoint(std::string_view bytes, uint32_
   if (ByteReader(bytes.substr(body.size())).Fixed<uint32_t>() != Crc32c(body)) return std::nullopt;
   ByteReader reader(body.substr(kCheckpointMagic.size()));
   if (reader.Fixed<uint16_t>() != kLogMajor || reader.Fixed<uint32_t>() != segment) return std::nullopt;
-  const std::string_view id = reader.Bytes(directory.size());
-  if (!std::equal(id.begin(), id.end(), reinterpret_cast<const char*>(directory.data()),
-                  reinterpret_cast<const char*>(directory.data()) + directory.size())) {
-    return std::nullopt;
-  }
+  if (reader.Array<std::tuple_size_v<DirectoryId>>() != directory) return std::nullopt;
   LogIndex index;
   for (uint64_t left = reader.Varint(body.size()); left > 0 && reader.ok(); --left) {
     const auto number = static_cast<uint32_t>(reader.Varint(kWordMax));

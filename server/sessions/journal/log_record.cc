@@ -1,6 +1,5 @@
 #include "server/sessions/journal/log_record.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "server/sessions/journal/byte_codec.h"
@@ -12,17 +11,6 @@ namespace {
 constexpr uint32_t kRecordMagic = 0x31524853;  // "SHR1"
 constexpr std::string_view kSegmentMagic = "HYDRNTL1";
 
-void PutName(const std::array<uint8_t, 16>& name, std::string* out) {
-  out->append(reinterpret_cast<const char*>(name.data()), name.size());
-}
-
-std::array<uint8_t, 16> ReadName(ByteReader* reader) {
-  std::array<uint8_t, 16> name{};
-  const std::string_view bytes = reader->Bytes(name.size());
-  std::copy(bytes.begin(), bytes.end(), name.begin());
-  return name;
-}
-
 }  // namespace
 
 void AppendRecord(RecordHeader header, std::string_view payload, std::string* out) {
@@ -33,7 +21,7 @@ void AppendRecord(RecordHeader header, std::string_view payload, std::string* ou
   PutFixed(uint16_t{0}, out);
   PutFixed(static_cast<uint32_t>(payload.size()), out);
   PutFixed(Crc32c(payload), out);
-  PutName(header.name, out);
+  PutArray(header.name, out);
   PutFixed(header.turn, out);
   PutFixed(header.turn_before, out);
   PutFixed(header.wall_s, out);
@@ -54,7 +42,7 @@ std::optional<RecordHeader> ParseRecordHeader(std::string_view bytes, uint32_t s
   reader.Fixed<uint16_t>();
   header.payload_bytes = reader.Fixed<uint32_t>();
   header.payload_crc = reader.Fixed<uint32_t>();
-  header.name = ReadName(&reader);
+  header.name = reader.Array<16>();
   header.turn = reader.Fixed<uint64_t>();
   header.turn_before = reader.Fixed<uint64_t>();
   header.wall_s = reader.Fixed<int64_t>();
@@ -73,7 +61,7 @@ void AppendSegmentHeader(uint32_t number, const DirectoryId& directory, std::str
   PutFixed(kLogMajor, out);
   PutFixed(kLogMinor, out);
   PutFixed(number, out);
-  PutName(directory, out);
+  PutArray(directory, out);
   PutFixed(Crc32c(std::string_view(*out).substr(begin)), out);
 }
 
@@ -84,7 +72,7 @@ std::optional<SegmentHeader> ParseSegmentHeader(std::string_view bytes) {
   header.major = reader.Fixed<uint16_t>();
   reader.Fixed<uint16_t>();
   header.number = reader.Fixed<uint32_t>();
-  header.directory = ReadName(&reader);
+  header.directory = reader.Array<16>();
   if (reader.Fixed<uint32_t>() != Crc32c(bytes.substr(0, kSegmentHeaderBytes - 4))) return std::nullopt;
   return header;
 }
@@ -150,6 +138,19 @@ std::optional<SessionFacts> TakeFacts(std::string_view* payload) {
   if (!reader.ok()) return std::nullopt;
   *payload = reader.left();
   return facts;
+}
+
+void AppendBodies(std::span<const std::string> bodies, std::string* out) {
+  PutVarint(bodies.size(), out);
+  for (const std::string& body : bodies) PutString(body, out);
+}
+
+bool ReadBodies(std::string_view payload, std::vector<std::string>* bodies) {
+  ByteReader reader(payload);
+  for (uint64_t left = reader.Varint(payload.size()); left > 0 && reader.ok(); --left) {
+    bodies->emplace_back(reader.String());
+  }
+  return reader.done() && !bodies->empty();
 }
 
 }  // namespace hydrant

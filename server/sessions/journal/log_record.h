@@ -20,8 +20,10 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace hydrant {
 
@@ -104,6 +106,11 @@ struct SessionFacts {
 void AppendFacts(const SessionFacts& facts, std::string* out);
 // Takes the facts from the front of `payload`. nullopt: there are none.
 std::optional<SessionFacts> TakeFacts(std::string_view* payload);
+
+// What a kReplace holds behind the facts: the bodies of the chain that it takes the place of, at least one.
+void AppendBodies(std::span<const std::string> bodies, std::string* out);
+// False: that is not what `payload` is.
+bool ReadBodies(std::string_view payload, std::vector<std::string>* bodies);
 
 }  // namespace hydrant
 

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/sessions/journal/byte_codec.h"
 #include "server/sessions/journal/crc32c.h"
 
 namespace hydrant {
@@ -16,22 +14,6 @@ namespace {
 
 absl::Status Unavailable(std::string_view what, int64_t negated_errno) {
   return absl::UnavailableError(absl::StrCat(std::string(what), ": ", std::strerror(static_cast<int>(-negated_errno))));
-}
-
-// What a kReplace holds: the bodies of the chain that it takes the place of.
-std::string Joined(const std::vector<std::string>& bodies) {
-  std::string out;
-  PutVarint(bodies.size(), &out);
-  for (const std::string& body : bodies) PutString(body, &out);
-  return out;
-}
-
-bool Split(std::string_view joined, std::vector<std::string>* bodies) {
-  ByteReader reader(joined);
-  for (uint64_t left = reader.Varint(joined.size()); left > 0 && reader.ok(); --left) {
-    bodies->emplace_back(reader.String());
-  }
-  return reader.done() && !bodies->empty();
 }
 
 }  // namespace
@@ -43,9 +25,7 @@ absl::StatusOr<std::unique_ptr<SessionLog>> SessionLog::Open(std::unique_ptr<Log
   return log;
 }
 
-SessionLog::~SessionLog() {
-  if (fd_ >= 0) directory_->Close(fd_);
-}
+SessionLog::~SessionLog() { EndSegment(); }
 
 // --- start -----------------------------------------------------------------------------------------------------------
 
@@ -184,14 +164,23 @@ int SessionLog::BeginSegment() {
   return 0;
 }
 
+// Nothing more comes into the newest segment.
+void SessionLog::EndSegment() {
+  if (fd_ >= 0) directory_->Close(fd_);
+  fd_ = -1;
+}
+
+// There is a segment with room. 0, or an errno, negated.
+int SessionLog::HaveRoom() {
+  if (fd_ >= 0 && segments_->at(number_)->bytes >= options_.segment_bytes) EndSegment();
+  return fd_ >= 0 ? 0 : BeginSegment();
+}
+
 // What could not be written is taken away again, so that a start of this machine's next process does not find in the page cache what
 // the disk does not have.
 void SessionLog::Abandon() {
-  if (fd_ >= 0) {
-    directory_->Truncate(fd_, segments_->at(number_)->bytes);
-    directory_->Close(fd_);
-  }
-  fd_ = -1;
+  if (fd_ >= 0) directory_->Truncate(fd_, segments_->at(number_)->bytes);
+  EndSegment();
   const std::lock_guard<std::mutex> lock(mutex_);
   ++counts_.errors;
 }
@@ -222,14 +211,22 @@ bool SessionLog::EncodeTurn(const LogRecord& record, const LoggedSession& sessio
   if (!past.ok()) return false;
   past->bodies.push_back(record.body);
   header->type = RecordType::kReplace;
-  payload->append(Joined(past->bodies));
+  AppendBodies(past->bodies, payload);
   return true;
 }
 
-// Puts the records into buffer_, as they go behind what the newest segment has.
-std::vector<LogPlace> SessionLog::Encode(std::span<const LogRecord> records, std::vector<bool>* fits) {
-  std::vector<LogPlace> places(records.size());
-  const int64_t begin = segments_->at(number_)->bytes;
+// Puts a record behind what is in buffer_, as that goes behind what the newest segment has.
+SessionLog::Placed SessionLog::Put(RecordHeader header, std::string_view payload) {
+  header.segment = number_;
+  header.payload_bytes = static_cast<uint32_t>(payload.size());
+  const LogPlace place = {number_, static_cast<uint32_t>(segments_->at(number_)->bytes + std::ssize(buffer_))};
+  AppendRecord(header, payload, &buffer_);
+  return {header, place};
+}
+
+// Puts the records that fit into buffer_.
+std::vector<SessionLog::Placed> SessionLog::Encode(std::span<const LogRecord> records, std::vector<bool>* fits) {
+  std::vector<Placed> placed(records.size());
   buffer_.clear();
   std::string payload;
   for (size_t i = 0; i < records.size(); ++i) {
@@ -240,50 +237,37 @@ std::vector<LogPlace> SessionLog::Encode(std::span<const LogRecord> records, std
     header.name = record.name;
     header.turn = record.turn;
     header.wall_s = record.wall_s;
-    header.segment = number_;
     payload.clear();
     if (record.type != RecordType::kForget) AppendFacts(record.facts, &payload);
-    if (record.type == RecordType::kReplace) payload.append(Joined({record.body}));
+    if (record.type == RecordType::kReplace) AppendBodies({&record.body, 1}, &payload);
     if (record.type == RecordType::kTurn) {
       (*fits)[i] =
           session != nullptr && session->turn == record.turn_before && EncodeTurn(record, *session, &header, &payload);
     }
     if (payload.size() > kPayloadBytesMax) (*fits)[i] = false;
-    if (!(*fits)[i]) continue;
-    places[i] = {number_, static_cast<uint32_t>(begin + std::ssize(buffer_))};
-    AppendRecord(header, payload, &buffer_);
+    if ((*fits)[i]) placed[i] = Put(header, payload);
   }
-  return places;
+  return placed;
 }
 
-// What is in buffer_ is durable, from `begin` on.
-void SessionLog::Applied(std::span<const LogRecord> records, const std::vector<LogPlace>& places,
-                         const std::vector<bool>& fits, uint32_t begin) {
+// What is in buffer_ is durable.
+void SessionLog::Applied(std::span<const LogRecord> records, std::span<const Placed> placed,
+                         const std::vector<bool>& fits) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (size_t i = 0; i < records.size(); ++i) {
     if (!fits[i]) continue;
-    const std::string_view bytes = std::string_view(buffer_).substr(places[i].offset - begin);
-    const std::optional<RecordHeader> header = ParseRecordHeader(bytes, number_);
-    assert(header.has_value());
-    index_.Apply(*header, places[i], records[i].facts);
+    index_.Apply(placed[i].header, placed[i].place, records[i].facts);
     ++counts_.records;
   }
   ++counts_.commits;
 }
 
 int SessionLog::WriteOnce(std::span<const LogRecord> records, std::vector<bool>* fits) {
-  if (fd_ >= 0 && segments_->at(number_)->bytes >= options_.segment_bytes) {
-    directory_->Close(fd_);
-    fd_ = -1;
-  }
-  if (fd_ < 0) {
-    if (const int error = BeginSegment(); error < 0) return error;
-  }
-  const auto begin = static_cast<uint32_t>(segments_->at(number_)->bytes);
-  const std::vector<LogPlace> places = Encode(records, fits);
+  if (const int error = HaveRoom(); error < 0) return error;
+  const std::vector<Placed> placed = Encode(records, fits);
   if (buffer_.empty()) return 0;
   if (const int error = Append(buffer_); error < 0) return error;
-  Applied(records, places, *fits, begin);
+  Applied(records, placed, *fits);
   return 0;
 }
 
@@ -329,8 +313,7 @@ int SessionLog::WriteCheckpoint(uint32_t number) {
 
 void SessionLog::Checkpoint() {
   if (since_checkpoint_ == 0) return;
-  if (fd_ >= 0) directory_->Close(fd_);
-  fd_ = -1;
+  EndSegment();
   WriteCheckpoint(next_number_);
 }
 
@@ -382,7 +365,7 @@ absl::StatusOr<LoggedPast> SessionLog::ReadChain(const SessionName& name, Logged
       return lost("another session's record");
     if (header->type == RecordType::kReplace) {
       std::vector<std::string> bodies;
-      if (left != 1 || !Split(payload, &bodies)) return lost("a chain that does not end");
+      if (left != 1 || !ReadBodies(payload, &bodies)) return lost("a chain that does not end");
       bodies.insert(bodies.end(), newest_first.rbegin(), newest_first.rend());
       return LoggedPast{std::move(session), std::move(bodies)};
     }

@@ -112,15 +112,23 @@ class SessionLog {
   absl::Status Replay(uint32_t number);
   void ApplyReplayed(const ScannedRecord& record);
 
+  // A record that is in buffer_, and where it will be.
+  struct Placed {
+    RecordHeader header;
+    LogPlace place;
+  };
+
   int BeginSegment();
+  void EndSegment();
+  int HaveRoom();
   void Abandon();
   int Append(std::string_view bytes);
   int WriteOnce(std::span<const LogRecord> records, std::vector<bool>* fits);
   bool EncodeTurn(const LogRecord& record, const LoggedSession& session, RecordHeader* header,
                   std::string* payload) const;
-  std::vector<LogPlace> Encode(std::span<const LogRecord> records, std::vector<bool>* fits);
-  void Applied(std::span<const LogRecord> records, const std::vector<LogPlace>& places, const std::vector<bool>& fits,
-               uint32_t begin);
+  Placed Put(RecordHeader header, std::string_view payload);
+  std::vector<Placed> Encode(std::span<const LogRecord> records, std::vector<bool>* fits);
+  void Applied(std::span<const LogRecord> records, std::span<const Placed> placed, const std::vector<bool>& fits);
   int WriteCheckpoint(uint32_t number);
 
   absl::StatusOr<LoggedPast> ReadChain(const SessionName& name, LoggedSession session, const Segments& segments) const;
@@ -133,7 +141,7 @@ class SessionLog {
   bool BeginCleaning(uint32_t segment);
   enum class Moved { kYes, kUnreadable, kUnwritable };
   Moved MoveSome();
-  bool PutMoved(const SessionName& name, std::vector<RecordHeader>* headers, std::vector<LogPlace>* places);
+  bool PutMoved(const SessionName& name, std::vector<Placed>* moved);
   bool RemoveSegment(uint32_t segment);
 
   const std::unique_ptr<LogDirectory> directory_;

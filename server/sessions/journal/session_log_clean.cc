@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/sessions/journal/byte_codec.h"
 #include "server/sessions/journal/session_log.h"
 
 namespace hydrant {
@@ -49,10 +48,7 @@ bool SessionLog::Clean(int64_t now_s) {
 
 // False: it cannot be read.
 bool SessionLog::BeginCleaning(uint32_t number) {
-  if (number == number_ && fd_ >= 0) {  // nothing may come after what is looked at now
-    directory_->Close(fd_);
-    fd_ = -1;
-  }
+  if (number == number_) EndSegment();  // nothing may come after what is looked at now
   Cleaning cleaning;
   cleaning.segment = number;
   for (const auto& [name, session] : index_.sessions()) {
@@ -77,7 +73,7 @@ bool SessionLog::BeginCleaning(uint32_t number) {
 }
 
 // Puts the session's whole chain behind what is in buffer_, as one record. False: it cannot be read.
-bool SessionLog::PutMoved(const SessionName& name, std::vector<RecordHeader>* headers, std::vector<LogPlace>* places) {
+bool SessionLog::PutMoved(const SessionName& name, std::vector<Placed>* moved) {
   const LoggedSession* session = index_.Find(name);
   // It may have gone, or come to other segments by itself.
   const uint32_t number = cleaning_->segment;
@@ -86,56 +82,44 @@ bool SessionLog::PutMoved(const SessionName& name, std::vector<RecordHeader>* he
   if (!past.ok()) return false;
   std::string payload;
   AppendFacts(session->facts, &payload);
-  PutVarint(past->bodies.size(), &payload);
-  for (const std::string& body : past->bodies) PutString(body, &payload);
+  AppendBodies(past->bodies, &payload);
   if (payload.size() > kPayloadBytesMax) return false;
   RecordHeader header;
   header.type = RecordType::kReplace;
   header.name = name;
   header.turn = session->turn;
   header.wall_s = session->used_s;
-  header.segment = number_;
-  header.payload_bytes = static_cast<uint32_t>(payload.size());
-  headers->push_back(header);
-  places->push_back({number_, static_cast<uint32_t>(segments_->at(number_)->bytes + std::ssize(buffer_))});
-  AppendRecord(header, payload, &buffer_);
+  moved->push_back(Put(header, payload));
   return true;
 }
 
 SessionLog::Moved SessionLog::MoveSome() {
-  if (fd_ >= 0 && segments_->at(number_)->bytes >= options_.segment_bytes) {
-    directory_->Close(fd_);
-    fd_ = -1;
-  }
-  if (fd_ < 0 && BeginSegment() < 0) {
+  if (HaveRoom() < 0) {
     Abandon();
     return Moved::kUnwritable;
   }
   buffer_.clear();
-  std::vector<RecordHeader> headers;
-  std::vector<LogPlace> places;
+  std::vector<Placed> moved;
   std::vector<SessionName>& names = cleaning_->names;
   bool readable = true;
   while (!names.empty() && buffer_.size() < kMovedBytes && readable) {
-    readable = PutMoved(names.back(), &headers, &places);
+    readable = PutMoved(names.back(), &moved);
     names.pop_back();
   }
-  for (RecordHeader forget : cleaning_->forgets) {
+  for (const RecordHeader& forget : cleaning_->forgets) {
     if (!names.empty()) break;
-    if (index_.Find(forget.name) != nullptr) continue;
-    forget.segment = number_;
-    AppendRecord(forget, "", &buffer_);
+    if (index_.Find(forget.name) == nullptr) Put(forget, "");
   }
   if (names.empty()) cleaning_->forgets.clear();
   if (!buffer_.empty() && Append(buffer_) < 0) {
     Abandon();
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (const RecordHeader& header : headers) index_.SetUncertain(header.name);
+    for (const Placed& record : moved) index_.SetUncertain(record.header.name);
     return Moved::kUnwritable;
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (size_t i = 0; i < headers.size(); ++i) {
-    index_.Apply(headers[i], places[i], SessionFacts(index_.Find(headers[i].name)->facts));
+  for (const Placed& record : moved) {
+    index_.Apply(record.header, record.place, SessionFacts(index_.Find(record.header.name)->facts));
   }
   return readable ? Moved::kYes : Moved::kUnreadable;
 }
@@ -143,8 +127,7 @@ SessionLog::Moved SessionLog::MoveSome() {
 // False: a newer checkpoint than the segment cannot be written.
 bool SessionLog::RemoveSegment(uint32_t number) {
   if (checkpoint_ <= number) {
-    if (fd_ >= 0) directory_->Close(fd_);
-    fd_ = -1;
+    EndSegment();
     if (WriteCheckpoint(next_number_) != 0) return false;
   }
   int64_t bytes = 0;
