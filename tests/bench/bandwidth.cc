@@ -39,6 +39,9 @@ __attribute__((target("avx2"))) void ReadAll(const char* data, int64_t bytes) {
 
 // Sixteen independent sums hide the latency of any x86 so far.
 constexpr int kSums = 16;
+// Sums for 256 bits: there are 16 registers.
+constexpr int kNarrowSums = 12;
+constexpr int kByteSums = 8;
 constexpr int64_t kRounds = 1 << 17;
 
 __attribute__((target("avx512f"))) void SpinF32Wide() {
@@ -55,7 +58,6 @@ __attribute__((target("avx512f"))) void SpinF32Wide() {
 }
 
 __attribute__((target("avx2,fma"))) void SpinF32() {
-  constexpr int kNarrowSums = 12;
   __m256 sum[kNarrowSums];
   for (auto& s : sum) s = _mm256_setzero_ps();
   __m256 a = _mm256_set1_ps(1e-3f);
@@ -97,20 +99,17 @@ __attribute__((target("avx512f,avx512vnni"))) void SpinBytesWide() {
 
 // Without byte products that add up, a pair of instructions: products in 16 bits, and their sum.
 __attribute__((target("avx2"))) void SpinBytes() {
-  constexpr int kNarrowSums = 12;
-  __m256i sum[kNarrowSums];
+  __m256i sum[kByteSums];
   for (auto& s : sum) s = _mm256_setzero_si256();
   __m256i a = _mm256_set1_epi8(1);
   for (int64_t round = 0; round < kRounds; ++round) {
 #pragma GCC unroll 16
-    for (int i = 0; i < kNarrowSums; ++i) {
-      __m256i products = _mm256_maddubs_epi16(a, a);
-      asm volatile("" : "+x"(products));  // or the compiler takes it out of the loop
-      sum[i] = _mm256_add_epi16(sum[i], products);
+    for (int i = 0; i < kByteSums; ++i) {
+      asm volatile("" : "+x"(a));  // or the compiler multiplies once for all sums, and keeps them in memory
+      sum[i] = _mm256_add_epi16(sum[i], _mm256_maddubs_epi16(a, a));
     }
-    asm volatile("" : "+x"(a));
   }
-  for (int i = 1; i < kNarrowSums; ++i) sum[0] = _mm256_add_epi16(sum[0], sum[i]);
+  for (int i = 1; i < kByteSums; ++i) sum[0] = _mm256_add_epi16(sum[0], sum[i]);
   sink = static_cast<float>(_mm_cvtsi128_si32(_mm256_castsi256_si128(sum[0])));
 }
 
@@ -145,7 +144,7 @@ double MeasureReadBandwidth(int threads) {
 
 double MeasurePeakF32(int threads) {
   if (IsaSupported(CpuIsa::kAvx512)) return BestRate(threads, 2.0 * 16 * kSums * kRounds, SpinF32Wide);
-  return BestRate(threads, 2.0 * 8 * 12 * kRounds, SpinF32);
+  return BestRate(threads, 2.0 * 8 * kNarrowSums * kRounds, SpinF32);
 }
 
 double MeasurePeakBf16(int threads) {
@@ -154,7 +153,7 @@ double MeasurePeakBf16(int threads) {
 
 double MeasurePeakInt8(CpuIsa isa, int threads) {
   if (isa >= CpuIsa::kAvx512Vnni) return BestRate(threads, 8.0 * 16 * kSums * kRounds, SpinBytesWide);
-  return BestRate(threads, 2.0 * 32 * 12 * kRounds, SpinBytes);
+  return BestRate(threads, 2.0 * 32 * kByteSums * kRounds, SpinBytes);
 }
 
 }  // namespace hydrant
