@@ -16,14 +16,14 @@ constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 }  // namespace
 
 Admission::Admission(SequenceTable& sequences, TenantList& tenants, BlockManager& block_manager, Parking& parking,
-                     Swapping& swapping, SchedulerCounters& counters)
+                     ElasticBudgets& elastic, Swapping& swapping, SchedulerCounters& counters)
     : sequences_(sequences),
       tenants_(tenants),
       block_manager_(block_manager),
       parking_(parking),
+      elastic_(elastic),
       swapping_(swapping),
-      counters_(counters),
-      elastic_(sequences, tenants, block_manager, parking) {
+      counters_(counters) {
   head_of_ = [this](const Tenant& tenant) {
     Sequence& sequence = sequences_.at(tenant.queue.front());
     if (AwaitsPrefix(sequence.request)) return HeadOfLine{.arrival = sequence.arrival, .awaits_prefix = true};
@@ -146,9 +146,14 @@ void Admission::Begin() {
 
 void Admission::Plan(int64_t now_us, StepPlan& plan) {
   AdmitWaiting(now_us, plan, /*promised_alone=*/false);
+  if (const Blocked& grows = swapping_.awaits_budgets(); grows.tenant != nullptr) {
+    elastic_.Plan(grows, swapping_.awaits_budgets_for(), plan.number);
+    return;
+  }
   CountMissing();
-  elastic_.Plan(blocked_, plan.number);
-  if (lowers_for() != 0) sequences_.at(blocked_.tenant->queue.front()).given_room = true;
+  Sequence* head = blocked_.tenant == nullptr ? nullptr : &sequences_.at(blocked_.tenant->queue.front());
+  elastic_.Plan(blocked_, head == nullptr ? 0 : head->request.id, plan.number);
+  if (lowers_for() != 0) head->given_room = true;
 }
 
 bool Admission::MayAdmit(bool row_becomes_free) {

@@ -45,7 +45,7 @@ class Admission {
  public:
   // The arguments outlive this.
   Admission(SequenceTable& sequences, TenantList& tenants, BlockManager& block_manager, Parking& parking,
-            Swapping& swapping, SchedulerCounters& counters);
+            ElasticBudgets& elastic, Swapping& swapping, SchedulerCounters& counters);
   Admission(const Admission&) = delete;
   Admission& operator=(const Admission&) = delete;
 
@@ -73,8 +73,8 @@ class Admission {
   void Begin();
 
   // Admits every request that can be admitted: appends the sequences to the table's running(), asks for what their
-  // sessions have parked (Parking::Restore), and appends their score starts to `plan`. Then has budgets lowered for the
-  // head of line that could not be admitted. REQUIRES: `plan` was begun and has no rows yet.
+  // sessions have parked (Parking::Restore), and appends their score starts to `plan`. Then has budgets lowered for those
+  // that run and miss blocks (Swapping), or else for the head of line that could not be admitted. REQUIRES: `plan` was begun and has no rows yet.
   void Plan(int64_t now_us, StepPlan& plan);
   // Admits the one for whom the last plan lowered budgets, if it did.
   void KeepPromise(int64_t now_us, StepPlan& plan) {
@@ -125,6 +125,7 @@ class Admission {
   TenantList& tenants_;
   BlockManager& block_manager_;
   Parking& parking_;
+  ElasticBudgets& elastic_;
   Swapping& swapping_;
   SchedulerCounters& counters_;
 
@@ -139,7 +140,6 @@ class Admission {
   PrefixMatch match_;               // of the request that was looked at last,
   uint64_t match_of_ = 0;           // this one,
   uint64_t match_at_ = 0;           // when BlockManager::changes() was this
-  ElasticBudgets elastic_;
 };
 
 }  // namespace hydrant

@@ -91,7 +91,7 @@ bool ElasticBudgets::CanGain(const Blocked& blocked) {
 }
 
 // Chooses the rows that lower their budgets, from the answers of the step before. False: none does, but it may come to that.
-bool ElasticBudgets::PlanCuts(const Blocked& blocked, uint64_t step) {
+bool ElasticBudgets::PlanCuts(const Blocked& blocked, uint64_t request, uint64_t step) {
   if (RoomComes(blocked)) return true;
   BeginPlan(blocked, /*later=*/false);
   for (int32_t index : sequences_.running()) {
@@ -102,15 +102,15 @@ bool ElasticBudgets::PlanCuts(const Blocked& blocked, uint64_t step) {
   const std::span<const ShrinkPlanner::Choice> choices = planner_.PlanFor(blocked.blocks);
   if (choices.empty()) return false;
   for (const ShrinkPlanner::Choice& choice : choices) sequences_.at(choice.sequence).lower_to = choice.keep;
-  lowers_for_ = sequences_.at(blocked.tenant->queue.front()).request.id;
+  lowers_for_ = request;
   return true;
 }
 
-void ElasticBudgets::Plan(const Blocked& blocked, uint64_t step) {
+void ElasticBudgets::Plan(const Blocked& blocked, uint64_t request, uint64_t step) {
   lowers_for_ = 0;
   if (blocked.tenant == nullptr) return;
   try {
-    if (PlanCuts(blocked, step)) return;
+    if (PlanCuts(blocked, request, step)) return;
   } catch (const std::bad_alloc&) {
     return;  // nothing was chosen; the next step tries again
   }

@@ -1,7 +1,9 @@
-// ElasticBudgets lowers budgets whose requests agreed, when the head of line waits for blocks.
+// ElasticBudgets lowers budgets whose requests agreed, when the head of line waits for blocks, or when a sequence that grows
+// would have another one step aside (swapping.h).
 //
 // This takes three steps. The first asks the candidates' rows what a lower budget would cost them, the second cuts the
-// chosen rows, and the third admits the head of line. Each step decides anew, from the counts at that time.
+// chosen rows, and with the third the head of line is admitted, or the sequence has its blocks. Each step decides anew,
+// from the counts at that time.
 //
 // Thread: engine. Pure. Keeps its memory from step to step.
 //
@@ -28,9 +30,9 @@ class ElasticBudgets {
                  const Parking& parking)
       : sequences_(sequences), tenants_(tenants), block_manager_(block_manager), parking_(parking) {}
 
-  // Decides which rows of step number `step` measure losses, and which lower their budget, for the head of line that
-  // `blocked` names.
-  void Plan(const Blocked& blocked, uint64_t step);
+  // Decides which rows of step number `step` measure losses, and which lower their budget, for `request`, which misses what
+  // `blocked` says.
+  void Plan(const Blocked& blocked, uint64_t request, uint64_t step);
 
   // Whether any budget may fall in the next step; and whether as many may as wins what `blocked` misses, as far as the host has
   // memory to find that out.
@@ -45,7 +47,7 @@ class ElasticBudgets {
   int32_t BlocksOthersUse(const Sequence& sequence, const Blocked& blocked) const;
   void BeginPlan(const Blocked& blocked, bool later);
   bool RoomComes(const Blocked& blocked);
-  bool PlanCuts(const Blocked& blocked, uint64_t step);
+  bool PlanCuts(const Blocked& blocked, uint64_t request, uint64_t step);
   void AddCandidate(int32_t index, std::span<const float> losses, const Blocked& blocked);
 
   SequenceTable& sequences_;

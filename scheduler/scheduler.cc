@@ -15,8 +15,9 @@ Scheduler::Scheduler(const SchedulerOptions& options)
       sequences_(options.sequences_max, options.waiting_max),
       tenants_(options.policy, options.blocks, options.sequences_max),
       parking_(options.parked_blocks_max, sequences_, tenants_, block_manager_, counters_),
-      swapping_(options.swap_blocks_max, sequences_, tenants_, block_manager_, parking_, counters_),
-      admission_(sequences_, tenants_, block_manager_, parking_, swapping_, counters_),
+      elastic_(sequences_, tenants_, block_manager_, parking_),
+      swapping_(options.swap_blocks_max, sequences_, tenants_, block_manager_, parking_, elastic_, counters_),
+      admission_(sequences_, tenants_, block_manager_, parking_, elastic_, swapping_, counters_),
       builder_(options, sequences_, tenants_, block_manager_),
       commit_(eos_ids_, sequences_, tenants_, block_manager_, parking_, swapping_, counters_) {
   assert(options.Validate().ok());

@@ -32,8 +32,9 @@
 //     before it need to reach their max_tokens.
 //  5. Prefill chunks end on multiples of kBlockSlots slots, except those that end a prompt or come before a cut in it.
 //  6. A budget is lowered only if this admits a request that waits for blocks: it is admitted by the next Plan, before any
-//     other, unless it is cancelled or comes to need more (SetTenants, ResetPrefixes, DropSession). A budget never falls
-//     below its floor, and is never raised.
+//     other, unless it is cancelled or comes to need more (SetTenants, ResetPrefixes, DropSession); or, where sequences step
+//     aside, if this wins all that a tenant's sequences miss to go on. A budget never falls below its floor, and is never
+//     raised.
 //  7. Counts do not depend on data, with one exception: which of several elastic budgets falls. What a plan frees is
 //     decided when the plan is made, and freed when it is committed.
 //  8. A plan and the parks after it move at most StepLimits::blocks_moved_max blocks of sessions' KV. A sequence has no
@@ -188,7 +189,7 @@ class Scheduler {
   std::span<const Tenant> tenants() const { return tenants_.all(); }
   // Requests the last Plan admitted. Valid until the next.
   std::span<const uint64_t> admitted() const { return admission_.admitted(); }
-  // The request for which the last Plan lowers budgets; 0 if it lowers none.
+  // The request for which the last Plan lowers budgets, which waits or runs; 0 if it lowers none.
   uint64_t shrinks_for() const { return admission_.lowers_for(); }
   const BlockManager& block_manager() const { return block_manager_; }
   const SchedulerCounters& counters() const { return counters_; }
@@ -217,6 +218,7 @@ class Scheduler {
   SequenceTable sequences_;
   TenantList tenants_;
   Parking parking_;
+  ElasticBudgets elastic_;
   Swapping swapping_;
   Admission admission_;
   StepBuilder builder_;

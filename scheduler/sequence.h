@@ -18,7 +18,7 @@
 //   ElasticBudgets  asks_losses and lower_to, which the next row obeys
 //   StepBuilder     scheduled, live, in_flight, last_row; request.budget.keep falls
 //   StepCommit      known, computed, held, last_token, output, finish, losses; in_flight falls; shares ends
-//   Swapping        place, peak_blocks, guard; shares ends with what leaves the pool
+//   Swapping        place, peak_blocks, guard, swaps; shares ends with what leaves the pool
 //   SequenceTable   state_row
 //   Scheduler       paused, abandoned
 // The blocks are changed by all of them through the BlockManager.
@@ -66,6 +66,7 @@ struct Sequence {
   KvPlace place = KvPlace::kPool;
   int32_t peak_blocks = 0;  // the most it may come to hold, as far as it was admitted for that; 0 without swap space
   int32_t guard = 0;        // it does not step aside again before `scheduled` reaches this
+  int32_t swaps = 0;        // times that it stepped aside
   bool shares = false;      // others may read its blocks, or it reads others'; until its first eviction
   std::vector<int32_t> restore_table;  // while it waits: memory for the table of its restore
   std::vector<int32_t> output;         // generated tokens, kept while `shares`; a session's turn keeps them to its end

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
-#include <limits>
 #include <new>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,12 +10,15 @@
 namespace hydrant {
 namespace {
 
-// Sequence::guard of one whose KV is lost: it fails with its next row and is not moved before.
-constexpr int32_t kLostGuard = std::numeric_limits<int32_t>::max();
+constexpr int32_t kLostGuard = Victims::kLostGuard;
 
 // The part of the pool that admission leaves to those that run and may grow, one of so many: without it every admission would be followed by a
 // sequence that steps aside.
 constexpr int64_t kHeadroomParts = 50;
+
+// Plans in a row in which somebody who misses blocks waits for budgets to fall: one asks what that costs, with the next they
+// fall. The third is for those that had no row in the first. By then who asked in time has no slot left.
+constexpr int32_t kBudgetWaits = 3;
 
 // What the sequence may come to hold within `steps` decode steps, with `slots` slots of its first `computed` tokens.
 int64_t BlocksWithin(const Sequence& sequence, int32_t slots, int32_t computed, int64_t steps) {
@@ -26,19 +27,18 @@ int64_t BlocksWithin(const Sequence& sequence, int32_t slots, int32_t computed, 
   return BlocksForSlots(SlotsWithin(slots, computed, sequence.prompt_length(), tokens_left, steps, request.budget));
 }
 
-// Its next row is its last.
-bool EndsSoon(const Sequence& sequence) { return sequence.continues() && sequence.steps_after_next() <= 0; }
-
 }  // namespace
 
 Swapping::Swapping(int64_t blocks_max, SequenceTable& sequences, TenantList& tenants, BlockManager& block_manager,
-                   const Parking& parking, SchedulerCounters& counters)
+                   const Parking& parking, ElasticBudgets& elastic, SchedulerCounters& counters)
     : blocks_max_(blocks_max),
       sequences_(sequences),
       tenants_(tenants),
       block_manager_(block_manager),
       parking_(parking),
-      counters_(counters) {
+      elastic_(elastic),
+      counters_(counters),
+      victims_(sequences, tenants, block_manager) {
   if (!on()) return;
   // Those that have come back with the last plan are still in it when others leave.
   const auto rows = static_cast<size_t>(sequences.free_rows());
@@ -46,6 +46,7 @@ Swapping::Swapping(int64_t blocks_max, SequenceTable& sequences, TenantList& ten
   outs_.reserve(rows);
   drops_.reserve(2 * rows);
   lost_.reserve(rows);
+  askers_.reserve(rows);
 }
 
 int32_t Swapping::TokensAhead(int32_t max_tokens) const {
@@ -215,10 +216,44 @@ void Swapping::PlanGrowth() {
   if (!on()) return;
   missing_.assign(static_cast<size_t>(tenants_.size()), 0);
   missing_all_ = 0;
+  askers_.clear();
   if (anchor_ >= 0) Ask(anchor_);
   for (int32_t index : sequences_.running()) {
     if (index != anchor_) Ask(index);
   }
+  short_ = !askers_.empty();
+  AwaitBudgets();
+  for (const Asker& asker : askers_) {
+    const bool waits = awaits_budgets_.tenant == &tenants_.at(asker.tenant) && !asker.own_alone;
+    const bool leaves = sequences_.at(asker.sequence).place == KvPlace::kLeaving;  // for one that asked before
+    if (!waits && !leaves) MakeRoom(asker);
+  }
+}
+
+// Whether budgets may fall for the tenant that was the first to ask in vain, by all that its sequences miss. Who of them has to
+// have others step aside is seen when they have fallen.
+void Swapping::AwaitBudgets() {
+  if (elastic_.lowers_for() != 0) budget_waits_ = 0;
+  awaits_budgets_ = Blocked();
+  const auto first = std::find_if(askers_.begin(), askers_.end(), [](const Asker& asker) { return !asker.own_alone; });
+  if (first == askers_.end()) {
+    budget_waits_ = 0;
+    return;
+  }
+  const Tenant& tenant = tenants_.at(first->tenant);
+  int64_t missing = -Leaving(-1);
+  for (const Asker& asker : askers_) missing += asker.tenant == first->tenant && !asker.own_alone ? asker.blocks : 0;
+  if (missing <= 0 || budget_waits_ == kBudgetWaits) {
+    budget_waits_ = 0;
+    return;
+  }
+  const bool over_share = tenants_.fair() && !WithinShare(tenant, tenant.claimed() + missing,
+                                                          WeightsInUse(tenants_.all()), block_manager_.pool().total());
+  const Blocked blocked = {&tenant, missing, over_share, {}};
+  if (!elastic_.CanGain(blocked)) return;
+  awaits_budgets_ = blocked;
+  awaits_budgets_for_ = sequences_.at(first->sequence).request.id;
+  ++budget_waits_;
 }
 
 void Swapping::Ask(int32_t index) {
@@ -248,92 +283,57 @@ bool Swapping::GrowAhead() {
   return true;
 }
 
-// Blocks that become free without anybody's being chosen, or because of who was: of one tenant, or of all (-1).
-int64_t Swapping::Coming(int32_t tenant) const {
+// Blocks that become free because somebody was chosen: of one tenant, or of all (-1).
+int64_t Swapping::Leaving(int32_t tenant) const {
   int64_t blocks = 0;
   for (const Aside& aside : asides_) {
     if (aside.sequence < 0 || of(aside).place != KvPlace::kLeaving) continue;
     if (tenant < 0 || of(aside).request.tenant == tenant) blocks += aside.gain;
   }
+  return blocks;
+}
+
+// These, and those that become free in any case.
+int64_t Swapping::Coming(int32_t tenant) const {
+  int64_t blocks = Leaving(tenant);
   for (int32_t i = 0; i < tenants_.size(); ++i) blocks += tenant < 0 || tenant == i ? parking_.ReservedOf(i) : 0;
   for (int32_t index : sequences_.running()) {
     const Sequence& sequence = sequences_.at(index);
-    if (EndsSoon(sequence) && (tenant < 0 || sequence.request.tenant == tenant)) blocks += sequence.blocks.reserved();
+    const bool counts = tenant < 0 || sequence.request.tenant == tenant;
+    if (counts && Victims::EndsSoon(sequence)) blocks += sequence.blocks.reserved();
   }
   return blocks;
 }
 
-// There are no `blocks` more for the sequence: others step aside, or it does.
 void Swapping::Miss(int32_t index, int64_t blocks) {
-  const Sequence& asker = sequences_.at(index);
-  const int32_t tenant = asker.request.tenant;
-  short_ = true;
-  const bool own_alone = CapHoldsBack(asker, blocks);
-  int64_t& missing = own_alone ? missing_[static_cast<size_t>(tenant)] : missing_all_;
-  missing += blocks;
-  while (Coming(own_alone ? tenant : -1) < missing) {
-    const int32_t victim = ChooseVictim(index, own_alone);
-    if (victim < 0 || !SetAside(victim, index)) return;
-    if (victim == index) {
-      missing -= blocks;
+  const Sequence& sequence = sequences_.at(index);
+  askers_.push_back({sequence.request.tenant, index, blocks, CapHoldsBack(sequence, blocks)});
+}
+
+// There are too few blocks for the asker: others step aside, or it does.
+void Swapping::MakeRoom(const Asker& asker) {
+  int64_t& missing = asker.own_alone ? missing_[static_cast<size_t>(asker.tenant)] : missing_all_;
+  missing += asker.blocks;
+  while (Coming(asker.own_alone ? asker.tenant : -1) < missing) {
+    const int32_t victim = victims_.Choose(asker, anchor_, blocks_max_ - blocks_);
+    if (victim < 0 || !SetAside(victim, asker)) return;
+    if (victim == asker.sequence) {
+      missing -= asker.blocks;
       return;
     }
   }
 }
 
-// Blocks that others win if the sequence leaves the pool. What its tenant then lacks of its floor stays reserved for it.
-int64_t Swapping::GainFrom(const Sequence& sequence, int32_t asker) const {
-  const Tenant& tenant = tenants_.of(sequence);
-  const int64_t freed = sequence.blocks.reserved() - block_manager_.BlocksOthersUse(sequence.blocks);
-  if (&tenant == &tenants_.of(sequences_.at(asker))) return freed;
-  const int64_t lacks = std::max<int64_t>(0, tenant.options.floor_blocks - (tenant.claimed() - freed));
-  return freed - (lacks - tenant.unused_floor());
-}
-
-bool Swapping::MayStepAside(int32_t index, int32_t asker, bool own_tenant_alone) const {
-  const Sequence& sequence = sequences_.at(index);
-  const bool rests = sequence.in_pool() && !sequence.retired() && sequence.in_flight == 0 && sequence.to_restore == 0;
-  if (!rests || index == anchor_ || sequence.live == 0 || EndsSoon(sequence)) return false;
-  const bool guarded = sequence.scheduled < sequence.guard && (!sequence.paused || sequence.guard == kLostGuard);
-  if (guarded || blocks_ + BlocksForSlots(sequence.live) > blocks_max_) return false;
-  if (index == asker) return true;
-  const Tenant& tenant = tenants_.of(sequence);
-  const bool own = &tenant == &tenants_.of(sequences_.at(asker));
-  if (!own && own_tenant_alone) return false;
-  if (!own && !tenant.options.gone &&
-      WithinShare(tenant, tenant.claimed(), WeightsInUse(tenants_.all()), block_manager_.pool().total())) {
-    return false;
-  }
-  return GainFrom(sequence, asker) > 0;
-}
-
-// Who steps aside: one of the tenant that has most for its weight, with the fewest blocks, the youngest of equal ones.
-int32_t Swapping::ChooseVictim(int32_t asker, bool own_tenant_alone) const {
-  int32_t victim = -1;
-  const auto rank = [this](int32_t index) {
-    const Sequence& sequence = sequences_.at(index);
-    const Tenant& tenant = tenants_.of(sequence);
-    const double has = static_cast<double>(tenant.claimed()) / tenant.options.weight;
-    return std::tuple(tenant.options.gone ? -std::numeric_limits<double>::infinity() : -has, sequence.request.tenant,
-                      BlocksForSlots(sequence.live));
-  };
-  for (int32_t index : sequences_.running()) {
-    if (!MayStepAside(index, asker, own_tenant_alone)) continue;
-    if (victim < 0 || rank(index) <= rank(victim)) victim = index;
-  }
-  return victim;
-}
-
 // False: the host has no memory for that.
-bool Swapping::SetAside(int32_t index, int32_t asker) {
+bool Swapping::SetAside(int32_t index, const Asker& asker) {
   Sequence& sequence = sequences_.at(index);
   assert(index != anchor_ && sequence.in_flight == 0);
   Aside aside;
   aside.sequence = index;
   aside.id = sequence.request.id;
-  aside.payer = sequences_.at(asker).request.tenant;
+  aside.payer = asker.tenant;
   aside.live = sequence.live;
-  aside.gain = static_cast<int32_t>(GainFrom(sequence, asker));
+  aside.gain = static_cast<int32_t>(victims_.GainFrom(sequence, asker.tenant));
   try {
     aside.table.reserve(static_cast<size_t>(aside.blocks()));
     asides_.push_back(std::move(aside));
@@ -342,6 +342,7 @@ bool Swapping::SetAside(int32_t index, int32_t asker) {
   }
   blocks_ += asides_.back().blocks();
   sequence.place = KvPlace::kLeaving;
+  ++sequence.swaps;
   sequence.asks_losses = false;
   sequence.lower_to = 0;
   return true;

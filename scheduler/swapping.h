@@ -8,10 +8,9 @@
 // what it held and what it needs for its next kGuard tokens (kReturning) and puts slices into the plans -> with the last
 // one it may have a row. It keeps its state row and its place in running() all the while.
 //
-// Who steps aside: of the tenant that is furthest above its weighted share of the pool, or of the one that asks, the
-// sequence with the fewest blocks, of equal ones the youngest. A tenant within its share gives nothing for others, and
-// nobody steps aside twice within kGuard tokens. The anchor never does: one sequence at a time, the oldest of the tenant
-// whose turn it is, until it ends. So the pool is its in the end, and whatever else happens it advances.
+// Who steps aside: victims.h, and nobody twice within kGuard tokens. The anchor never does: one sequence at a time, the
+// oldest of the tenant whose turn it is, until it ends. So the pool is its in the end, and whatever else happens it
+// advances. And before anybody steps aside, budgets fall that agreed to it, if they win as much (elastic_budgets.h).
 //
 // Thread: engine. Pure. Off (swap_blocks_max 0) it changes nothing. Allocates only when a sequence is chosen.
 //
@@ -31,11 +30,13 @@
 
 #include "absl/status/status.h"
 #include "block_manager/block_manager.h"
+#include "scheduler/elastic_budgets.h"
 #include "scheduler/parking.h"
 #include "scheduler/scheduler_counters.h"
 #include "scheduler/sequence_table.h"
 #include "scheduler/swap_plan.h"
 #include "scheduler/tenant_list.h"
+#include "scheduler/victims.h"
 
 namespace hydrant {
 
@@ -50,7 +51,7 @@ class Swapping {
 
   // `blocks_max`: SchedulerOptions::swap_blocks_max. The others outlive this.
   Swapping(int64_t blocks_max, SequenceTable& sequences, TenantList& tenants, BlockManager& block_manager,
-           const Parking& parking, SchedulerCounters& counters);
+           const Parking& parking, ElasticBudgets& elastic, SchedulerCounters& counters);
   Swapping(const Swapping&) = delete;
   Swapping& operator=(const Swapping&) = delete;
 
@@ -70,6 +71,9 @@ class Swapping {
   // Those that run reserve what they need soon, and where there is too little somebody is chosen to step aside. REQUIRES:
   // no plan is in flight that has rows.
   void PlanGrowth();
+  // For what those that run miss budgets are to fall, and for the sake of which request; without a tenant: for nothing.
+  const Blocked& awaits_budgets() const { return awaits_budgets_; }
+  uint64_t awaits_budgets_for() const { return awaits_budgets_for_; }
   // Whoever can come back does, and slices of those that do, `blocks_max` at most, go into the plan. Allocates nothing if
   // `to` has the room.
   void PlanReturns(int64_t blocks_max, std::vector<PlanSwapIn>* to);
@@ -135,11 +139,11 @@ class Swapping {
   bool Return(int32_t index);
   void Ask(int32_t index);
   void Miss(int32_t index, int64_t blocks);
+  int64_t Leaving(int32_t tenant) const;
   int64_t Coming(int32_t tenant) const;
-  bool MayStepAside(int32_t index, int32_t asker, bool own_tenant_alone) const;
-  int64_t GainFrom(const Sequence& sequence, int32_t asker) const;
-  int32_t ChooseVictim(int32_t asker, bool own_tenant_alone) const;
-  bool SetAside(int32_t index, int32_t asker);
+  void AwaitBudgets();
+  void MakeRoom(const Asker& asker);
+  bool SetAside(int32_t index, const Asker& asker);
   void ChooseReturns();
   void Leave(Aside& aside);
   void Forget(Aside& aside);
@@ -150,7 +154,9 @@ class Swapping {
   TenantList& tenants_;
   BlockManager& block_manager_;
   const Parking& parking_;
+  ElasticBudgets& elastic_;
   SchedulerCounters& counters_;
+  const Victims victims_;
 
   std::vector<Aside> asides_;  // in the order in which they were chosen
   std::vector<PlanSwapOut> outs_;
@@ -162,7 +168,11 @@ class Swapping {
   bool short_ = false;          // somebody asked in vain in the last plan
   uint64_t anchor_id_ = 0;      // of its request
   int32_t anchor_ = -1;         // its index, as of the last plan
-  std::vector<int64_t> missing_;  // scratch of PlanGrowth: by tenant
+  Blocked awaits_budgets_;
+  uint64_t awaits_budgets_for_ = 0;
+  int32_t budget_waits_ = 0;   // plans in a row in which somebody missed blocks and budgets were to fall, and none did
+  std::vector<Asker> askers_;  // scratch of PlanGrowth, in the order in which they asked
+  std::vector<int64_t> missing_;  // likewise: by tenant
   int64_t missing_all_ = 0;
   std::vector<char> passed_;  // scratch of ChooseReturns: by tenant
 };

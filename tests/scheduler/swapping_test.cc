@@ -289,6 +289,35 @@ TEST(Swapping, NoMoreMovesWithAStepThanMay) {
   EXPECT_GT(driver.scheduler.counters().swaps_in, 0u);
 }
 
+// Budgets that agreed to it fall before anybody steps aside, and nobody then has to: four chats of 17 blocks in 40.
+TEST(Swapping, BudgetsFallBeforeAnybodyStepsAside) {
+  for (const bool elastic : {false, true}) {
+    SwapDriver driver(WithSwapSpace(40, 300, 4));
+    for (uint64_t id = 1; id <= 4; ++id) {
+      KvBudget budget = KvBudget::Exact(16 * kBlockSlots);
+      if (elastic) budget.floor = 4 * kBlockSlots;
+      ASSERT_TRUE(driver.scheduler.Add(MakeRequest(id, 16, 30 * kBlockSlots, budget)).ok());
+    }
+    driver.DrainAndMove();
+    EXPECT_EQ(driver.at_once, 4);
+    EXPECT_EQ(driver.scheduler.counters().swaps_out > 0, !elastic);
+    EXPECT_EQ(driver.scheduler.counters().shrinks > 0, elastic);
+    for (uint64_t id = 1; id <= 4; ++id) EXPECT_EQ(driver.tokens[id].size(), 30u * kBlockSlots) << id;
+  }
+}
+
+// With floors too high to win what is missing, nobody gives any of his budget.
+TEST(Swapping, BudgetsThatWinTooLittleStay) {
+  SwapDriver driver(WithSwapSpace(34, 300, 4));
+  for (uint64_t id = 1; id <= 3; ++id) ASSERT_TRUE(driver.scheduler.Add(Long(id)).ok());
+  KvBudget budget = KvBudget::Exact(2 * kBlockSlots);
+  budget.floor = 2 * kBlockSlots - 1;
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(4, 16, 15 * kBlockSlots, budget)).ok());
+  driver.DrainAndMove();
+  EXPECT_EQ(driver.scheduler.counters().shrinks, 0u);
+  EXPECT_GT(driver.scheduler.counters().swaps_out, 0u);
+}
+
 // A reader that is behind holds nobody up: not its tenant's line, nor what is outside for others.
 TEST(Swapping, WhoseReaderIsBehindStaysOutsideAndOthersAreLetIn) {
   SwapDriver driver(WithSwapSpace(20, 300, 5));

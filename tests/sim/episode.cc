@@ -90,6 +90,7 @@ EpisodeResult Episode::Run() {
   result_.swaps_in = counters.swaps_in;
   result_.swaps_lost = counters.swaps_lost;
   result_.swap_waits = swaps_.admission_checks();
+  result_.swap_budgets = swaps_.budget_checks();
   result_.shrinks = executor_.shrinkings();
   result_.steps_ahead = executor_.steps_ahead();
   result_.rows_behind = executor_.rows_behind();

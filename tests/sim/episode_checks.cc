@@ -19,7 +19,8 @@ void Episode::CheckPromise(bool due, int64_t planned_us) {
     promised_ = 0;
     ++result_.promises;
   }
-  if (scheduler.shrinks_for() == 0) return;
+  // Those that run are promised nothing: they only would have others step aside instead (swap_checks.h).
+  if (scheduler.shrinks_for() == 0 || requests_[scheduler.shrinks_for() - 1]->started) return;
   promised_ = scheduler.shrinks_for();
   requests_[promised_ - 1]->chosen_us = planned_us;
 }

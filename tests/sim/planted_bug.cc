@@ -63,6 +63,7 @@ constexpr const char* kNames[] = {
     "SwapForgotten",
     "SwapOfAnchor",
     "AdmittedBehindSwapped",
+    "AgreementIgnored",
     "PeaksIgnored",
     "AnswersSwapped",
     "FailureHidden",
@@ -374,6 +375,7 @@ void SpoilRequest(PlantedBug bug, size_t tenants, Request& request) {
   if (bug == PlantedBug::kTwinsBesideEachOther) request.prefix.publishes = false;
   if (bug == PlantedBug::kStrideIgnored) budget.prompt_stride = 0;
   if (bug == PlantedBug::kBudgetFloorIgnored && budget.elastic()) budget.floor = std::max(1, budget.floor / 2);
+  if (bug == PlantedBug::kAgreementIgnored) budget.floor = budget.keep;
   if (bug == PlantedBug::kGuaranteeIgnored && budget.limited() && !budget.elastic()) {
     budget.floor = std::max(1, budget.keep / 2);
   }

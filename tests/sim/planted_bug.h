@@ -68,6 +68,7 @@ enum class PlantedBug : uint8_t {
   kSwapForgotten,          // it is forgotten while it is outside
   kSwapOfAnchor,           // the one that was never to step aside does
   kAdmittedBehindSwapped,  // somebody is let in while another waits outside
+  kAgreementIgnored,       // no budget falls, and somebody steps aside instead
   kPeaksIgnored,           // more is let in than has a place in the pool or outside
   // In what the executor answered.
   kAnswersSwapped,  // two rows get each other's tokens

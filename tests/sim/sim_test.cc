@@ -141,6 +141,8 @@ TEST(Swaps, HoldEveryInvariantOverRandomEpisodes) {
     sum.swaps_in += result.swaps_in;
     sum.swaps_lost += result.swaps_lost;
     sum.swap_waits += result.swap_waits;
+    sum.swap_budgets += result.swap_budgets;
+    sum.shrinks += result.shrinks;
     sum.cancelled += result.cancelled;
     sum.steps_ahead += result.steps_ahead;
     sum.restored_tokens += result.restored_tokens;
@@ -151,7 +153,8 @@ TEST(Swaps, HoldEveryInvariantOverRandomEpisodes) {
   std::cout << episodes << " episodes, " << sum.requests << " requests, " << sum.cancelled << " cancelled, "
             << sum.steps << " steps, " << sum.steps_ahead << " ahead, " << sum.swaps_out << " stepped aside, "
             << sum.swaps_in << " came back, " << sum.swaps_lost << " found no memory, " << sum.swap_waits
-            << " plans with somebody outside and somebody in line, " << sum.evicted_tokens << " tokens evicted, "
+            << " plans with somebody outside and somebody in line, " << sum.shrinks << " budgets lowered, "
+            << sum.swap_budgets << " times by too little for all, " << sum.evicted_tokens << " tokens evicted, "
             << sum.block_operations << " block operations\n";
   if (seeds.alone) return;
   EXPECT_GT(sum.swaps_out * 20, sum.requests);

@@ -65,6 +65,7 @@ struct EpisodeResult {
   uint64_t swaps_in = 0;          // and came back
   uint64_t swaps_lost = 0;        // for which there was no memory
   uint64_t swap_waits = 0;        // plans with somebody outside and somebody in line
+  uint64_t swap_budgets = 0;      // plans that had somebody step aside although budgets could fall by less than was missing
   uint64_t shrinks = 0;           // budgets lowered
   uint64_t giver_checks = 0;      // budgets lowered for another tenant
   uint64_t promises = 0;          // requests for which budgets fell, and that had to be let in next

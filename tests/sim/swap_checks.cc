@@ -10,6 +10,8 @@ namespace {
 
 // Own tokens between two times that a sequence steps aside.
 constexpr int32_t kTokensBetween = 64;
+// Plans that it takes until a budget has fallen: one asks what that costs, the next lowers it.
+constexpr int32_t kPlansToFall = 4;
 
 }  // namespace
 
@@ -73,6 +75,55 @@ void SwapChecks::CheckAdmitted(const Scheduler& scheduler) {
   }
 }
 
+// Whether its next row may lower its budget to the floor that its request agreed to. What others may read is left out.
+bool MayGive(const Sequence& sequence, const SimRequest& request) {
+  const KvBudget& asked = request.request.request.budget;
+  return asked.floor < sequence.request.budget.keep && sequence.decodes() && !request.paused && !request.cancelled &&
+         sequence.in_pool() && !sequence.retired() && !sequence.shares && sequence.has_slot() &&
+         sequence.steps_after_next() > 0;
+}
+
+// Blocks that the budgets of those give that could have given them in the last plans, too.
+int64_t SwapChecks::BudgetsGive(const Scheduler& scheduler) const {
+  int64_t gives = 0;
+  for (int32_t index : scheduler.running_sequences()) {
+    const Sequence& sequence = scheduler.sequence(index);
+    const SimRequest& request = *requests_[sequence.request.id - 1];
+    const auto known = known_.find(request.id());
+    if (!MayGive(sequence, request) || known == known_.end() || known->second.gives_plans < kPlansToFall) continue;
+    const KvBudget& asked = request.request.request.budget;
+    const KvBudget least = sequence.request.budget.Lowered(asked.floor);
+    const int64_t needs =
+        BlocksForSlots(least.PeakSlots(std::min(sequence.live + 1, asked.floor), sequence.steps_after_next()));
+    gives += std::max<int64_t>(0, sequence.blocks.reserved() - needs);
+  }
+  return gives;
+}
+
+// With one tenant, which gives all that it can to itself. Nobody steps aside as long as budgets may fall by all that those that
+// run lack for their next block, and the one that was never to step aside for its return.
+void SwapChecks::CheckBudgetsFirst(const Scheduler& scheduler) {
+  if (scheduler.tenants().size() > 1) return;
+  int64_t lack = 0;
+  for (int32_t index : scheduler.running_sequences()) {
+    const Sequence& sequence = scheduler.sequence(index);
+    const bool returns = index == scheduler.swapping().anchor() && sequence.place == KvPlace::kOutside;
+    if (!returns && !sequence.in_pool() && sequence.place != KvPlace::kLeaving) continue;
+    const int64_t steps = returns ? kTokensBetween : kBlockSlots;
+    const KvBudget& budget = sequence.request.budget;
+    const int64_t soon =
+        BlocksForSlots(PeakSlotsFrom(sequence.live, sequence.scheduled, sequence.prompt_length(), steps + 2, budget));
+    lack += std::max<int64_t>(0, soon - sequence.blocks.reserved());
+  }
+  const int64_t gives = BudgetsGive(scheduler);
+  budget_checks_ += gives > 0 ? 1 : 0;
+  passed_over_ = gives >= lack && gives > 0 ? passed_over_ + 1 : 0;
+  // Once after some plans in which budgets were about to fall: somebody's reader was behind just then.
+  if (passed_over_ > 1) {
+    failure_.Set("somebody steps aside while budgets could fall by ", gives, " blocks, and ", lack, " are missing");
+  }
+}
+
 // The most that those in progress may come to hold has a place, and one more of the largest.
 void SwapChecks::CheckPeaks(const Scheduler& scheduler) {
   const SchedulerOptions& options = workload_.core().scheduler;
@@ -97,6 +148,7 @@ void SwapChecks::CheckPeaks(const Scheduler& scheduler) {
 void SwapChecks::AfterPlan(const Scheduler& scheduler) {
   CheckAnchor(scheduler);
   CheckAdmitted(scheduler);
+  bool chosen_now = false;
   std::map<uint64_t, Known> now;
   for (int32_t index : scheduler.running_sequences()) {
     const Sequence& sequence = scheduler.sequence(index);
@@ -105,10 +157,13 @@ void SwapChecks::AfterPlan(const Scheduler& scheduler) {
     const bool left = sequence.place == KvPlace::kLeaving || sequence.place == KvPlace::kOutside;
     const bool was_in = known.place == KvPlace::kPool || known.place == KvPlace::kReturning;
     if (left && was_in) CheckChosen(sequence, known);
+    chosen_now |= left && was_in;
+    known.gives_plans = MayGive(sequence, *requests_[sequence.request.id - 1]) ? known.gives_plans + 1 : 0;
     if (!left && !was_in) known.came_back_at = requests_[sequence.request.id - 1]->computed;
     known.place = sequence.place;
     now[sequence.request.id] = known;
   }
+  if (chosen_now) CheckBudgetsFirst(scheduler);
   known_ = std::move(now);
   for (int32_t index : scheduler.running_sequences()) {
     const Sequence& sequence = scheduler.sequence(index);

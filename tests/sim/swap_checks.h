@@ -1,5 +1,5 @@
-// SwapChecks holds what steps aside against what may (scheduler/swapping.h): who is chosen, for whom, how often, and who
-// is let in meanwhile. It sees the places of the sequences after every plan and what changed since the one before.
+// SwapChecks holds what steps aside against what may (scheduler/swapping.h): who is chosen, for whom, how often, who is
+// let in meanwhile, and that budgets fall first that agreed to it. It sees the places of the sequences after every plan and what changed since the one before.
 #ifndef HYDRANT_TESTS_SIM_SWAP_CHECKS_H_
 #define HYDRANT_TESTS_SIM_SWAP_CHECKS_H_
 
@@ -27,6 +27,9 @@ class SwapChecks {
   void AfterStep(const Scheduler& scheduler, int64_t outside);
 
   uint64_t chosen() const { return chosen_; }
+  uint64_t budget_checks() const {
+    return budget_checks_;
+  }  // times somebody was chosen while budgets could fall a little
   uint64_t admission_checks() const { return admission_checks_; }  // times somebody was outside and somebody waited
 
  private:
@@ -34,10 +37,13 @@ class SwapChecks {
   struct Known {
     KvPlace place = KvPlace::kPool;
     int32_t came_back_at = -1;  // tokens computed then
+    int32_t gives_plans = 0;    // plans in a row in which its budget could fall
   };
 
   void CheckAnchor(const Scheduler& scheduler);
   void CheckChosen(const Sequence& sequence, const Known& known);
+  int64_t BudgetsGive(const Scheduler& scheduler) const;
+  void CheckBudgetsFirst(const Scheduler& scheduler);
   void CheckAdmitted(const Scheduler& scheduler);
   void CheckPeaks(const Scheduler& scheduler);
 
@@ -45,9 +51,11 @@ class SwapChecks {
   const std::vector<std::unique_ptr<SimRequest>>& requests_;
   Failure& failure_;
   std::map<uint64_t, Known> known_;
-  uint64_t anchor_ = 0;  // of its request
+  uint64_t anchor_ = 0;      // of its request
+  int32_t passed_over_ = 0;  // plans in a row that chose somebody although budgets could fall
   uint64_t chosen_ = 0;
   uint64_t admission_checks_ = 0;
+  uint64_t budget_checks_ = 0;
 };
 
 }  // namespace hydrant::sim

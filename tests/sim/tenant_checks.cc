@@ -113,10 +113,13 @@ void TenantChecks::CheckGivers(const Scheduler& scheduler) {
   const SimRequest& taker = *requests_[scheduler.shrinks_for() - 1];
   const Request& asked = taker.request.request;
   // What one needs that finds a prefix, or goes on from its session, is not known here.
-  if (asked.prefix.looks_up || asked.session != 0) return;
+  if (!taker.started && (asked.prefix.looks_up || asked.session != 0)) return;
   // Where sequences may step aside it is let in with less than it may come to hold.
   const bool all_at_once = workload_.core().scheduler.swap_blocks_max == 0;
-  const int64_t asks = all_at_once ? taker.blocks_alone : scheduler.tenant(asked.tenant).head.blocks;
+  // And what one that runs asks for is not known here: a block at least.
+  const int64_t asks = taker.started ? 1
+                       : all_at_once ? taker.blocks_alone
+                                     : scheduler.tenant(asked.tenant).head.blocks;
   const bool taker_stays_within = WithinShareOfPool(scheduler, asked.tenant, asks);
   for (const PlanRow& row : scheduler.plan().rows) {
     if (!row.lowered) continue;

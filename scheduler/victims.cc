@@ -1,0 +1,49 @@
+#include "scheduler/victims.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace hydrant {
+
+int64_t Victims::GainFrom(const Sequence& sequence, int32_t asking) const {
+  const Tenant& tenant = tenants_.of(sequence);
+  const int64_t freed = sequence.blocks.reserved() - block_manager_.BlocksOthersUse(sequence.blocks);
+  if (sequence.request.tenant == asking) return freed;
+  const int64_t lacks = std::max<int64_t>(0, tenant.options.floor_blocks - (tenant.claimed() - freed));
+  return freed - (lacks - tenant.unused_floor());
+}
+
+bool Victims::GivesToOthers(const Tenant& tenant) const {
+  return tenant.options.gone ||
+         !WithinShare(tenant, tenant.claimed(), WeightsInUse(tenants_.all()), block_manager_.pool().total());
+}
+
+bool Victims::MayStepAside(int32_t index, const Asker& asker, int64_t room) const {
+  const Sequence& sequence = sequences_.at(index);
+  const bool rests = sequence.in_pool() && !sequence.retired() && sequence.in_flight == 0 && sequence.to_restore == 0;
+  if (!rests || sequence.live == 0 || EndsSoon(sequence)) return false;
+  const bool guarded = sequence.scheduled < sequence.guard && (!sequence.paused || sequence.guard == kLostGuard);
+  if (guarded || BlocksForSlots(sequence.live) > room) return false;
+  if (index == asker.sequence) return true;
+  const bool own = sequence.request.tenant == asker.tenant;
+  if (!own && (asker.own_alone || !GivesToOthers(tenants_.of(sequence)))) return false;
+  return GainFrom(sequence, asker.tenant) > 0;
+}
+
+int32_t Victims::Choose(const Asker& asker, int32_t anchor, int64_t room) const {
+  int32_t victim = -1;
+  const auto rank = [this](int32_t index) {
+    const Sequence& sequence = sequences_.at(index);
+    const Tenant& tenant = tenants_.of(sequence);
+    const double has = static_cast<double>(tenant.claimed()) / tenant.options.weight;
+    return std::tuple(tenant.options.gone ? -std::numeric_limits<double>::infinity() : -has, sequence.request.tenant,
+                      sequence.swaps, BlocksForSlots(sequence.live));
+  };
+  for (int32_t index : sequences_.running()) {
+    if (index == anchor || !MayStepAside(index, asker, room)) continue;
+    if (victim < 0 || rank(index) <= rank(victim)) victim = index;
+  }
+  return victim;
+}
+
+}  // namespace hydrant

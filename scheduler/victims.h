@@ -1,0 +1,59 @@
+// Victims says who steps aside for whom (swapping.h), and what that wins.
+//
+// A sequence of the tenant that has most for its weight, of those above their weighted share of the pool, or one of the
+// tenant that asks: a tenant within its share gives nothing for others. Of a tenant's it is the one that stepped aside
+// least often, of these the one with the fewest blocks, of equal ones the youngest.
+//
+// Thread: engine. Pure, without state of its own.
+#ifndef HYDRANT_SCHEDULER_VICTIMS_H_
+#define HYDRANT_SCHEDULER_VICTIMS_H_
+
+#include <cstdint>
+#include <limits>
+
+#include "block_manager/block_manager.h"
+#include "scheduler/sequence_table.h"
+#include "scheduler/tenant_list.h"
+
+namespace hydrant {
+
+// For whose sake somebody steps aside.
+struct Asker {
+  int32_t tenant = 0;
+  int32_t sequence = -1;   // the one that grows or comes back
+  int64_t blocks = 0;      // that are missing for it
+  bool own_alone = false;  // its tenant's cap holds it back, so nobody else's blocks would help
+};
+
+class Victims {
+ public:
+  // Sequence::guard of one whose KV is lost: it fails with its next row and is not moved before.
+  static constexpr int32_t kLostGuard = std::numeric_limits<int32_t>::max();
+
+  // The arguments outlive this.
+  Victims(const SequenceTable& sequences, const TenantList& tenants, const BlockManager& block_manager)
+      : sequences_(sequences), tenants_(tenants), block_manager_(block_manager) {}
+
+  // The index of the one that steps aside, which may be the asker's; -1: nobody may. `anchor` never does, nor one that has more than
+  // `room` blocks.
+  int32_t Choose(const Asker& asker, int32_t anchor, int64_t room) const;
+
+  // Blocks that the tenant wins if the sequence leaves the pool. What the sequence's tenant then lacks of its floor stays reserved
+  // for it.
+  int64_t GainFrom(const Sequence& sequence, int32_t tenant) const;
+
+  // Its next row is its last.
+  static bool EndsSoon(const Sequence& sequence) { return sequence.continues() && sequence.steps_after_next() <= 0; }
+
+ private:
+  bool MayStepAside(int32_t index, const Asker& asker, int64_t room) const;
+  bool GivesToOthers(const Tenant& tenant) const;
+
+  const SequenceTable& sequences_;
+  const TenantList& tenants_;
+  const BlockManager& block_manager_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SCHEDULER_VICTIMS_H_

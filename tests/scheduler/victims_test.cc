@@ -1,0 +1,92 @@
+#include "scheduler/victims.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/scheduler/driver.h"
+
+namespace hydrant {
+namespace {
+
+// Tenants 0 and 1 with equal weights and a pool of 40 blocks, and sequences that hold as many blocks as they have reserved.
+class VictimTable {
+ public:
+  explicit VictimTable(std::vector<TenantOptions> options = {{.name = "a"}, {.name = "b"}}) { tenants_.Set(options); }
+  ~VictimTable() {
+    for (int32_t index : sequences_.running()) block_manager_.Release(sequences_.at(index).blocks);
+  }
+
+  int32_t Add(int32_t tenant, int32_t blocks) {
+    const int32_t index = sequences_.Take(++ids_);
+    Sequence& sequence = sequences_.at(index);
+    sequence.request = MakeRequest(ids_, 16, 1000);
+    sequence.request.tenant = tenant;
+    block_manager_.Prepare(sequence.blocks, 40, false, tenant);
+    block_manager_.Admit(sequence.blocks, blocks, tenant);
+    block_manager_.Extend(sequence.blocks, blocks * kBlockSlots);
+    sequence.live = sequence.held = blocks * kBlockSlots;
+    sequence.scheduled = sequence.computed = blocks * kBlockSlots;
+    sequence.known = sequence.scheduled + 1;
+    sequences_.Admit(index);
+    ++tenants_.at(tenant).running;
+    tenants_.at(tenant).reserved += blocks;
+    return index;
+  }
+  Sequence& at(int32_t index) { return sequences_.at(index); }
+  int32_t Choose(const Asker& asker, int32_t anchor = -1, int64_t room = 1000) {
+    return Victims(sequences_, tenants_, block_manager_).Choose(asker, anchor, room);
+  }
+
+ private:
+  SequenceTable sequences_{8, 8};
+  TenantList tenants_{SchedulingPolicy::kFair, 40, 8};
+  BlockManager block_manager_{40};
+  uint64_t ids_ = 0;
+};
+
+TEST(Victims, OfATenantTheOneWithTheFewestBlocksOfEqualOnesTheYoungest) {
+  VictimTable table;
+  table.Add(0, 5);
+  table.Add(0, 3);
+  const int32_t youngest = table.Add(0, 3);
+  EXPECT_EQ(table.Choose({.tenant = 0}), youngest);
+  table.at(youngest).swaps = 1;
+  EXPECT_EQ(table.Choose({.tenant = 0}), 1) << "who was away less often goes first";
+}
+
+TEST(Victims, ATenantWithinItsShareGivesNothingForOthers) {
+  VictimTable table;
+  const int32_t many = table.Add(0, 15);
+  table.Add(0, 10);
+  const int32_t few = table.Add(1, 2);
+  EXPECT_EQ(table.Choose({.tenant = 1}), 1) << "and of the other the smaller one";
+  EXPECT_EQ(table.Choose({.tenant = 1}, /*anchor=*/1), many);
+  EXPECT_EQ(table.Choose({.tenant = 0}, /*anchor=*/1), many) << "not the other tenant's, small as it is";
+  EXPECT_EQ(table.Choose({.tenant = 1, .own_alone = true}), few);
+}
+
+TEST(Victims, WhoIsProtectedOrHasNoRoomOutsideStays) {
+  VictimTable table;
+  const int32_t large = table.Add(0, 20);
+  const int32_t small = table.Add(0, 3);
+  const int32_t anchor = table.Add(1, 1);
+  table.at(small).guard = table.at(small).scheduled + 1;
+  EXPECT_EQ(table.Choose({.tenant = 1}), large);
+  EXPECT_EQ(table.Choose({.tenant = 1}, anchor, /*room=*/19), -1);
+  table.at(small).paused = true;
+  EXPECT_EQ(table.Choose({.tenant = 1}), small) << "its reader is behind, so it need not advance";
+  table.at(small).guard = Victims::kLostGuard;
+  EXPECT_EQ(table.Choose({.tenant = 1}), large);
+}
+
+TEST(Victims, WhatIsKeptForAFloorWinsNothing) {
+  VictimTable table({{.name = "a", .floor_blocks = 25}, {.name = "b", .weight = 100.0}});
+  const int32_t of_floor = table.Add(0, 25);
+  const int32_t anchor = table.Add(1, 1);
+  EXPECT_EQ(table.Choose({.tenant = 1}, anchor), -1);
+  EXPECT_EQ(table.Choose({.tenant = 0}), of_floor);
+}
+
+}  // namespace
+}  // namespace hydrant
