@@ -59,6 +59,7 @@ class Disk : public LogDirectory {
   int Sync(int fd) override { return Or(fdatasync(fd)); }
   int Truncate(int fd, int64_t size) override { return Or(ftruncate(fd, size)); }
   void Close(int fd) override { close(fd); }
+  void Uncache(int fd) override { (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); }
   int Rename(const std::string& from, const std::string& to) override {
     return Or(renameat(fd_, from.c_str(), fd_, to.c_str()));
   }

@@ -1,5 +1,5 @@
-// LogDirectory is the system calls that the token log makes, on one directory: tests put a disk of their own behind it that loses
-// what was not synced and fails the k-th call. What is to be done about an error is the log's.
+// LogDirectory is the system calls that the token log makes, and KvDisk, on one directory: tests put a disk of their own behind it that
+// loses what was not synced and fails the k-th call. What is to be done about an error is the caller's.
 //
 // Thread: any; calls on one file descriptor that change it come from one thread at a time.
 #ifndef HYDRANT_SERVER_SESSIONS_JOURNAL_LOG_DIRECTORY_H_
@@ -28,6 +28,8 @@ class LogDirectory {
   virtual int Sync(int fd) = 0;  // the bytes and what is needed to find them
   virtual int Truncate(int fd, int64_t size) = 0;
   virtual void Close(int fd) = 0;
+  // Its bytes, which are synced, need not stay in the system's memory.
+  virtual void Uncache(int fd) = 0;
   virtual int Rename(const std::string& from, const std::string& to) = 0;
   virtual int Remove(const std::string& name) = 0;
   virtual int SyncNames() = 0;  // what was created, renamed and removed

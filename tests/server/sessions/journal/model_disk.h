@@ -141,6 +141,7 @@ class ModelDisk {
       file.bytes.resize(static_cast<size_t>(size));
       return 0;
     }
+    void Uncache(int) override {}
     void Close(int fd) override { files_.erase(fd); }
     int Rename(const std::string& from, const std::string& to) override {
       if (const int error = Fails(); error < 0) return error;

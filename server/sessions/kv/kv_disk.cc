@@ -1,0 +1,108 @@
+#include "server/sessions/kv/kv_disk.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <optional>
+
+namespace hydrant {
+namespace {
+
+std::string_view TextOf(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+int KvDisk::Write(const KvFileHeader& header, std::span<const std::byte> payload) {
+  assert(header.format == format_);
+  const std::string head = EncodeKvHead(header, payload);
+  const std::string name = KvFileName(header.binding.session, header.binding.turn);
+  const std::string unfinished = name + ".tmp";
+  directory_->Remove(unfinished);  // of a write that did not come further
+  const int fd = directory_->Create(unfinished);
+  if (fd < 0) return fd;
+  int error = WriteAll(*directory_, fd, head);
+  // Bit by bit: whoever else writes to the disk comes in between.
+  for (int64_t i = 0; error == 0 && i < header.chunks(); ++i) {
+    const auto [begin, end] = ChunkRange(header, i);
+    error = WriteAll(*directory_, fd,
+                     TextOf(payload.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin))));
+  }
+  if (error == 0) error = WriteAll(*directory_, fd, EncodeKvTrailer(header, head));
+  if (error == 0) error = directory_->Sync(fd);
+  // It is in the memory for sessions as well, and will hardly be read before it is not.
+  directory_->Uncache(fd);
+  directory_->Close(fd);
+  if (error == 0) error = directory_->Rename(unfinished, name);
+  if (error == 0) error = directory_->SyncNames();
+  if (error == 0) return 0;
+  directory_->Remove(unfinished);
+  directory_->Remove(name);
+  return error;
+}
+
+int KvDisk::Remove(const SessionName& session, uint64_t turn, bool sync) {
+  const int error = directory_->Remove(KvFileName(session, turn));
+  if (error < 0 && error != -ENOENT) return error;
+  return sync ? directory_->SyncNames() : 0;
+}
+
+int64_t KvDisk::SizeOf(const std::string& name) {
+  const int fd = directory_->Open(name);
+  if (fd < 0) return fd;
+  const int64_t bytes = directory_->Size(fd);
+  directory_->Close(fd);
+  return bytes;
+}
+
+std::shared_ptr<const OpenKvFile> KvDisk::Open(const SessionName& session, uint64_t turn, KvReject* reject) {
+  *reject = KvReject::kNone;
+  const int fd = directory_->Open(KvFileName(session, turn));
+  if (fd == -ENOENT) return nullptr;
+  *reject = KvReject::kIo;
+  if (fd < 0) return nullptr;
+  std::string bytes(kKvHeaderBytes, '\0');
+  const int64_t got = ReadAll(*directory_, fd, bytes.data(), bytes.size(), 0);
+  const int64_t size = got < 0 ? got : directory_->Size(fd);
+  std::optional<KvFileHeader> header;
+  if (size >= 0) {
+    bytes.resize(static_cast<size_t>(got));
+    header = DecodeKvHeader(bytes, reject);
+  }
+  if (header.has_value() && size != header->file_bytes()) *reject = KvReject::kShort;
+  if (*reject == KvReject::kNone) *reject = CheckKvFormat(header->format, format_);
+  if (*reject == KvReject::kNone) return std::make_shared<const OpenKvFile>(*directory_, fd, *header, size);
+  directory_->Close(fd);
+  return nullptr;
+}
+
+KvReject KvDisk::Read(const OpenKvFile& file, std::span<std::byte> out) {
+  const KvFileHeader& header = file.header_;
+  assert(std::ssize(out) == header.payload_bytes());
+  const auto read = [&](char* to, int64_t bytes, int64_t offset) {
+    const int64_t got = ReadAll(*directory_, file.fd_, to, static_cast<size_t>(bytes), offset);
+    if (got < 0) return KvReject::kIo;
+    return got == bytes ? KvReject::kNone : KvReject::kShort;
+  };
+  std::string head(static_cast<size_t>(header.head_bytes()), '\0'), trailer(kKvTrailerBytes, '\0');
+  KvReject reject = read(head.data(), std::ssize(head), 0);
+  if (reject == KvReject::kNone)
+    reject = read(trailer.data(), std::ssize(trailer), file.file_bytes_ - std::ssize(trailer));
+  if (reject != KvReject::kNone) return reject;
+  // The header was looked at when the file was opened; its checksum is in the trailer's, so that it is the same one.
+  reject = CheckKvFile(header, head, trailer, file.file_bytes_);
+  char* const to = reinterpret_cast<char*>(out.data());
+  for (int64_t i = 0; reject == KvReject::kNone && i < header.chunks(); ++i) {
+    const auto [begin, end] = ChunkRange(header, i);
+    reject = read(to + begin, end - begin, header.head_bytes() + begin);
+    if (reject == KvReject::kNone && !ChunkFits(head, i, {to + begin, static_cast<size_t>(end - begin)})) {
+      reject = KvReject::kDamaged;
+    }
+  }
+  if (reject == KvReject::kNone && !CheckPositions(header, out)) reject = KvReject::kPositions;
+  directory_->Uncache(file.fd_);
+  return reject;
+}
+
+}  // namespace hydrant

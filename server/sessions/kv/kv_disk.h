@@ -1,0 +1,73 @@
+// KvDisk writes, reads and removes KV files. It knows nothing of which of them there ought to be.
+//
+// Thread: Write and Remove belong to one thread. Open and Read may be called from any thread beside it. All of them wait for the disk.
+//
+// Invariants
+//  1. A file has its name only once it is whole and synced; a write that fails leaves no file of that name.
+//  2. A file descriptor whose write or sync has failed is not used again.
+#ifndef HYDRANT_SERVER_SESSIONS_KV_KV_DISK_H_
+#define HYDRANT_SERVER_SESSIONS_KV_KV_DISK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "server/sessions/journal/log_directory.h"
+#include "server/sessions/kv/kv_file.h"
+
+namespace hydrant {
+
+// A file whose header is what is expected; of the rest nothing is known yet. It stays readable when its name goes.
+class OpenKvFile {
+ public:
+  OpenKvFile(LogDirectory& directory, int fd, const KvFileHeader& header, int64_t file_bytes)
+      : directory_(directory), fd_(fd), header_(header), file_bytes_(file_bytes) {}
+  ~OpenKvFile() { directory_.Close(fd_); }
+  OpenKvFile(const OpenKvFile&) = delete;
+  OpenKvFile& operator=(const OpenKvFile&) = delete;
+
+  const KvFileHeader& header() const { return header_; }
+
+ private:
+  friend class KvDisk;
+  LogDirectory& directory_;
+  const int fd_;
+  const KvFileHeader header_;
+  const int64_t file_bytes_;
+};
+
+class KvDisk {
+ public:
+  KvDisk(std::unique_ptr<LogDirectory> directory, KvFormat format)
+      : directory_(std::move(directory)), format_(std::move(format)) {}
+
+  const KvFormat& format() const { return format_; }
+
+  // Returns once a start would find it: 0, or an errno, negated. REQUIRES: the header has this format;
+  // payload.size() == header.payload_bytes().
+  int Write(const KvFileHeader& header, std::span<const std::byte> payload);
+  // 0 where there is none any more. `sync`: it stays away.
+  int Remove(const SessionName& session, uint64_t turn, bool sync);
+  int RemoveNamed(const std::string& name) { return directory_->Remove(name); }
+  int List(std::vector<std::string>* names) { return directory_->List(names); }
+  // Its size, or an errno, negated.
+  int64_t SizeOf(const std::string& name);
+
+  // Null, and the reason; kNone: there is no such file.
+  std::shared_ptr<const OpenKvFile> Open(const SessionName& session, uint64_t turn, KvReject* reject);
+  // All of the payload into `out` [payload_bytes], which is what was written only where kNone is returned.
+  KvReject Read(const OpenKvFile& file, std::span<std::byte> out);
+
+ private:
+  const std::unique_ptr<LogDirectory> directory_;
+  const KvFormat format_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_SESSIONS_KV_KV_DISK_H_

@@ -1,0 +1,492 @@
+#include "server/sessions/kv/kv_keeper.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <utility>
+
+namespace hydrant {
+namespace {
+
+// Between two of them the writer looks for what is more urgent: a name costs 30 µs.
+constexpr size_t kSweptAtOnce = 64;
+// How much the writer steps back: the engine computes, and clients wait. The reader is waited for.
+constexpr int kNiceness = 10;
+
+// For this thread alone, on Linux; where it may not be, it is as important as others.
+void BeModest() { (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness); }
+
+}  // namespace
+
+KvKeeper::KvKeeper(std::unique_ptr<LogDirectory> directory, KvFormat format, Options options)
+    : disk_(std::move(directory), std::move(format)), options_(std::move(options)) {}
+
+void KvKeeper::Start(Hooks hooks) {
+  hooks_ = std::move(hooks);
+  look_at_us_ = options_.clock() + options_.look_us;
+  writer_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "kv writer");
+    BeModest();
+    RunWriter();
+  });
+  reader_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "kv reader");
+    RunReader();
+  });
+}
+
+void KvKeeper::Stop() {
+  std::deque<Writing> writes;
+  std::deque<Removal> removals;
+  std::deque<Reading> reads;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+    writes.swap(urgent_);
+    for (Writing& writing : background_) writes.push_back(std::move(writing));
+    background_.clear();
+    removals.swap(removals_);
+    reads.swap(reads_);
+  }
+  arrived_.notify_one();
+  read_arrived_.notify_one();
+  if (writer_.joinable()) writer_.join();
+  if (reader_.joinable()) reader_.join();
+  for (Writing& writing : writes) {
+    if (writing.done) writing.done(false);
+  }
+  // What is left of it belongs to no session that the log has: the next start sweeps it.
+  for (Removal& removal : removals) {
+    if (removal.done) removal.done();
+  }
+  for (Reading& reading : reads) reading.done({});
+}
+
+void KvKeeper::Write(KvWrite write, bool urgent, std::function<void(bool)> done) {
+  bool waits = false;
+  try {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto bytes = static_cast<int64_t>(write.kv.size);
+    // One at least, however large it is.
+    const bool room = waiting_bytes_ == 0 || waiting_bytes_ + bytes <= options_.waiting_bytes_max;
+    if (!stopping_ && (room || urgent)) {
+      if (!room) write.kv = {};  // who waits hears of it on the thread that it hears everything on
+      const auto taken = static_cast<int64_t>(write.kv.size);
+      Writing& writing = (urgent ? urgent_ : background_).emplace_back();
+      writing.write = std::move(write);
+      writing.done.swap(done);
+      writing.since_us = options_.clock();
+      waiting_bytes_ += taken;
+      waits = true;
+    }
+    if (!room) ++counts_.passed;
+  } catch (const std::bad_alloc&) {
+    // No memory to let it wait.
+  }
+  if (waits) {
+    arrived_.notify_one();
+  } else if (done) {
+    done(false);
+  }
+}
+
+bool KvKeeper::has_room() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return waiting_bytes_ < options_.waiting_bytes_max / 2;
+}
+
+void KvKeeper::Remove(const SessionName& session, std::function<void()> done) {
+  std::vector<Writing> cancelled;
+  bool waits = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    // Its files are known, and it has none.
+    const bool nothing = swept_ && catalogue_.Find(session) == nullptr && in_hand_ != session;
+    if (!stopping_ && !nothing) {
+      removals_.emplace_back().session = session;
+      removals_.back().done.swap(done);
+      waits = true;
+    }
+    if (in_hand_ == session) cancelled_ = true;
+    for (std::deque<Writing>* queue : {&urgent_, &background_}) {
+      for (Writing& writing : *queue) {
+        if (writing.write.binding.session != session) continue;
+        waiting_bytes_ -= static_cast<int64_t>(writing.write.kv.size);
+        writing.write.kv = {};  // nothing is written, and whoever waits hears so
+      }
+    }
+  }
+  if (waits) {
+    arrived_.notify_one();
+  } else if (done) {
+    done();
+  }
+}
+
+void KvKeeper::Supersede(const SessionName& session, uint64_t turn) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const KvFileEntry* entry = catalogue_.Find(session);
+    if (stopping_ || entry == nullptr || entry->turn == turn) return;
+    Removal& removal = removals_.emplace_back();
+    removal.session = session;
+    removal.turn = turn;
+  }
+  arrived_.notify_one();
+}
+
+void KvKeeper::Wake() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    wakes_ = true;
+  }
+  arrived_.notify_one();
+}
+
+// REQUIRES: the lock. A file that is not known yet can only be removed once it is.
+bool KvKeeper::RemovalIsDue() const {
+  return !removals_.empty() && (swept_ || catalogue_.Find(removals_.front().session) != nullptr);
+}
+
+KvKeeper::Work KvKeeper::WaitForWork() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  Work work;
+  const auto ready = [&] {
+    return stopping_ || wakes_ || RemovalIsDue() || !urgent_.empty() || !background_.empty() || !swept_;
+  };
+  const int64_t left_us = std::max<int64_t>(0, look_at_us_ - options_.clock());
+  if (!ready()) arrived_.wait_for(lock, std::chrono::microseconds(left_us), ready);
+  work.over = stopping_;
+  if (stopping_) return work;
+  if (RemovalIsDue()) {
+    work.removal = std::move(removals_.front());
+    removals_.pop_front();
+    return work;
+  }
+  std::deque<Writing>* from = nullptr;
+  if (!urgent_.empty()) {
+    from = &urgent_;
+  } else if (!swept_) {
+    work.sweeps = true;
+  } else if (wakes_ || options_.clock() >= look_at_us_) {
+    wakes_ = false;  // what is to be looked for does not wait for what was found before
+  } else if (!background_.empty()) {
+    from = &background_;
+  }
+  if (from == nullptr) return work;
+  work.writing = std::move(from->front());
+  from->pop_front();
+  waiting_bytes_ -= static_cast<int64_t>(work.writing->write.kv.size);
+  in_hand_ = work.writing->write.binding.session;
+  cancelled_ = false;
+  return work;
+}
+
+void KvKeeper::RunWriter() {
+  for (;;) {
+    Work work = WaitForWork();
+    if (work.over) return;
+    try {
+      if (work.removal.has_value()) {
+        DoRemoval(*work.removal);
+      } else if (work.writing.has_value()) {
+        DoWrite(*work.writing);
+      } else if (work.sweeps) {
+        SweepSome();
+      } else {
+        look_at_us_ = options_.clock() + options_.look_us;
+        hooks_.look();
+      }
+    } catch (const std::bad_alloc&) {
+      // It is not done. What is on the disk says what it is all the same.
+    }
+  }
+}
+
+void KvKeeper::Tell(const SessionName& session, uint64_t turn) {
+  try {
+    hooks_.on_change(session, turn);
+  } catch (const std::bad_alloc&) {
+    // Who is not told looks for a file that is not there, or does not know of one that Open finds.
+  }
+}
+
+// Takes the session's file away, and out of the catalogue.
+void KvKeeper::Lose(const SessionName& session) {
+  uint64_t turn = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const KvFileEntry* entry = catalogue_.Find(session);
+    if (entry == nullptr) return;
+    turn = entry->turn;
+    catalogue_.Remove(session);
+  }
+  if (disk_.Remove(session, turn, /*sync=*/false) < 0) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++counts_.errors;
+  }
+  Tell(session, 0);
+}
+
+void KvKeeper::DoRemoval(Removal& removal) {
+  bool is_other = true;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const KvFileEntry* entry = catalogue_.Find(removal.session);
+    is_other = entry != nullptr && entry->turn != removal.turn;
+  }
+  if (is_other) Lose(removal.session);
+  if (removal.done) removal.done();
+}
+
+void KvKeeper::DoWrite(Writing& writing) {
+  bool durable = false;
+  try {
+    durable = !writing.write.kv.empty() && WriteOne(writing.write);
+  } catch (const std::bad_alloc&) {
+    // No memory for the header.
+  }
+  const int64_t now_us = options_.clock();
+  bool goes = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    in_hand_.reset();
+    goes = std::exchange(cancelled_, false) && durable;
+    if (durable && !goes) {
+      ++counts_.writes;
+      counts_.written_bytes += writing.write.kv.size;
+      Observe(static_cast<double>(now_us - writing.since_us) * 1e-6, &write_times_);
+    }
+  }
+  if (goes) {
+    Lose(writing.write.binding.session);
+  } else if (durable) {
+    Tell(writing.write.binding.session, writing.write.binding.turn);
+  }
+  if (writing.done) writing.done(durable && !goes);
+}
+
+bool KvKeeper::WriteOne(const KvWrite& write) {
+  KvFileHeader header;
+  header.format = disk_.format();
+  header.binding = write.binding;
+  header.live = write.kv.live;
+  header.wall_s = write.used_s;
+  if (header.live < 1 || header.payload_bytes() != static_cast<int64_t>(write.kv.size)) return false;
+  // It may have been forgotten, or have gone on, while this waited. What is forgotten from now on takes the file with it (Remove).
+  const std::optional<Options::Owner> owner = options_.owner_of(write.binding.session);
+  if (!owner.has_value() || owner->turn != write.binding.turn) return false;
+  // A disk that does not write is not asked again and again: whoever waits hears at once that it does not.
+  if (options_.clock() < retry_at_us_ || !MakeRoom(write, header.file_bytes())) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++counts_.passed;
+    return false;
+  }
+  const int error = disk_.Write(header, write.kv.view());
+  uint64_t before = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (error < 0) {
+      ++counts_.errors;
+      retry_at_us_ = options_.clock() + options_.retry_us;
+    }
+    const KvFileEntry* entry = catalogue_.Find(write.binding.session);
+    if (entry != nullptr && entry->turn != write.binding.turn) before = entry->turn;
+    if (error == 0) {
+      catalogue_.Put(write.binding.session, {write.binding.turn, header.file_bytes(), write.used_s, write.tenant});
+    } else if (entry != nullptr && before == 0) {
+      catalogue_.Remove(write.binding.session);  // it was of the same turn, and is gone
+    }
+  }
+  if (error == 0 && before != 0) (void)disk_.Remove(write.binding.session, before, /*sync=*/false);
+  return error == 0;
+}
+
+bool KvKeeper::MakeRoom(const KvWrite& write, int64_t bytes) {
+  std::vector<SessionName> losers;
+  {
+    const int64_t tenant_bytes_max = options_.bytes_max_of(write.tenant);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!catalogue_.MakeRoom(bytes, write.tenant, options_.bytes_max, tenant_bytes_max, options_.weight_of, &losers)) {
+      return false;
+    }
+    counts_.evicted += losers.size();
+  }
+  for (const SessionName& session : losers) Lose(session);
+  return true;
+}
+
+void KvKeeper::SweepSome() {
+  if (!unswept_.has_value()) {
+    std::vector<std::string> names;
+    const int error = disk_.List(&names);
+    if (error < 0) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ++counts_.errors;
+    }
+    unswept_ = std::move(names);
+  }
+  for (size_t i = 0; i < kSweptAtOnce && !unswept_->empty(); ++i) {
+    const std::string name = std::move(unswept_->back());
+    unswept_->pop_back();
+    SweepFile(name);
+  }
+  if (!unswept_->empty()) return;
+  unswept_->shrink_to_fit();
+  CutToSize();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  swept_ = true;
+}
+
+void KvKeeper::SweepFile(const std::string& name) {
+  if (name == "." || name == "..") return;
+  const std::optional<KvFileNameParts> parts = ParseKvFileName(name);
+  if (parts.has_value()) {
+    const std::optional<Options::Owner> owner = options_.owner_of(parts->session);
+    if (owner.has_value() && owner->turn == parts->turn) {
+      const int64_t bytes = disk_.SizeOf(name);
+      if (bytes < 0) return;  // somebody else's, or it cannot be read: left alone
+      {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        // What was written meanwhile is known already.
+        if (catalogue_.Find(parts->session) != nullptr) return;
+        catalogue_.Put(parts->session, {parts->turn, bytes, owner->used_s, owner->tenant});
+      }
+      Tell(parts->session, parts->turn);
+      return;
+    }
+  } else if (!name.ends_with(".kv.tmp")) {
+    return;  // none of ours
+  }
+  if (disk_.RemoveNamed(name) < 0) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++counts_.errors;
+  }
+}
+
+// The limit may have been another one before.
+void KvKeeper::CutToSize() {
+  std::vector<SessionName> losers;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    (void)catalogue_.MakeRoom(0, "", options_.bytes_max, 0, options_.weight_of, &losers);
+    counts_.evicted += losers.size();
+  }
+  for (const SessionName& session : losers) Lose(session);
+}
+
+std::shared_ptr<const OpenKvFile> KvKeeper::Open(const SessionName& session, uint64_t turn,
+                                                 const std::function<KvBinding()>& expected) {
+  KvReject reject = KvReject::kNone;
+  std::shared_ptr<const OpenKvFile> file = disk_.Open(session, turn, &reject);
+  if (file != nullptr) reject = CheckKvBinding(file->header().binding, expected());
+  if (reject == KvReject::kNone) return file;
+  Reject(reject);
+  return nullptr;
+}
+
+void KvKeeper::Reject(KvReject reject) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++counts_.rejected[static_cast<size_t>(reject)];
+}
+
+void KvKeeper::Read(std::shared_ptr<const OpenKvFile> file, std::function<void(KvBytes)> done) {
+  const int64_t bytes = file->header().payload_bytes();
+  bool waits = false;
+  try {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const bool room = reading_bytes_ == 0 || reading_bytes_ + bytes <= options_.reading_bytes_max;
+    if (!room) ++counts_.rejected[static_cast<size_t>(KvReject::kBusy)];
+    if (!stopping_ && room) {
+      Reading& reading = reads_.emplace_back();
+      reading.file = std::move(file);
+      reading.done.swap(done);
+      reading.since_us = options_.clock();
+      reading_bytes_ += bytes;
+      waits = true;
+    }
+  } catch (const std::bad_alloc&) {
+    Reject(KvReject::kMemory);
+  }
+  if (waits) {
+    read_arrived_.notify_one();
+  } else {
+    done({});
+  }
+}
+
+void KvKeeper::RunReader() {
+  for (;;) {
+    Reading reading;
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      read_arrived_.wait(lock, [this] { return stopping_ || !reads_.empty(); });
+      if (reads_.empty()) return;
+      reading = std::move(reads_.front());
+      reads_.pop_front();
+    }
+    KvReject reject = KvReject::kNone;
+    KvBytes kv = ReadOne(*reading.file, &reject);
+    const int64_t now_us = options_.clock();
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      reading_bytes_ -= reading.file->header().payload_bytes();
+      if (reject == KvReject::kNone) {
+        ++counts_.reads;
+        counts_.read_bytes += kv.size;
+        Observe(static_cast<double>(now_us - reading.since_us) * 1e-6, &read_times_);
+      } else {
+        ++counts_.rejected[static_cast<size_t>(reject)];
+      }
+    }
+    reading.done(std::move(kv));
+  }
+}
+
+KvBytes KvKeeper::ReadOne(const OpenKvFile& file, KvReject* reject) {
+  const KvFileHeader& header = file.header();
+  try {
+    KvBytes kv;
+    kv.size = static_cast<size_t>(header.payload_bytes());
+    kv.computed = header.binding.computed;
+    kv.live = header.live;
+    const std::shared_ptr<std::byte[]> bytes = std::make_shared_for_overwrite<std::byte[]>(kv.size);
+    *reject = disk_.Read(file, {bytes.get(), kv.size});
+    if (*reject != KvReject::kNone) return {};
+    kv.bytes = bytes;
+    return kv;
+  } catch (const std::bad_alloc&) {
+    *reject = KvReject::kMemory;
+    return {};
+  }
+}
+
+KvCounts KvKeeper::counts() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  KvCounts counts = counts_;
+  counts.files = catalogue_.size();
+  counts.bytes = catalogue_.bytes();
+  return counts;
+}
+
+CommitTimes KvKeeper::write_times() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return write_times_;
+}
+
+CommitTimes KvKeeper::read_times() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return read_times_;
+}
+
+void KvKeeper::Observe(double seconds, CommitTimes* times) {
+  const auto bound = std::lower_bound(CommitTimes::kBoundsS.begin(), CommitTimes::kBoundsS.end(), seconds);
+  ++times->counts[static_cast<size_t>(bound - CommitTimes::kBoundsS.begin())];
+  times->sum_s += seconds;
+}
+
+}  // namespace hydrant

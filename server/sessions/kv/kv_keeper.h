@@ -1,0 +1,194 @@
+// KvKeeper keeps KV files with two threads of its own: one that writes and removes them, one that reads them back. Nobody else waits
+// for the disk on their account, but for Open, which reads a header.
+//
+// What is asked is carried out in this order: what is to go, what somebody waits for, the sweep (once, at the start: what is there and
+// belongs to nobody goes, and the rest becomes known), what is written so that it need not be in memory.
+//
+// Thread: any; a short lock, never held while the disk is waited for, nor while anything of the options and the hooks is called, but for
+// `clock` and `weight_of`. All of these are called on the writing thread; `clock` on any.
+//
+// Invariants
+//  1. A file that is in the catalogue is whole, and of a turn that the log had when it was written. Nothing relies on it: Open and Read
+//     look at everything again.
+//  2. At most `waiting_bytes_max` bytes wait to be written and `reading_bytes_max` to be read; what comes beyond is not done.
+//  3. Every `done` is called once, whatever happens.
+//  4. The files take at most `bytes_max` bytes, and one more while it is written.
+#ifndef HYDRANT_SERVER_SESSIONS_KV_KV_KEEPER_H_
+#define HYDRANT_SERVER_SESSIONS_KV_KV_KEEPER_H_
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "kernels/step/kv_bytes.h"
+#include "server/sessions/journal/session_journal.h"
+#include "server/sessions/kv/kv_catalogue.h"
+#include "server/sessions/kv/kv_disk.h"
+
+namespace hydrant {
+
+// A turn's KV on its way to the disk.
+struct KvWrite {
+  KvBinding binding;
+  std::string tenant;  // its name
+  int64_t used_s = 0;  // Unix time of the turn's end
+  KvBytes kv;          // empty: there is none, and `done` hears so
+};
+
+struct KvCounts {
+  int64_t files = 0;
+  int64_t bytes = 0;
+  uint64_t writes = 0;         // files that were written
+  uint64_t written_bytes = 0;  // of them
+  uint64_t reads = 0;          // files that were read back, and found to be right
+  uint64_t read_bytes = 0;
+  uint64_t errors = 0;   // writes and removals that failed
+  uint64_t evicted = 0;  // files that made room for others
+  uint64_t passed = 0;   // that were to be written, and for which there was no room to wait, or none on the disk
+  std::array<uint64_t, kKvRejects> rejected{};  // by KvReject
+};
+
+class KvKeeper {
+ public:
+  struct Options {
+    int64_t bytes_max = 0;
+    int64_t waiting_bytes_max = 256 << 20;
+    int64_t reading_bytes_max = 1 << 30;
+    int64_t look_us = 500'000;       // how often `look` is called
+    int64_t retry_us = 10'000'000;   // how long nothing is written after a write that failed
+    std::function<int64_t()> clock;  // monotonic microseconds
+    std::function<double(const std::string& tenant)> weight_of;      // > 0
+    std::function<int64_t(const std::string& tenant)> bytes_max_of;  // 0: no limit of its own
+    // Whose a session is, as the log has it.
+    struct Owner {
+      uint64_t turn = 0;
+      int64_t used_s = 0;
+      std::string tenant;
+    };
+    std::function<std::optional<Owner>(const SessionName&)> owner_of;  // nullopt: there is no such session
+  };
+  struct Hooks {
+    // A session's file is the one of `turn` now; 0: it has none.
+    std::function<void(const SessionName&, uint64_t turn)> on_change;
+    std::function<void()> look;  // whether there is something to be written
+  };
+
+  KvKeeper(std::unique_ptr<LogDirectory> directory, KvFormat format, Options options);
+  ~KvKeeper() { Stop(); }
+  KvKeeper(const KvKeeper&) = delete;
+  KvKeeper& operator=(const KvKeeper&) = delete;
+
+  // Begins both threads. What is called before waits for it.
+  void Start(Hooks hooks);
+  // What waits is not done; what is being done is. No hook is called afterwards.
+  void Stop();
+
+  // `done` is told on the writing thread (after Stop on this one) whether the file is durable; null: nobody asks. Somebody waits for it
+  // where it is `urgent`. Another file of the session goes.
+  void Write(KvWrite write, bool urgent, std::function<void(bool durable)> done);
+  // Whether what is not urgent would be taken.
+  bool has_room() const;
+  // No file of the session is left when `done` is called; null: nobody asks. Throws std::bad_alloc, and then nothing happens.
+  void Remove(const SessionName& session, std::function<void()> done);
+  // The session's last turn is this one: a file of another goes.
+  void Supersede(const SessionName& session, uint64_t turn);
+  // `look` is called soon.
+  void Wake();
+
+  // The file of that turn if it is what it has to be: waits for the disk. Null: there is none, or it was refused, which is counted.
+  // `expected` is asked if there is one.
+  std::shared_ptr<const OpenKvFile> Open(const SessionName& session, uint64_t turn,
+                                         const std::function<KvBinding()>& expected);
+  // `done` is told on the reading thread, or on this one where it cannot be read at all; empty: it is not what was written, which is
+  // counted, or there was no memory for it.
+  void Read(std::shared_ptr<const OpenKvFile> file, std::function<void(KvBytes)> done);
+
+  const KvFormat& format() const { return disk_.format(); }
+  KvCounts counts() const;
+  CommitTimes write_times() const;  // from Write to durable
+  CommitTimes read_times() const;   // from Read to `done`
+
+ private:
+  struct Writing {
+    KvWrite write;
+    std::function<void(bool)> done;
+    int64_t since_us = 0;
+  };
+  struct Removal {
+    SessionName session{};
+    uint64_t turn = 0;  // other than 0: only a file of another turn
+    std::function<void()> done;
+  };
+  struct Reading {
+    std::shared_ptr<const OpenKvFile> file;
+    std::function<void(KvBytes)> done;
+    int64_t since_us = 0;
+  };
+  // What the writing thread does next; nothing in it: look.
+  struct Work {
+    std::optional<Removal> removal;
+    std::optional<Writing> writing;
+    bool sweeps = false;
+    bool over = false;
+  };
+
+  void RunWriter();
+  void RunReader();
+  Work WaitForWork();
+  bool RemovalIsDue() const;
+  void DoRemoval(Removal& removal);
+  void DoWrite(Writing& writing);
+  bool WriteOne(const KvWrite& write);
+  bool MakeRoom(const KvWrite& write, int64_t bytes);
+  void Lose(const SessionName& session);
+  void Tell(const SessionName& session, uint64_t turn);
+  void SweepSome();
+  void SweepFile(const std::string& name);
+  void CutToSize();
+  KvBytes ReadOne(const OpenKvFile& file, KvReject* reject);
+  void Reject(KvReject reject);
+  static void Observe(double seconds, CommitTimes* times);
+
+  KvDisk disk_;
+  const Options options_;
+  Hooks hooks_;  // set before the threads begin
+
+  // The writing thread's alone.
+  std::optional<std::vector<std::string>> unswept_;  // names that are still to be looked at; nullopt: not listed yet
+  int64_t look_at_us_ = 0;
+  int64_t retry_at_us_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable arrived_;       // for the writer
+  std::condition_variable read_arrived_;  // for the reader
+  // Guarded by mutex_.
+  KvCatalogue catalogue_;  // changed by the writing thread alone
+  std::deque<Removal> removals_;
+  std::deque<Writing> urgent_, background_;
+  std::optional<SessionName> in_hand_;  // whose file is being written
+  bool cancelled_ = false;              // it is to go again
+  std::deque<Reading> reads_;
+  int64_t waiting_bytes_ = 0;
+  int64_t reading_bytes_ = 0;
+  bool swept_ = false;
+  bool wakes_ = false;
+  bool stopping_ = false;
+  KvCounts counts_;
+  CommitTimes write_times_, read_times_;
+  std::thread writer_, reader_;  // last: they use the others
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_SESSIONS_KV_KV_KEEPER_H_

@@ -1,0 +1,152 @@
+#include "server/sessions/kv/kv_disk.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/server/sessions/journal/model_disk.h"
+#include "tests/server/sessions/kv/kv_bytes.h"
+
+namespace hydrant {
+namespace {
+
+constexpr int64_t kBlockBytes = 300'000;  // so that there are several chunks
+
+std::unique_ptr<KvDisk> MountOn(ModelDisk& disk) {
+  return std::make_unique<KvDisk>(disk.Mount(), TinyFormat(kBlockBytes));
+}
+
+// Reads the file back. kNone and nothing in `*payload`: there is none.
+KvReject ReadBack(KvDisk& files, const KvFileHeader& header, std::vector<std::byte>* payload) {
+  payload->clear();
+  KvReject reject = KvReject::kNone;
+  const auto file = files.Open(header.binding.session, header.binding.turn, &reject);
+  if (file == nullptr) return reject;
+  EXPECT_EQ(file->header().binding, header.binding);
+  payload->resize(static_cast<size_t>(file->header().payload_bytes()));
+  return files.Read(*file, *payload);
+}
+
+TEST(KvDisk, ReadsWhatItWrote) {
+  ModelDisk disk;
+  const std::unique_ptr<KvDisk> files = MountOn(disk);
+  const KvFileHeader header = TinyHeader(100, kBlockBytes);
+  const std::vector<std::byte> payload = TinyPayload(header);
+  ASSERT_EQ(files->Write(header, payload), 0);
+  ASSERT_EQ(disk.names.size(), 1u);
+  EXPECT_EQ(disk.names.begin()->first, KvFileName(header.binding.session, 7));
+  std::vector<std::byte> read;
+  EXPECT_EQ(ReadBack(*files, header, &read), KvReject::kNone);
+  EXPECT_EQ(read, payload);
+  // Whoever has it open reads it to the end.
+  KvReject reject = KvReject::kNone;
+  const auto open = files->Open(header.binding.session, 7, &reject);
+  EXPECT_EQ(files->Remove(header.binding.session, 7, /*sync=*/true), 0);
+  EXPECT_EQ(files->Read(*open, read), KvReject::kNone);
+  EXPECT_EQ(ReadBack(*files, header, &read), KvReject::kNone);
+  EXPECT_TRUE(read.empty()) << "there is none any more";
+  EXPECT_EQ(files->Remove(header.binding.session, 7, /*sync=*/true), 0) << "nor is it a failure that there is none";
+}
+
+// A store that failed is not found, and neither is one that was cut off by the end of the process or a loss of power: what is found is
+// what was written, and what Write said is there is there.
+TEST(KvDisk, IsWholeOrNotThereWhicheverCallFails) {
+  const KvFileHeader header = TinyHeader(40, kBlockBytes);
+  const std::vector<std::byte> payload = TinyPayload(header);
+  std::mt19937 random(11);
+  for (const int failure : {-EIO, -ENOSPC, -EINTR, 1, 0}) {  // 0: killed
+    bool reached_end = false;
+    for (int64_t k = 0; !reached_end; ++k) {
+      ASSERT_LT(k, 100);
+      ModelDisk disk;
+      (failure == 0 ? disk.kill_at : disk.fail_at) = k;
+      disk.failure = failure;
+      int result = -1;
+      try {
+        result = MountOn(disk)->Write(header, payload);
+      } catch (const Killed&) {
+        result = -1;
+      }
+      reached_end = disk.calls <= k;
+      disk.kill_at = disk.fail_at = -1;
+      for (const bool loses_power : {false, true}) {
+        if (loses_power) disk.LosePower(random);
+        std::vector<std::byte> read;
+        const KvReject reject = ReadBack(*MountOn(disk), header, &read);
+        if (result == 0 || !read.empty()) {
+          EXPECT_EQ(reject, KvReject::kNone) << failure << " at call " << k << (loses_power ? ", power lost" : "");
+          EXPECT_EQ(read, payload);
+        }
+        if (result != 0 && failure != 0 && !loses_power) {
+          EXPECT_TRUE(read.empty()) << "a write that failed is not found: " << failure << " at call " << k;
+        }
+      }
+      if (reached_end) {
+        EXPECT_EQ(result, 0);
+      }
+    }
+  }
+}
+
+TEST(KvDisk, AReadThatFailsIsNoAnswer) {
+  const KvFileHeader header = TinyHeader(40, kBlockBytes);
+  const std::vector<std::byte> payload = TinyPayload(header);
+  ModelDisk disk;
+  ASSERT_EQ(MountOn(disk)->Write(header, payload), 0);
+  for (const int failure : {-EIO, -EINTR, 1}) {
+    for (int64_t k = disk.calls = 0;; ++k) {
+      disk.calls = 0;
+      disk.fail_at = k;
+      disk.failure = failure;
+      std::vector<std::byte> read;
+      const KvReject reject = ReadBack(*MountOn(disk), header, &read);
+      const bool all = disk.calls <= k;
+      // A call that takes less than it was given, or was interrupted, is made again; of the size of a file there is no less.
+      if (failure == -EIO && !all) {
+        EXPECT_EQ(reject, KvReject::kIo) << k;
+      }
+      if (reject == KvReject::kNone && !read.empty()) {
+        EXPECT_EQ(read, payload);
+      }
+      if (all) break;
+    }
+  }
+}
+
+TEST(KvDisk, RefusesWhatIsNotItsOwn) {
+  ModelDisk disk;
+  const std::unique_ptr<KvDisk> files = MountOn(disk);
+  const KvFileHeader header = TinyHeader(40, kBlockBytes);
+  ASSERT_EQ(files->Write(header, TinyPayload(header)), 0);
+  const auto reason = [&] {
+    KvReject reject = KvReject::kNone;
+    EXPECT_EQ(files->Open(header.binding.session, 7, &reject), nullptr);
+    return reject;
+  };
+  std::string& bytes = disk.names.begin()->second->bytes;
+  const std::string whole = bytes;
+  bytes.resize(100);
+  EXPECT_EQ(reason(), KvReject::kShort);
+  bytes = whole.substr(0, whole.size() - 1);
+  EXPECT_EQ(reason(), KvReject::kShort);
+  bytes = whole;
+  bytes[50] ^= 1;
+  EXPECT_EQ(reason(), KvReject::kDamaged);
+  bytes = whole;
+  KvFormat other = header.format;
+  other.model[3] ^= 1;
+  KvReject reject = KvReject::kNone;
+  EXPECT_EQ(KvDisk(disk.Mount(), other).Open(header.binding.session, 7, &reject), nullptr);
+  EXPECT_EQ(reject, KvReject::kModel);
+  // The payload is looked at by Read.
+  bytes[bytes.size() - 5000] ^= 1;
+  std::vector<std::byte> read;
+  EXPECT_EQ(ReadBack(*files, header, &read), KvReject::kDamaged);
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,293 @@
+#include "server/sessions/kv/kv_keeper.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/process/clock.h"
+#include "tests/server/sessions/kv/kv_bytes.h"
+#include "tests/support/temp_dir.h"
+
+namespace hydrant {
+namespace {
+
+// A keeper over a real directory, and the log that it asks whose a session is.
+class Keeping : public testing::Test {
+ protected:
+  static constexpr int32_t kLive = 40;
+
+  void Open() {
+    std::filesystem::create_directories(path_);
+    KvKeeper::Options options;
+    options.bytes_max = bytes_max_;
+    options.waiting_bytes_max = waiting_bytes_max_;
+    options.look_us = 1'000'000'000;
+    options.clock = MonotonicUs;
+    options.weight_of = [](const std::string&) { return 1.0; };
+    options.bytes_max_of = [](const std::string&) { return int64_t{0}; };
+    options.owner_of = [this](const SessionName& session) -> std::optional<KvKeeper::Options::Owner> {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const auto found = log_.find(session);
+      return found == log_.end() ? std::nullopt : std::optional(found->second);
+    };
+    keeper_ = std::make_unique<KvKeeper>(DiskDirectory(open(path_.c_str(), O_RDONLY | O_DIRECTORY)), TinyFormat(),
+                                         std::move(options));
+  }
+  void Start() {
+    KvKeeper::Hooks hooks;
+    hooks.on_change = [this](const SessionName& session, uint64_t turn) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      told_[session] = turn;
+    };
+    hooks.look = [this] { looks_.set_value(); };
+    keeper_->Start(std::move(hooks));
+  }
+  void SetUp() override { Open(); }
+
+  static KvBinding BindingOf(uint8_t session, uint64_t turn) {
+    KvBinding binding = TinyHeader(kLive).binding;
+    binding.session.fill(session);
+    binding.turn = turn;
+    return binding;
+  }
+  KvWrite WriteOf(uint8_t session, uint64_t turn, const std::string& tenant = "t") {
+    KvWrite write;
+    write.binding = BindingOf(session, turn);
+    write.tenant = tenant;
+    write.used_s = session;
+    KvFileHeader header = TinyHeader(kLive);
+    header.binding = write.binding;
+    const std::vector<std::byte> payload = TinyPayload(header, session);
+    const auto bytes = std::make_shared<std::byte[]>(payload.size());
+    std::copy(payload.begin(), payload.end(), bytes.get());
+    write.kv = {bytes, payload.size(), header.binding.computed, kLive};
+    const std::lock_guard<std::mutex> lock(mutex_);
+    log_[write.binding.session] = {turn, write.used_s, tenant};
+    return write;
+  }
+  bool Keep(uint8_t session, uint64_t turn, const std::string& tenant = "t") {
+    std::promise<bool> kept;
+    keeper_->Write(WriteOf(session, turn, tenant), /*urgent=*/true, [&](bool durable) { kept.set_value(durable); });
+    return kept.get_future().get();
+  }
+  KvBytes ReadBack(uint8_t session, uint64_t turn) {
+    const auto file = keeper_->Open(BindingOf(session, turn).session, turn, [&] { return BindingOf(session, turn); });
+    if (file == nullptr) return {};
+    std::promise<KvBytes> read;
+    keeper_->Read(file, [&](KvBytes kv) { read.set_value(std::move(kv)); });
+    return read.get_future().get();
+  }
+  bool Has(uint8_t session, uint64_t turn) { return !ReadBack(session, turn).empty(); }
+  void Remove(uint8_t session) {
+    std::promise<void> gone;
+    keeper_->Remove(BindingOf(session, 1).session, [&] { gone.set_value(); });
+    gone.get_future().wait();
+  }
+  std::vector<std::string> Files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) names.push_back(entry.path().filename());
+    return names;
+  }
+  uint64_t Told(uint8_t session) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return told_[BindingOf(session, 1).session];
+  }
+  uint64_t Rejected(KvReject reject) const { return keeper_->counts().rejected[static_cast<size_t>(reject)]; }
+
+  const TempDir temp_;
+  const std::string path_ = temp_.File("kv");
+  int64_t bytes_max_ = 1 << 20;
+  int64_t waiting_bytes_max_ = 1 << 20;
+  std::mutex mutex_;
+  std::map<SessionName, KvKeeper::Options::Owner> log_;
+  std::map<SessionName, uint64_t> told_;
+  std::promise<void> looks_;
+  std::unique_ptr<KvKeeper> keeper_;
+};
+
+TEST_F(Keeping, ReadsBackWhatWasWritten) {
+  Start();
+  const KvWrite write = WriteOf(1, 5);
+  EXPECT_TRUE(Keep(1, 5));
+  EXPECT_EQ(Told(1), 5u);
+  const KvBytes kv = ReadBack(1, 5);
+  ASSERT_EQ(kv.size, write.kv.size);
+  EXPECT_TRUE(std::equal(kv.bytes.get(), kv.bytes.get() + kv.size, write.kv.bytes.get()));
+  EXPECT_EQ(kv.computed, write.kv.computed);
+  EXPECT_EQ(kv.live, kLive);
+  EXPECT_FALSE(Has(1, 4)) << "an older turn";
+  EXPECT_FALSE(Has(2, 5));
+  EXPECT_TRUE(Keep(1, 6));
+  EXPECT_THAT(Files(), testing::ElementsAre(KvFileName(BindingOf(1, 6).session, 6))) << "one file for a session";
+  const KvCounts counts = keeper_->counts();
+  EXPECT_EQ(counts.writes, 2u);
+  EXPECT_EQ(counts.reads, 1u);
+  EXPECT_EQ(counts.files, 1);
+  EXPECT_EQ(counts.errors, 0u);
+  EXPECT_EQ(counts.bytes, static_cast<int64_t>(std::filesystem::file_size(path_ + "/" + Files().front())));
+  struct stat status {};
+  ASSERT_EQ(stat((path_ + "/" + Files().front()).c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+}
+
+// Nothing that a start knows comes from the process before it, and what is asked for does not wait for the sweep.
+TEST_F(Keeping, ARestartFindsWhatTheLogKnowsAndRemovesTheRest) {
+  Start();
+  for (uint8_t session = 1; session <= 4; ++session) EXPECT_TRUE(Keep(session, 5));
+  keeper_.reset();
+  std::ofstream(path_ + "/" + KvFileName(BindingOf(5, 1).session, 1) + ".tmp") << "a write that was cut off";
+  std::ofstream(path_ + "/notes.txt") << "somebody else's";
+  log_.erase(BindingOf(2, 5).session);     // forgotten
+  log_[BindingOf(3, 5).session].turn = 6;  // went on without its KV being written
+  told_.clear();
+  Open();
+  EXPECT_EQ(keeper_->Open(BindingOf(1, 5).session, 5, [&] { return BindingOf(1, 5); })->header().live, kLive);
+  Start();
+  Remove(4);  // waits for the sweep, that knows of the file
+  EXPECT_EQ(Told(1), 5u);
+  EXPECT_EQ(Told(3), 0u);
+  EXPECT_THAT(Files(), testing::UnorderedElementsAre(KvFileName(BindingOf(1, 5).session, 5), "notes.txt"));
+  EXPECT_EQ(keeper_->counts().files, 1);
+  EXPECT_TRUE(Has(1, 5));
+}
+
+TEST_F(Keeping, SaysWhyItDoesNotReadAFile) {
+  Start();
+  EXPECT_TRUE(Keep(1, 5));
+  const auto open = [&](const KvBinding& expected) {
+    return keeper_->Open(BindingOf(1, 5).session, 5, [&] { return expected; }) != nullptr;
+  };
+  KvBinding other = BindingOf(1, 5);
+  other.tokens[0] ^= 1;
+  EXPECT_FALSE(open(other));
+  EXPECT_EQ(Rejected(KvReject::kTokens), 1u);
+  other = BindingOf(1, 5);
+  other.policy[0] ^= 1;
+  EXPECT_FALSE(open(other));
+  EXPECT_EQ(Rejected(KvReject::kPolicy), 1u);
+  // Another session's file under this one's name.
+  EXPECT_TRUE(Keep(2, 5));
+  std::filesystem::rename(path_ + "/" + KvFileName(BindingOf(2, 5).session, 5),
+                          path_ + "/" + KvFileName(BindingOf(1, 5).session, 5));
+  EXPECT_FALSE(open(BindingOf(1, 5)));
+  EXPECT_EQ(Rejected(KvReject::kSession), 1u);
+  // A byte of the payload.
+  EXPECT_TRUE(Keep(3, 5));
+  const std::string path = path_ + "/" + KvFileName(BindingOf(3, 5).session, 5);
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(9000) << "x";
+  EXPECT_FALSE(Has(3, 5));
+  EXPECT_EQ(Rejected(KvReject::kDamaged), 1u);
+  // Who else may read it may have written it.
+  EXPECT_EQ(chmod(path.c_str(), 0644), 0);
+  EXPECT_FALSE(Has(3, 5));
+  EXPECT_EQ(Rejected(KvReject::kIo), 1u);
+  EXPECT_EQ(keeper_->counts().reads, 0u) << "none of these counts as read";
+}
+
+TEST_F(Keeping, TakesNoMoreThanItMay) {
+  const int64_t bytes = TinyHeader(kLive).file_bytes();
+  bytes_max_ = 3 * bytes + 10;
+  Open();
+  Start();
+  for (uint8_t session = 1; session <= 5; ++session) EXPECT_TRUE(Keep(session, 1, session == 1 ? "b" : "a"));
+  EXPECT_EQ(keeper_->counts().files, 3);
+  EXPECT_EQ(keeper_->counts().evicted, 2u);
+  EXPECT_TRUE(Has(1, 1)) << "the oldest, of a tenant within its share";
+  EXPECT_FALSE(Has(2, 1));
+  EXPECT_EQ(Told(2), 0u);
+  // A smaller limit at the next start.
+  keeper_.reset();
+  bytes_max_ = bytes + 10;
+  Open();
+  Start();
+  Remove(9);
+  EXPECT_EQ(keeper_->counts().files, 1);
+  bytes_max_ = bytes - 1;
+  Open();
+  Start();
+  EXPECT_FALSE(Keep(6, 1)) << "larger than all there may be";
+  EXPECT_EQ(keeper_->counts().passed, 1u);
+}
+
+TEST_F(Keeping, WritesNothingOfWhatIsForgottenOrHasGoneOn) {
+  std::promise<bool> forgotten, gone_on, stays;
+  keeper_->Write(WriteOf(1, 5), false, [&](bool durable) { forgotten.set_value(durable); });
+  keeper_->Write(WriteOf(2, 5), false, [&](bool durable) { gone_on.set_value(durable); });
+  keeper_->Write(WriteOf(3, 5), false, [&](bool durable) { stays.set_value(durable); });
+  log_.erase(BindingOf(1, 5).session);
+  log_[BindingOf(2, 5).session].turn = 6;
+  Start();
+  EXPECT_FALSE(forgotten.get_future().get());
+  EXPECT_FALSE(gone_on.get_future().get());
+  EXPECT_TRUE(stays.get_future().get());
+  keeper_->Supersede(BindingOf(3, 5).session, 5);
+  EXPECT_TRUE(Has(3, 5));
+  keeper_->Supersede(BindingOf(3, 5).session, 6);
+  EXPECT_TRUE(Keep(4, 1));  // behind it
+  EXPECT_FALSE(Has(3, 5));
+  EXPECT_EQ(Files().size(), 1u);
+}
+
+TEST_F(Keeping, ARemovalTakesAlongWhatWaits) {
+  std::promise<bool> written;
+  keeper_->Write(WriteOf(1, 5), false, [&](bool durable) { written.set_value(durable); });
+  std::promise<void> gone;
+  keeper_->Remove(BindingOf(1, 5).session, [&] { gone.set_value(); });
+  Start();
+  gone.get_future().wait();
+  EXPECT_FALSE(written.get_future().get());
+  EXPECT_EQ(Files().size(), 0u);
+}
+
+TEST_F(Keeping, WhatIsTooMuchIsNotDoneAndStopAnswersAll) {
+  const auto bytes = static_cast<int64_t>(WriteOf(1, 1).kv.size);
+  waiting_bytes_max_ = 2 * bytes;
+  Open();
+  int told = 0;
+  const auto counts = [&](bool durable) { told += durable ? 100 : 1; };
+  EXPECT_TRUE(keeper_->has_room());
+  for (uint8_t session = 1; session <= 2; ++session) keeper_->Write(WriteOf(session, 1), false, counts);
+  EXPECT_FALSE(keeper_->has_room());
+  EXPECT_EQ(told, 0);
+  keeper_->Write(WriteOf(3, 1), false, counts);
+  EXPECT_EQ(told, 1) << "at once";
+  keeper_->Write(WriteOf(4, 1), true, counts);
+  EXPECT_EQ(told, 1) << "who waits hears it on the writing thread";
+  EXPECT_EQ(keeper_->counts().passed, 2u);
+  keeper_->Stop();
+  EXPECT_EQ(told, 4);
+  keeper_->Write(WriteOf(5, 1), true, counts);
+  EXPECT_EQ(told, 5);
+}
+
+TEST_F(Keeping, ADiskThatDoesNotWriteIsLeftAloneForAWhile) {
+  Start();
+  EXPECT_TRUE(Keep(1, 1));
+  std::filesystem::remove_all(path_);
+  EXPECT_FALSE(Keep(2, 1));
+  const KvCounts counts = keeper_->counts();
+  EXPECT_EQ(counts.errors, 1u);
+  EXPECT_FALSE(Keep(3, 1));
+  EXPECT_EQ(keeper_->counts().errors, 1u) << "it is not asked";
+  EXPECT_FALSE(Has(1, 1)) << "nor is a wrong answer given";
+}
+
+TEST_F(Keeping, LooksWhenItIsTold) {
+  Start();
+  keeper_->Wake();
+  looks_.get_future().wait();
+}
+
+}  // namespace
+}  // namespace hydrant
