@@ -7,6 +7,7 @@
 #include "api/wire/nearest_name.h"
 #include "model/checkpoint/checkpoint.h"
 #include "server/model_path.h"
+#include "server/sessions/tools/session_tools.h"
 
 namespace hydrant {
 namespace {
@@ -20,7 +21,7 @@ std::string WrongCommand(const std::vector<std::string>& arguments) {
   const std::string& command = arguments.front();
   if (command == "serve" || command == "--version") return "";
   if (command.starts_with("-")) return absl::StrCat(command, ": the command comes first: hydrantd serve MODEL [flags]");
-  const std::string commands[] = {"serve", kFamiliesCommand, kCheckCommand};
+  const std::string commands[] = {"serve", kFamiliesCommand, kCheckCommand, kSessionsCommand};
   const std::string_view nearest = NearestName(command, commands);
   const std::string meant = nearest.empty() ? absl::StrCat("hydrantd serve ", command) : std::string(nearest);
   return absl::StrCat("there is no command '", command, "': did you mean ", meant, "?");

@@ -215,4 +215,11 @@ std::optional<SessionPast> DecodePast(std::span<const std::string> bodies, const
   return past;
 }
 
+std::optional<ModelId> ModelOfPast(std::string_view body) {
+  ByteReader reader(body);
+  if (reader.Fixed<uint8_t>() != kVersion) return std::nullopt;
+  const auto model = reader.Array<std::tuple_size_v<ModelId>>();
+  return reader.ok() ? std::optional(model) : std::nullopt;
+}
+
 }  // namespace hydrant

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "server/sessions/session_store.h"
 
@@ -21,6 +22,9 @@ std::string EncodePast(const SessionPast& past, const SessionPast* before, const
 // What the bodies, each encoded against the one before it, come to. nullopt: they are none, or of another model. `past.turn` is the
 // caller's to set.
 std::optional<SessionPast> DecodePast(std::span<const std::string> bodies, const ModelId& model);
+
+// Whose tokens a body says it has. nullopt: it is none.
+std::optional<ModelId> ModelOfPast(std::string_view body);
 
 }  // namespace hydrant
 

@@ -64,6 +64,7 @@ struct LogCounts {
   int64_t live_bytes = 0;  // of the records that count
   int64_t sessions = 0;
   int64_t segments = 0;
+  int64_t forgotten_segments = 0;  // with records of sessions that are gone
   uint64_t commits = 0;
   uint64_t records = 0;
   uint64_t errors = 0;     // writes and syncs that failed
@@ -84,8 +85,9 @@ class SessionLog {
   // Writes the records in one piece, and returns when they are durable; which of them are. Not: it cannot be written, or, a kTurn, it
   // was made against another turn than the last. `now_us` is monotonic.
   std::vector<bool> Write(std::span<const LogRecord> records, int64_t now_us);
-  // Does a part of the work of giving room back, a few ms. `now_s` is Unix time. True: there is more.
-  bool Clean(int64_t now_s);
+  // Does a part of the work of giving room back, a few ms. `now_s` is Unix time. `purge`: what sessions that are gone have said goes
+  // whatever purge_s is. True: there is more.
+  bool Clean(int64_t now_s, bool purge = false);
   // So that the next start reads nothing else.
   void Checkpoint();
 
@@ -137,7 +139,7 @@ class SessionLog {
     std::vector<SessionName> names;     // with a record in it; those that are left
     std::vector<RecordHeader> forgets;  // kForget records to be copied
   };
-  std::optional<uint32_t> ChooseSegment(int64_t now_s) const;
+  std::optional<uint32_t> ChooseSegment(int64_t now_s, bool purge) const;
   bool BeginCleaning(uint32_t segment);
   enum class Moved { kYes, kUnreadable, kUnwritable };
   Moved MoveSome();

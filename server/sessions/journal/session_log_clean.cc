@@ -14,10 +14,10 @@ constexpr size_t kMovedBytes = 1 << 20;
 }  // namespace
 
 // REQUIRES: the writing thread.
-std::optional<uint32_t> SessionLog::ChooseSegment(int64_t now_s) const {
+std::optional<uint32_t> SessionLog::ChooseSegment(int64_t now_s, bool purge) const {
   for (const auto& [segment, since_s] : index_.forgotten()) {
-    if (since_s <= now_s - options_.purge_s && segments_->contains(segment) && !stuck_.contains(segment))
-      return segment;
+    const bool due = purge || since_s <= now_s - options_.purge_s;
+    if (due && segments_->contains(segment) && !stuck_.contains(segment)) return segment;
   }
   // Twice what is needed, and two segments besides, so that a small log is left alone. Oldest first: it has the most dead records.
   if (counts_.bytes <= 2 * index_.bytes() + 2 * options_.segment_bytes) return std::nullopt;
@@ -27,10 +27,10 @@ std::optional<uint32_t> SessionLog::ChooseSegment(int64_t now_s) const {
   return std::nullopt;
 }
 
-bool SessionLog::Clean(int64_t now_s) {
+bool SessionLog::Clean(int64_t now_s, bool purge) {
   if (retry_us_ >= 0) return false;  // what cannot be written cannot be moved
   if (!cleaning_.has_value()) {
-    const std::optional<uint32_t> segment = ChooseSegment(now_s);
+    const std::optional<uint32_t> segment = ChooseSegment(now_s, purge);
     if (!segment.has_value() || !BeginCleaning(*segment)) return false;
     return true;
   }

@@ -1,0 +1,50 @@
+// DirectoryPlace is the --session-dir of a server that is stopped.
+//
+// Thread: one at a time.
+#ifndef HYDRANT_SERVER_SESSIONS_TOOLS_DIRECTORY_PLACE_H_
+#define HYDRANT_SERVER_SESSIONS_TOOLS_DIRECTORY_PLACE_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/sessions/journal/session_directory.h"
+#include "server/sessions/journal/session_log.h"
+#include "server/sessions/tools/session_place.h"
+#include "server/sessions/transfer/session_file.h"
+
+namespace hydrant {
+
+class DirectoryPlace : public SessionPlace {
+ public:
+  // Takes the directory's lock. Errors: FAILED_PRECONDITION where there is no session directory, and SessionDirectory::Open's: a
+  // process that uses it is named.
+  static absl::StatusOr<std::unique_ptr<DirectoryPlace>> Open(const std::string& path);
+
+  const std::string& name() const override { return path_; }
+  absl::StatusOr<std::vector<PlacedSession>> List(const std::string& tenant) override;
+  absl::StatusOr<std::string> Export(const std::string& tenant, const std::string& id) override;
+  absl::StatusOr<bool> Import(const std::string& tenant, const std::string& file) override;
+  absl::StatusOr<bool> Forget(const std::string& tenant, const std::string& id, uint64_t turn) override;
+  absl::Status Purge() override;
+  // Reads every record and every session's past. `tenant` has to be empty: a file is nobody's.
+  absl::StatusOr<VerifyReport> Verify(const std::string& tenant) override;
+  absl::Status Close() override;
+
+ private:
+  DirectoryPlace(std::string path, std::unique_ptr<SessionDirectory> directory)
+      : path_(std::move(path)), directory_(std::move(directory)) {}
+  absl::StatusOr<SessionFile> Read(const SessionName& name);
+  bool Write(LogRecord record);
+  void VerifySegment(LogDirectory& files, uint32_t number, VerifyReport* report);
+  void VerifyRecords(std::string_view bytes, uint32_t number, VerifyReport* report);
+
+  const std::string path_;
+  const std::unique_ptr<SessionDirectory> directory_;
+  std::unique_ptr<SessionLog> log_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_SESSIONS_TOOLS_DIRECTORY_PLACE_H_
