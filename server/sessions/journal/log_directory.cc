@@ -36,10 +36,14 @@ class Disk : public LogDirectory {
     const int fd = openat(fd_, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return -errno;
     struct stat status {};
-    const bool known = fstat(fd, &status) == 0;
+    if (fstat(fd, &status) != 0) {
+      const int error = errno;
+      close(fd);
+      return -error;
+    }
     // Somebody else's file, or one that has a second name where others may read it, is none of ours.
-    const bool ours = known && S_ISREG(status.st_mode) && status.st_uid == geteuid() && status.st_nlink == 1 &&
-                      (status.st_mode & 077) == 0;
+    const bool ours =
+        S_ISREG(status.st_mode) && status.st_uid == geteuid() && status.st_nlink == 1 && (status.st_mode & 077) == 0;
     if (ours) return fd;
     close(fd);
     return -EPERM;
@@ -56,7 +60,14 @@ class Disk : public LogDirectory {
     struct stat status {};
     return fstat(fd, &status) != 0 ? -errno : status.st_size;
   }
-  int Sync(int fd) override { return Or(fdatasync(fd)); }
+  int Sync(int fd) override {
+    if (fdatasync(fd) != 0) return -errno;
+    // A file that has no name any more takes everything, and no start will find it: somebody has removed the directory.
+    struct stat status {};
+    if (fstat(fd, &status) != 0) return -errno;
+    return status.st_nlink == 0 ? -ENOENT : 0;
+  }
+  void DropCached(int fd) override { (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); }
   int Truncate(int fd, int64_t size) override { return Or(ftruncate(fd, size)); }
   void Close(int fd) override { close(fd); }
   void Uncache(int fd) override { (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); }

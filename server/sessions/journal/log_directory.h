@@ -25,7 +25,10 @@ class LogDirectory {
   virtual int64_t Write(int fd, std::string_view bytes) = 0;
   virtual int64_t ReadAt(int fd, char* out, size_t bytes, int64_t offset) = 0;
   virtual int64_t Size(int fd) = 0;
-  virtual int Sync(int fd) = 0;  // the bytes and what is needed to find them
+  virtual int Sync(int fd) = 0;  // the bytes and what is needed to find them; -ENOENT: the file has been removed
+  // What is in memory of a file that has been synced is let go of, where the system can, so that what is read next is what the disk
+  // has. After a sync that failed, Linux calls pages clean that the disk does not have, and a later sync of them says that all is well.
+  virtual void DropCached(int fd) = 0;
   virtual int Truncate(int fd, int64_t size) = 0;
   virtual void Close(int fd) = 0;
   // Its bytes, which are synced, need not stay in the system's memory.

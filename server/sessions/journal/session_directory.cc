@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::string_view kFormat = "hydrant-sessions 1.0 ";
 constexpr size_t kSecretBytes = 64;  // hexadecimal digits: 256 bits
+constexpr size_t kSmallBytes = 512;  // of a file that is read as a whole, more than it has
 
 absl::Status Wrong(const std::string& path, std::string_view what) {
   return absl::FailedPreconditionError(absl::StrCat("--session-dir: ", path, ": ", std::string(what)));
@@ -53,8 +54,9 @@ int OpenOwn(int parent, const std::string& name, const std::string& path, absl::
   return -1;
 }
 
+// What the lock's file says of its owner, for a message.
 std::string ReadSmall(int fd) {
-  std::array<char, 512> bytes{};
+  std::array<char, kSmallBytes> bytes{};
   const ssize_t got = pread(fd, bytes.data(), bytes.size(), 0);
   return {bytes.data(), got > 0 ? static_cast<size_t>(got) : 0};
 }
@@ -93,8 +95,11 @@ absl::StatusOr<std::string> ReadOrMake(LogDirectory& directory, const std::strin
   }
   if (fd == -EPERM) return Wrong(path + "/" + name, "is not a file that its owner alone may read, by this name alone");
   if (fd < 0) return WrongCall(path + "/" + name, -fd);
-  std::string text = ReadSmall(fd);
+  std::string text(kSmallBytes, '\0');
+  const int64_t got = ReadAll(directory, fd, text.data(), text.size(), 0);
   directory.Close(fd);
+  if (got < 0) return WrongCall(path + "/" + name, static_cast<int>(-got));
+  text.resize(static_cast<size_t>(got));
   return text;
 }
 

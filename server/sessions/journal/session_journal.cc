@@ -5,6 +5,8 @@
 #include <exception>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace hydrant {
 absl::StatusOr<std::unique_ptr<SessionJournal>> SessionJournal::Open(const std::string& path, Options options) {
   absl::StatusOr<std::unique_ptr<SessionDirectory>> directory = SessionDirectory::Open(path);
@@ -20,7 +22,10 @@ absl::StatusOr<std::unique_ptr<SessionJournal>> SessionJournal::Open(const std::
   std::unique_ptr<LogDirectory> files = (*directory)->TakeLog();
   std::unique_ptr<SessionJournal> journal(new SessionJournal(*std::move(directory), std::move(options)));
   absl::StatusOr<std::unique_ptr<SessionLog>> log = SessionLog::Open(std::move(files), std::move(log_options));
-  if (!log.ok()) return log.status();
+  if (!log.ok()) {
+    return absl::Status(log.status().code(),
+                        absl::StrCat("--session-dir: ", path, "/log: ", std::string(log.status().message())));
+  }
   journal->log_ = *std::move(log);
   journal->thread_ = std::thread([running = journal.get()] { running->Run(); });
   return journal;

@@ -12,8 +12,11 @@
 namespace hydrant {
 namespace {
 
-absl::Status Unavailable(std::string_view what, int64_t negated_errno) {
-  return absl::UnavailableError(absl::StrCat(std::string(what), ": ", std::strerror(static_cast<int>(-negated_errno))));
+absl::Status Unavailable(std::string_view where, int64_t negated_errno) {
+  return absl::UnavailableError(absl::StrCat(std::string(where), std::strerror(static_cast<int>(-negated_errno))));
+}
+absl::Status FileUnavailable(const std::string& name, int64_t negated_errno) {
+  return Unavailable(absl::StrCat(name, ": "), negated_errno);
 }
 
 }  // namespace
@@ -31,7 +34,7 @@ SessionLog::~SessionLog() { EndSegment(); }
 
 absl::Status SessionLog::Load() {
   std::vector<std::string> names;
-  if (const int error = directory_->List(&names); error < 0) return Unavailable("log", error);
+  if (const int error = directory_->List(&names); error < 0) return Unavailable("", error);
   std::set<uint32_t> segments, checkpoints;
   for (const std::string& name : names) {
     if (const auto number = LogFileNumber(name, kSegmentSuffix)) segments.insert(*number);
@@ -58,12 +61,11 @@ absl::Status SessionLog::Load() {
     checkpoint_ = *it;
   }
   for (const auto& [number, segment] : *segments_) {
+    if (number >= checkpoint_) {
+      if (absl::Status status = Replay(number); !status.ok()) return status;
+      since_checkpoint_ += segment->bytes;
+    }
     counts_.bytes += segment->bytes;
-    if (number < checkpoint_) continue;
-    if (absl::Status status = Replay(number); !status.ok()) return status;
-    since_checkpoint_ += segment->bytes;
-    // A process that was killed may have left what it had not synced, and from here on it counts.
-    if (directory_->Sync(segment->fd) < 0) ++counts_.errors;
   }
   if (since_checkpoint_ > 0 && directory_->SyncNames() < 0) ++counts_.errors;
   index_.SetUncertainFrom(checkpoint_);
@@ -79,13 +81,13 @@ absl::Status SessionLog::OpenSegments(const std::set<uint32_t>& numbers) {
       ++counts_.damaged;
       continue;
     }
-    if (fd < 0) return Unavailable(name, fd);
+    if (fd < 0) return FileUnavailable(name, fd);
     auto segment = std::make_shared<Segment>(*directory_, fd);
     segment->bytes = directory_->Size(fd);
-    if (segment->bytes < 0) return Unavailable(name, segment->bytes);
+    if (segment->bytes < 0) return FileUnavailable(name, segment->bytes);
     std::array<char, kSegmentHeaderBytes> bytes{};
     const int64_t got = ReadAll(*directory_, fd, bytes.data(), bytes.size(), 0);
-    if (got < 0) return Unavailable(name, got);
+    if (got < 0) return FileUnavailable(name, got);
     const auto header = ParseSegmentHeader(std::string_view(bytes.data(), static_cast<size_t>(got)));
     if (header.has_value() && header->major > kLogMajor) {
       return absl::FailedPreconditionError(absl::StrCat(name, ": written by a later version (format ", header->major,
@@ -103,10 +105,16 @@ absl::Status SessionLog::OpenSegments(const std::set<uint32_t>& numbers) {
 }
 
 absl::Status SessionLog::Replay(uint32_t number) {
-  const Segment& segment = *segments_->at(number);
+  Segment& segment = *segments_->at(number);
+  // A process that was killed may have left what it had not synced, and from here on it counts; what it could not sync does not, although
+  // it may be in memory still.
+  if (directory_->Sync(segment.fd) < 0) ++counts_.errors;
+  directory_->DropCached(segment.fd);
+  segment.bytes = directory_->Size(segment.fd);
+  if (segment.bytes < 0) return FileUnavailable(LogFileName(number, kSegmentSuffix), segment.bytes);
   std::string bytes(static_cast<size_t>(segment.bytes), '\0');
   const int64_t got = ReadAll(*directory_, segment.fd, bytes.data(), bytes.size(), 0);
-  if (got < 0) return Unavailable(LogFileName(number, kSegmentSuffix), got);
+  if (got < 0) return FileUnavailable(LogFileName(number, kSegmentSuffix), got);
   bytes.resize(static_cast<size_t>(got));
   ScanRecords(bytes, number, [this](const ScannedRecord& record) { ApplyReplayed(record); });
   return absl::OkStatus();

@@ -39,6 +39,16 @@ TEST_F(LogDirectoryTest, AFileIsWholeOrNotThere) {
   EXPECT_EQ(directory_->Open("f"), -ENOENT);
 }
 
+TEST_F(LogDirectoryTest, WhatSomebodyRemovedIsNotDurable) {
+  const int fd = directory_->Create("f");
+  ASSERT_EQ(WriteAll(*directory_, fd, "text"), 0);
+  EXPECT_EQ(directory_->Sync(fd), 0);
+  std::filesystem::remove_all(temp_.path());
+  EXPECT_EQ(directory_->Sync(fd), -ENOENT);
+  EXPECT_EQ(directory_->Create("g"), -ENOENT);
+  directory_->Close(fd);
+}
+
 TEST_F(LogDirectoryTest, WhatIsNotOursAloneIsNotOpened) {
   const int fd = directory_->Create("own");
   ASSERT_GE(fd, 0);

@@ -84,6 +84,7 @@ class ModelDisk {
   int64_t fail_count = 1;
   int failure = -EIO;  // 1: a write takes one byte only
   bool lies = false;   // syncs do nothing
+  bool truncates_fail = false;
 
  private:
   static constexpr size_t kPage = 4096;
@@ -134,8 +135,13 @@ class ModelDisk {
       if (!file.poisoned && !disk_.lies) file.synced = file.bytes;
       return 0;
     }
+    void DropCached(int fd) override {
+      File& file = *files_[fd];
+      if (file.poisoned) file.bytes = file.synced;  // the pages that a failed sync called clean
+    }
     int Truncate(int fd, int64_t size) override {
       if (const int error = Fails(); error < 0) return error;
+      if (disk_.truncates_fail) return -EIO;
       File& file = *files_[fd];
       file.once = file.bytes;
       file.bytes.resize(static_cast<size_t>(size));
