@@ -85,25 +85,38 @@ asio::awaitable<HttpResponse> KvInspector::Answer(HttpExchange& exchange, const 
         RateLimited("Too many requests for a session's KV map at once.", "too_many_kv_requests", 1));
   }
 
-  ApiResult<SessionStore::View> view = sessions_.Inspect(tenant, id);
+  const WorkOwner owner = {tenant, exchange.client()};
+  ApiResult<SessionStore::View> view = co_await View(owner, id);
   std::shared_ptr<const KvReading> reading;
   for (int looks = 0; view.ok() && looks < kLooksMax; ++looks) {
     if (looks > 1) co_await Pause();
     const bool evicts = view.value().past == nullptr || view.value().past->kv.policy.evicts;
     reading = co_await Read(view.value().number, evicts, /*now=*/looks > 0);
-    view = sessions_.Inspect(tenant, id);
+    view = co_await View(owner, id);
     if (!view.ok() || KvReadingFits(*reading, view.value())) break;
     // What an abandoned turn left is nobody's past.
     if (looks > 0 && view.value().card.state == SessionState::kCold) break;
   }
   if (!view.ok()) co_return ErrorResponse(view.error());
   HttpResponse response;
-  const WorkOwner owner = {tenant, exchange.client()};
   co_await Make(owner, [&] {
     response =
         JsonResponse(SessionKvJson(MakeSessionKv(id, view.value(), *reading, shape_, tokenizer_, query.value())));
   });
   co_return response;
+}
+
+asio::awaitable<ApiResult<SessionStore::View>> KvInspector::View(WorkOwner owner, const std::string& id) {
+  ApiResult<SessionStore::View> view = sessions_.Inspect(owner.tenant, id);
+  if (!view.ok() || !view.value().stored) co_return view;
+  std::shared_ptr<const SessionPast> past;
+  co_await workers_.Run(owner, [&] { past = sessions_.ReadStored(owner.tenant, id); });
+  // What it was read from and what it is now must be the same; where a turn has ended meanwhile, that one's is in memory.
+  view = sessions_.Inspect(owner.tenant, id);
+  if (view.ok() && view.value().stored && past != nullptr && view.value().card.tokens == std::ssize(past->tokens)) {
+    view.value().past = std::move(past);
+  }
+  co_return view;
 }
 
 asio::awaitable<void> KvInspector::Make(WorkOwner owner, std::function<void()> make) {

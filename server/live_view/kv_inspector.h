@@ -58,6 +58,8 @@ class KvInspector {
   };
 
   boost::asio::awaitable<HttpResponse> Answer(HttpExchange& exchange, const std::string& id);
+  // SessionStore::Inspect, with the past from the disk where it is only there.
+  boost::asio::awaitable<ApiResult<SessionStore::View>> View(WorkOwner owner, const std::string& id);
   // Runs `make`, when it is the tenant's turn, on a worker thread.
   boost::asio::awaitable<void> Make(WorkOwner owner, std::function<void()> make);
   // The session's scores and positions, at most kFreshUs old, or, with `now`, read after the call.

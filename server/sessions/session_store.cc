@@ -146,7 +146,7 @@ SessionStore::Session* SessionStore::Add(int32_t tenant, const std::string& id) 
   session->tenant = tenant;
   session->number = ++numbers_;
   session->used_us = options_.clock();
-  session->created_s = session->used_s = WallClock();
+  session->created_s = session->used_s = StampS();
   Tenant& own = TenantOf(tenant);
   if (options_.journal != nullptr) session->name = options_.journal->NameOf(own.name, id);
   const auto named = own.sessions.emplace(id, session).first;
@@ -301,7 +301,7 @@ void SessionStore::SetIdle(Session* session) {
   Count(*session, -1);
   session->busy = false;
   session->used_us = options_.clock();
-  session->used_s = WallClock();
+  session->used_s = StampS();
   tenant.idle.splice(tenant.idle.end(), tenant.busy, session->place);
   Count(*session, 1);
 }
@@ -398,7 +398,7 @@ ApiResult<SessionStore::View> SessionStore::Inspect(int32_t tenant, const std::s
   Expire();
   const Session* session = Find(tenant, id);
   if (session == nullptr) return SessionNotFound(/*expired=*/false);
-  return View{CardOf(*session), session->number, session->past};
+  return View{CardOf(*session), session->number, session->past, session->past == nullptr && session->past_turn > 0};
 }
 
 std::optional<ApiError> SessionStore::Delete(int32_t tenant, const std::string& id, std::function<void(bool)> done) {

@@ -130,11 +130,16 @@ class SessionStore {
 
   struct View {
     SessionCard card;
-    uint64_t number = 0;                      // the engine's name for it
-    std::shared_ptr<const SessionPast> past;  // null before the first turn has ended
+    uint64_t number = 0;  // the engine's name for it
+    std::shared_ptr<const SessionPast>
+        past;             // null before the first turn has ended, and when it is in the journal only
+    bool stored = false;  // the latter
   };
   // Errors: 404.
   ApiResult<View> Inspect(int32_t tenant, const std::string& id);
+  // The past of such a session, for somebody who only looks: nothing of it stays in memory. Null: it cannot be read, or is not in the
+  // journal only any more. Waits for the disk.
+  std::shared_ptr<const SessionPast> ReadStored(int32_t tenant, const std::string& id);
 
   struct Page {
     std::vector<SessionCard> cards;  // by id
@@ -230,6 +235,9 @@ class SessionStore {
   void MakeRoom(const Session* newest);
   Tenant* MostOverShare(const Session* newest, bool by_bytes);
   int64_t WallClock() const;  // Unix seconds
+  // The same for what outlives the process: not before what the journal had at the start, and going on from there. What is stamped by
+  // a clock that was put back, and then right again, would be as old as it was off.
+  int64_t StampS() const;
   bool Expired(const Session& session, int64_t now_us) const;
   void Expire();
   void Forget(Session* session, bool remember, std::function<void(bool)> done = nullptr) noexcept;
@@ -253,6 +261,7 @@ class SessionStore {
               std::function<void(bool)> done);
   // The past that the journal has. Null: it cannot be gone on from.
   std::shared_ptr<const SessionPast> ReadPast(Session* session);
+  std::shared_ptr<const SessionPast> ReadLogged(const SessionName& name, uint64_t turn) const;
 
   const Options options_;
   std::mutex mutex_;
@@ -263,6 +272,8 @@ class SessionStore {
   std::vector<ParkEvent> park_events_taken_;
   int64_t bytes_ = 0;
   uint64_t numbers_ = 0;
+  int64_t start_s_ = 0;  // StampS() when options_.clock() said start_us_
+  int64_t start_us_ = 0;
   int64_t counts_[3] = {};                                   // by SessionState
   std::map<std::string, std::vector<Unclaimed>> unclaimed_;  // by tenant
 

@@ -15,8 +15,17 @@ constexpr int32_t kRecordsMax = 64;
 
 }  // namespace
 
+int64_t SessionStore::StampS() const {
+  const int64_t now_s = WallClock();
+  if (options_.journal == nullptr) return now_s;
+  return std::max(now_s, start_s_ + (options_.clock() - start_us_) / 1'000'000);
+}
+
 void SessionStore::LoadNames() {
+  start_s_ = WallClock();
+  start_us_ = options_.clock();
   options_.journal->ForEach([this](const SessionName& name, const LoggedSession& session) {
+    start_s_ = std::max(start_s_, session.used_s);
     unclaimed_[session.facts.tenant].push_back({name, session});
   });
   if (options_.tenants > 0) TenantOf(options_.tenants - 1);
@@ -64,13 +73,32 @@ void SessionStore::Claim(int32_t index) {
   unclaimed_.erase(found);
 }
 
-std::shared_ptr<const SessionPast> SessionStore::ReadPast(Session* session) {
-  const absl::StatusOr<LoggedPast> logged = options_.journal->Read(session->name);
-  if (!logged.ok() || logged->session.turn != session->past_turn) return nullptr;
+std::shared_ptr<const SessionPast> SessionStore::ReadLogged(const SessionName& name, uint64_t turn) const {
+  const absl::StatusOr<LoggedPast> logged = options_.journal->Read(name);
+  if (!logged.ok() || logged->session.turn != turn) return nullptr;
   std::optional<SessionPast> past = DecodePast(logged->bodies, options_.model);
   if (!past.has_value()) return nullptr;
-  past->turn = session->past_turn;
-  auto kept = std::make_shared<const SessionPast>(*std::move(past));
+  past->turn = turn;
+  return std::make_shared<const SessionPast>(*std::move(past));
+}
+
+std::shared_ptr<const SessionPast> SessionStore::ReadStored(int32_t tenant, const std::string& id) {
+  SessionName name{};
+  uint64_t turn = 0;
+  {
+    const Lock lock(*this);
+    const Session* session = Find(tenant, id);
+    if (session == nullptr || session->past_turn == 0) return nullptr;
+    if (session->past != nullptr) return session->past;
+    name = session->name;
+    turn = session->past_turn;
+  }
+  return ReadLogged(name, turn);
+}
+
+std::shared_ptr<const SessionPast> SessionStore::ReadPast(Session* session) {
+  std::shared_ptr<const SessionPast> kept = ReadLogged(session->name, session->past_turn);
+  if (kept == nullptr) return nullptr;
   const Lock lock(*this);
   session->past = kept;
   CountBytes(*session, BytesOf(kept));
@@ -98,7 +126,7 @@ void SessionStore::Commit(Session* session, uint64_t turn, const SessionPast* be
   const bool whole = record.type == RecordType::kReplace;
   record.turn = turn;
   record.turn_before = whole ? 0 : before->turn;
-  record.wall_s = WallClock();
+  record.wall_s = StampS();
   record.facts.tokens = static_cast<int32_t>(past->tokens.size());
   record.facts.budget = past->kv.budget.keep;
   record.facts.policy = static_cast<uint8_t>(past->spec.preset);

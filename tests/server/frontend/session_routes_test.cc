@@ -103,6 +103,10 @@ TEST(Sessions, TheEndOfATurnSaysWhatIsPromisedAndARestartKeepsIt) {
   }
   DurableServer durable(directory);
   EXPECT_THAT(durable.server->Ask(Get("/v1/sessions/s")).body, HasSubstr(R"("state":"cold","tokens":61)"));
+  const Response stored = durable.server->Ask(Get("/v1/sessions/s/kv?after=0&limit=4"));
+  EXPECT_THAT(stored.body, HasSubstr(R"("known":61,"logical":0,)")) << "who looks sees what the disk has";
+  EXPECT_THAT(stored.body, HasSubstr(R"("pieces":["O","n","c","e"])"));
+  EXPECT_THAT(stored.body, HasSubstr(R"("unknown":"cold")"));
   const Response again = durable.server->Ask(numbered("1"));
   EXPECT_EQ(again.status, 409);
   EXPECT_THAT(again.body, HasSubstr("turn_conflict"));

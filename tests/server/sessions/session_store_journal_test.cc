@@ -167,6 +167,21 @@ TEST_F(SessionStoreJournal, TimeGoesOnWhileTheServerIsDownAndNeverBack) {
   EXPECT_THAT(Ids(), testing::IsEmpty());
 }
 
+// A machine whose clock is set only after it has started: what was said meanwhile is not taken for a day old.
+TEST_F(SessionStoreJournal, AClockThatWasBehindForAWhileEndsNoSession) {
+  options_.ttl_us = 3600 * int64_t{1'000'000};
+  Restart();
+  EXPECT_TRUE(Turn("before", 5));
+  now_s_ -= 86400;
+  Restart();
+  now_us_ += 60 * int64_t{1'000'000};
+  EXPECT_TRUE(Turn("s", 5));
+  now_s_ += 86400 + 60;
+  Restart();
+  EXPECT_THAT(Ids(), testing::ElementsAre("before", "s"));
+  EXPECT_EQ(store_->Get(0, "s").value().last_used, now_s_);
+}
+
 TEST_F(SessionStoreJournal, ATenantFindsItsOwnWhateverItsPlace) {
   EXPECT_TRUE(Turn("s", 5, {.tenant = 0}));
   EXPECT_TRUE(Turn("s", 6, {.tenant = 1}));
