@@ -3,6 +3,7 @@
 
 import ctypes
 import json
+import os
 import pathlib
 import re
 import signal
@@ -38,19 +39,29 @@ def end_with_parent():
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+class NotReady(RuntimeError):
+    """The server ended, or did not become ready; `code` is its exit code."""
+
+    def __init__(self, code, log):
+        super().__init__("hydrantd did not become ready:\n" + log)
+        self.code, self.log = code, log
+
+
 class ServerProcess:
-    def __init__(self, binary=DEFAULT_BINARY, model=DEFAULT_MODEL, flags=()):
+    """`environment`: variables besides the script's own."""
+
+    def __init__(self, binary=DEFAULT_BINARY, model=DEFAULT_MODEL, flags=(), environment=None):
         self.log = []
         self._listening = threading.Event()
         started = time.monotonic()
         self.process = subprocess.Popen(
             [str(binary), "serve", str(model), "--host", "127.0.0.1", "--port", "0", *map(str, flags)],
             stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, errors="replace", preexec_fn=end_with_parent,
+            env={**os.environ, **(environment or {})},
         )  # fmt: skip
         threading.Thread(target=self._read_log, daemon=True).start()
         if not self._listening.wait(READY_TIMEOUT_S) or self.base is None:
-            self.stop()
-            raise RuntimeError("hydrantd did not become ready:\n" + "".join(self.log[-20:]))
+            raise NotReady(self.stop(), "".join(self.log[-20:]))
         self.ready_s = time.monotonic() - started
 
     def _read_log(self):

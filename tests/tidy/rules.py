@@ -169,7 +169,8 @@ BANNED = [
       "model/files/json_document.cc", "model/jinja/library/from_json.cc"),  # by the type that the value has
      "JSON is read through the checked reader: get<int>() turns -1, 1e30 and true into numbers"),
     (r"\b(sleep_for|sleep_until|usleep|nanosleep)\b|(?<![\w.>])sleep\s*\(", ("tests",),
-     ("tests/kernels/cpu/runtime/thread_pool_test.cc",),  # sleeping and waking up is what it tests
+     ("tests/kernels/cpu/runtime/thread_pool_test.cc",  # sleeping and waking up is what it tests
+      "tests/system/durable/fault_shim.cc"),  # no test: a call of it takes its time, as a slow disk's does
      "a test waits for an event, never for a time"),
     (r"\bstd::rand\b|(?<![\w:.>])s?rand\s*\(|\brandom_shuffle\b", None, (), "std::rand is neither seeded nor portable"),
     (r"\bNDEBUG\b", None, (), "assertions are part of the program"),

@@ -8,7 +8,6 @@ kill_test.py [--kills N] [--clients N]; `./hydrant bench durable` does it a thou
 
 import argparse
 import http.client
-import json
 import os
 import pathlib
 import random
@@ -19,70 +18,31 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.parse
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
 from server_process import DEFAULT_MODEL, ServerProcess, made_up_ids
+from shadow import KINDS, TURN, Lost, ask, expected, get, tokens_of
 
 SESSIONS_EACH = 3
 SESSION_TOKENS_MAX = 600
-TIE = 0.01  # of log-probabilities; what was seen to differ was below 0.001
-TURN = {"temperature": 0, "ignore_eos": True, "return_token_ids": True}
-
-
-class Lost(Exception):
-    """A promise that was not kept."""
 
 
 class Session:
-    def __init__(self, name):
-        self.name = name
+    def __init__(self, name, kv):
+        self.name, self.kv = name, kv
         self.turn, self.tokens = 0, []  # acknowledged
-        self.known = True  # false: a turn that nobody heard may have said one of two things
         self.sent = None  # what was on its way when the server was killed: (prompt, max_tokens)
 
     def next_turn(self, random_numbers):
         return made_up_ids(random_numbers.randrange(1 << 20), random_numbers.randrange(1, 12)), random_numbers.randrange(1, 9)
 
 
-def ask(base, body, headers=None):
-    """(status, events or body) of a completion. Raises OSError or http.client.HTTPException when the server goes."""
-    url = urllib.parse.urlsplit(base)
-    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
-    try:
-        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json", **(headers or {})})
-        response = connection.getresponse()
-        if response.status != 200 or not body.get("stream"):
-            return response.status, json.loads(response.read())
-        events = []
-        for line in response:
-            if line.startswith(b"data: {"):
-                events.append(json.loads(line[6:]))
-            elif line.startswith(b"data: [DONE]"):
-                return 200, events
-        raise http.client.HTTPException("the stream was cut")
-    finally:
-        connection.close()
-
-
-def expected(base, tokens, max_tokens):
-    """(What is said without sessions, whether it is sure.) A token that was generated and one of a prompt are computed by different
-    kernels, whose last bits differ; so where two tokens are about as likely, and with random weights they often are, a session whose
-    KV is there may say the other one."""
-    status, answer = ask(base, {"prompt": tokens, "max_tokens": max_tokens, "logprobs": 2, **TURN})
-    if status != 200:
-        raise RuntimeError(answer)
-    choice = answer["choices"][0]
-    likeliest = [sorted(top.values())[-2:] for top in choice["logprobs"]["top_logprobs"]]
-    return choice["token_ids"], all(second < first - TIE for second, first in likeliest)
-
-
 def send_turn(base, session, prompt, max_tokens):
     """Sends a turn; true: it was acknowledged now. False: the server has it already."""
     session.sent = (prompt, max_tokens)
-    body = {"prompt": prompt, "max_tokens": max_tokens, "session_id": session.name, "session_append": session.turn > 0, "stream": True, **TURN}
+    body = {"prompt": prompt, "max_tokens": max_tokens, "kv": session.kv, "session_id": session.name, "session_append": session.turn > 0, "stream": True, **TURN}
     status, answer = ask(base, body, {"X-Session-Turn": str(session.turn)})
     if status == 409 and answer["error"]["code"] == "turn_conflict":
         return int(re.search(r"is (\d+)\.", answer["error"]["message"])[1])
@@ -102,27 +62,29 @@ def check(base, session):
         prompt, max_tokens = session.sent
         whole = session.tokens + prompt
         has = send_turn(base, session, prompt, max_tokens)
-        said, sure = expected(base, whole, max_tokens)
-        if has:  # it came through, unheard
-            session.turn, session.tokens, session.sent = has, whole + said, None
-            session.known = sure
+        said, sure = expected(base, whole, max_tokens, session.kv)
+        if has:  # it came through, unheard: of what it says the prompt is known, and the length
+            there = tokens_of(base, session.name)
+            if there[: len(whole)] != whole or len(there) != len(whole) + max_tokens:
+                raise Lost(f"{session.name}: turn {has}, unheard, has left {len(there)} other tokens than were sent")
+            session.turn, session.tokens, session.sent = has, there, None
+            if sure and there != whole + said:
+                raise Lost(f"{session.name}: turn {has}, unheard, says something else")
         elif sure and session.tokens != whole + said:
             raise Lost(f"{session.name}: sent again, turn {session.turn} says something else")
     if session.turn == 0:
         return
-    url = urllib.parse.urlsplit(base)
-    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
-    connection.request("GET", f"/v1/sessions/{session.name}")
-    card = json.loads(connection.getresponse().read())
-    connection.close()
+    card = get(base, f"/v1/sessions/{session.name}")
     if card.get("tokens") != len(session.tokens):
         raise Lost(f"{session.name} has {card}, not {len(session.tokens)} tokens of turn {session.turn}")
+    if tokens_of(base, session.name) != session.tokens:
+        raise Lost(f"{session.name}: the tokens are not those of turn {session.turn}")
     prompt = made_up_ids(session.turn, 2)
     whole = session.tokens + prompt
     if send_turn(base, session, prompt, 3):
         raise Lost(f"{session.name}: the last turn is not {session.turn}")
-    said, sure = expected(base, whole, 3)
-    if session.known and sure and session.tokens != whole + said:
+    said, sure = expected(base, whole, 3, session.kv)
+    if sure and session.tokens != whole + said:
         raise Lost(f"{session.name}: turn {session.turn} does not go on from what was said")
 
 
@@ -143,7 +105,7 @@ class Client(threading.Thread):
                 session = self.sessions[at]
                 if len(session.tokens) > SESSION_TOKENS_MAX:
                     self.serial[0] += 1
-                    session = self.sessions[at] = Session(f"{session.name.split('_')[0]}_{self.serial[0]}")
+                    session = self.sessions[at] = Session(f"{session.name.split('_')[0]}_{self.serial[0]}", session.kv)
                 if send_turn(self.base, session, *session.next_turn(self.random)):
                     raise Lost(f"{session.name}: a turn that nobody sent")
                 self.turns += 1
@@ -176,15 +138,16 @@ def main():
     with tempfile.TemporaryDirectory() as temp:
         model = f"{temp}/small.gguf"
         subprocess.run([sys.executable, "-B", HERE.parents[1] / "conformance" / "small_model.py", arguments.model, model], check=True)
-        flags = ("--session-dir", f"{temp}/sessions", "--threads", 2, "--no-ui")
-        lists = [[Session(f"c{c}s{s}") for s in range(SESSIONS_EACH)] for c in range(arguments.clients)]
-        serials = [[0] for _ in lists]
+        # A pool that is full, so that budgets that may shrink do.
+        flags = ("--session-dir", f"{temp}/sessions", "--threads", 2, "--no-ui", "--num-gpu-blocks-override", 160, "--max-model-len", 1024)
+        each = [[Session(f"c{c}s{s}", KINDS[(c + s) % len(KINDS)]) for s in range(SESSIONS_EACH)] for c in range(arguments.clients)]
+        serials = [[0] for _ in each]
         turns = 0
         for kill in range(arguments.kills + 1):
             server = ServerProcess(arguments.binary, model, flags)
             if kill == 0:
                 check_second(arguments.binary, model, flags, server)
-            clients = [Client(server.base, own, numbers.random(), serial) for own, serial in zip(lists, serials)]
+            clients = [Client(server.base, own, numbers.random(), serial) for own, serial in zip(each, serials)]
             for client in clients:
                 client.start()
             # The checks take their time; a kill may come among them, too.
