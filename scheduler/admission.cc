@@ -13,16 +13,22 @@ namespace {
 
 constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 
+// Plans in which budgets may fall for a head of line that has waited long enough, before somebody steps aside for it.
+constexpr uint64_t kBudgetPlans = 4;
+// Plans until it is looked for somebody again where nobody could step aside: planning each step alone would cost those that run.
+constexpr uint64_t kAskAgain = 4;
+
 }  // namespace
 
 Admission::Admission(SequenceTable& sequences, TenantList& tenants, BlockManager& block_manager, Parking& parking,
-                     ElasticBudgets& elastic, Swapping& swapping, SchedulerCounters& counters)
+                     ElasticBudgets& elastic, Swapping& swapping, int32_t patience, SchedulerCounters& counters)
     : sequences_(sequences),
       tenants_(tenants),
       block_manager_(block_manager),
       parking_(parking),
       elastic_(elastic),
       swapping_(swapping),
+      patience_(patience),
       counters_(counters) {
   head_of_ = [this](const Tenant& tenant) {
     Sequence& sequence = sequences_.at(tenant.queue.front());
@@ -75,11 +81,15 @@ int64_t Admission::SharedBlocks(const Request& request) const {
   return PeakBlocksShared(static_cast<int32_t>(request.prompt.size()), tokens, request.budget);
 }
 
+// The most that a request may come to hold that is admitted with `blocks`.
+int64_t Admission::PeakOf(const Request& request, int64_t blocks) const {
+  const int64_t peak = PrivateBlocks(request);
+  return blocks < AloneBlocks(request) ? std::max(peak, SharedBlocks(request)) : peak;  // it fits only if it shares
+}
+
 bool Admission::HasPlace(const Sequence& sequence, const Tenant& tenant, int64_t blocks) const {
-  const Request& request = sequence.request;
-  int64_t peak = PrivateBlocks(request);
-  if (blocks < AloneBlocks(request)) peak = std::max(peak, SharedBlocks(request));  // it fits only if it shares
-  return swapping_.HasPlace(tenant, peak) && (sequence.given_room || swapping_.LeavesHeadroom(tenant, blocks));
+  return swapping_.HasPlace(tenant, PeakOf(sequence.request, blocks)) &&
+         (sequence.given_room || swapping_.LeavesHeadroom(tenant, blocks));
 }
 
 absl::Status Admission::CheckSlotsAtWorst(const Request& request, int64_t slots_max) const {
@@ -133,12 +143,14 @@ void Admission::TakeHostMemory(Sequence& sequence) {
 void Admission::Withdraw(int32_t index) {
   Tenant& tenant = tenants_.of(sequences_.at(index));
   if (tenant.queue.front() == index) tenant.SettleHeldUp();
+  swapping_.KeepNothing();
   tenant.queue.erase(std::find(tenant.queue.begin(), tenant.queue.end(), index));
   --waiting_;
 }
 
 void Admission::Begin() {
-  promised_ = lowers_for() != 0;
+  // Where sequences step aside it may take some plans until there is room for whom it was made.
+  promised_ = lowers_for() != 0 || swapping_.on();
   admitted_.clear();
   blocked_ = Blocked();
   holds_up_ = -1;
@@ -146,8 +158,15 @@ void Admission::Begin() {
 
 void Admission::Plan(int64_t now_us, StepPlan& plan) {
   AdmitWaiting(now_us, plan, /*promised_alone=*/false);
+  swapping_.KeepNothing();
+  elastic_.LowerNothing();
   if (const Blocked& grows = swapping_.awaits_budgets(); grows.tenant != nullptr) {
     elastic_.Plan(grows, swapping_.awaits_budgets_for(), plan.number);
+    FindOverdue(plan.number);
+    return;
+  }
+  if (Tenant* overdue = FindOverdue(plan.number); overdue != nullptr) {
+    MakeRoom(*overdue, plan.number);
     return;
   }
   CountMissing();
@@ -156,10 +175,13 @@ void Admission::Plan(int64_t now_us, StepPlan& plan) {
   if (lowers_for() != 0) head->given_room = true;
 }
 
-bool Admission::MayAdmit(bool row_becomes_free) {
+bool Admission::MayAdmit(bool row_becomes_free, uint64_t plan) {
   holds_up_ = -1;
   if (waiting_ == 0 || paused_) return false;
-  if (swapping_.closed()) return sequences_.free_rows() > 0 && ChooseWithinFloor() != nullptr;
+  if (FindOverdue(plan) != nullptr) return true;
+  if (swapping_.closed()) {
+    return sequences_.free_rows() > 0 && (ChooseWithinFloor() != nullptr || ChooseWithinShare() != nullptr);
+  }
   if (row_becomes_free) return true;
   if (sequences_.free_rows() == 0) return false;
   CountOverlaps();
@@ -184,7 +206,15 @@ Tenant* Admission::ChoosePromised() {
   const std::span<const Tenant> tenants = tenants_.all();
   if (!promised_ || std::none_of(tenants.begin(), tenants.end(), was_given_room)) return nullptr;
   Tenant* chosen = Choose();
-  return chosen != nullptr && was_given_room(*chosen) ? chosen : nullptr;
+  // Who else waits for blocks is seen when the others' turn comes.
+  blocked_ = Blocked();
+  holds_up_ = -1;
+  if (chosen == nullptr || !was_given_room(*chosen)) return nullptr;
+  // It goes before others also when by now it is the turn of one of them.
+  const bool passes = std::any_of(tenants.begin(), tenants.end(),
+                                  [&](const Tenant& other) { return other.waits() && other.turn() < chosen->turn(); });
+  chosen->passes += passes ? 1 : 0;
+  return chosen;
 }
 
 // Whoever takes nothing but what is kept for its tenant takes it from nobody who waits outside.
@@ -200,6 +230,104 @@ Tenant* Admission::ChooseWithinFloor() {
     if (fits && (chosen == nullptr || tenant.turn() < chosen->turn())) chosen = &tenant;
   }
   return chosen;
+}
+
+// Blocks that are missing for `blocks` of the tenant, beside the floors of others.
+int64_t Admission::Missing(const Tenant& tenant, int64_t blocks) const {
+  int64_t others = 0;
+  for (const Tenant& other : tenants_.all()) others += &other == &tenant ? 0 : other.unused_floor();
+  return blocks + others - (block_manager_.pool().available() - block_manager_.promised());
+}
+
+// Whether there is a row for the tenant beside those that are kept for others.
+bool Admission::FindsRow(const Tenant& tenant) const {
+  int32_t others = 0;
+  for (const Tenant& other : tenants_.all()) others += &other == &tenant ? 0 : other.unused_rows();
+  return sequences_.free_rows() > others;
+}
+
+// Whether the tenant passes those outside, or has room made, for `blocks` more.
+bool Admission::MayPassOutside(const Tenant& tenant, int64_t blocks) const {
+  const int64_t total = block_manager_.pool().total();
+  if (!tenants_.fair() || swapping_.HasOutside(static_cast<int32_t>(&tenant - tenants_.all().data())) ||
+      !WithinShare(tenant, tenant.claimed() + blocks, WeightsInUse(tenants_.all()), total)) {
+    return false;
+  }
+  return std::none_of(tenants_.all().begin(), tenants_.all().end(), [&](const Tenant& other) {
+    return other.waits() && tenant.turn() > other.turn() + PassesAhead(tenant, total);
+  });
+}
+
+// While somebody waits outside: of those that are not to wait for that, the one whose turn it is.
+Tenant* Admission::ChooseWithinShare() {
+  if (swapping_.somebody_misses() || !tenants_.fair()) return nullptr;
+  CountOverlaps();
+  Tenant* chosen = nullptr;
+  Tenant* first = nullptr;
+  for (Tenant& tenant : tenants_.all()) {
+    if (tenant.queue.empty()) continue;
+    tenant.head = head_of_(tenant);
+    if (tenant.HoldsBackItsHead()) continue;
+    if (first == nullptr || tenant.turn() < first->turn()) first = &tenant;
+    if (!MayPassOutside(tenant, tenant.head.blocks)) continue;
+    if (chosen == nullptr || tenant.turn() < chosen->turn()) chosen = &tenant;
+  }
+  if (chosen == nullptr) return nullptr;
+  if (!chosen->head.has_place || Missing(*chosen, chosen->head.blocks) > 0 || !FindsRow(*chosen)) return nullptr;
+  chosen->passes += chosen == first ? 0 : 1;
+  return chosen;
+}
+
+// Whether the tenant's head of line waits for others above their share alone (invariant 5).
+bool Admission::IsDue(const Tenant& tenant) {
+  const Sequence& head = sequences_.at(tenant.queue.front());
+  const HeadOfLine now = head_of_(tenant);
+  if (now.awaits_prefix || tenant.CapHoldsBack(now.blocks)) return false;
+  return swapping_.HasPlace(tenant, PeakOf(head.request, now.blocks)) && MayPassOutside(tenant, now.blocks);
+}
+
+// The tenant whose head of line has been due for long, of several the one whose turn it is. Null: there is none.
+Tenant* Admission::FindOverdue(uint64_t plan) {
+  if (!swapping_.on() || !tenants_.fair() || paused_) return nullptr;
+  CountOverlaps();
+  Tenant* overdue = nullptr;
+  for (Tenant& tenant : tenants_.all()) {
+    if (tenant.queue.empty()) continue;
+    Sequence& head = sequences_.at(tenant.queue.front());
+    if (!IsDue(tenant)) {
+      head.waits_since = 0;
+      continue;
+    }
+    if (head.waits_since == 0) head.waits_since = plan;
+    if (plan - head.waits_since < static_cast<uint64_t>(patience_)) continue;
+    if (overdue == nullptr || tenant.turn() < overdue->turn()) overdue = &tenant;
+  }
+  return overdue;
+}
+
+void Admission::MakeRoom(Tenant& tenant, uint64_t plan) {
+  Sequence& head = sequences_.at(tenant.queue.front());
+  const int64_t blocks = BlocksNeeded(head, tenant);
+  const int64_t missing = Missing(tenant, blocks);
+  if (!FindsRow(tenant)) {
+    head.waits_since += kAskAgain;
+    return;
+  }
+  if (missing > 0) {
+    const Blocked blocked = {&tenant, missing, /*over_share=*/false, {}};
+    // Budgets have this long to fall: one plan asks, the next cuts.
+    const bool in_time = plan - head.waits_since < static_cast<uint64_t>(patience_) + kBudgetPlans;
+    if (in_time && elastic_.CanGain(blocked)) {
+      elastic_.Plan(blocked, head.request.id, plan);
+      head.given_room |= lowers_for() != 0;
+      return;
+    }
+    if (!swapping_.MakeRoomForHead(head.request.tenant, blocks, missing)) {
+      head.waits_since += kAskAgain;
+      return;
+    }
+  }
+  head.given_room = true;
 }
 
 // What is missing for the head of line, with the prefix that it is sure to find in the next step: budgets are lowered by no more,
@@ -225,7 +353,10 @@ void Admission::AdmitWaiting(int64_t now_us, StepPlan& plan, bool promised_alone
   while (sequences_.free_rows() > 0 && !paused_) {
     Tenant* tenant = nullptr;
     if (promised_alone || swapping_.closed()) tenant = ChoosePromised();
-    if (tenant == nullptr && !promised_alone) tenant = swapping_.closed() ? ChooseWithinFloor() : Choose();
+    if (tenant == nullptr && !promised_alone) {
+      tenant = swapping_.closed() ? ChooseWithinFloor() : Choose();
+      if (tenant == nullptr && swapping_.closed()) tenant = ChooseWithinShare();
+    }
     if (tenant == nullptr) return;
     const int32_t index = tenant->queue.front();
     Sequence& sequence = sequences_.at(index);
@@ -359,7 +490,8 @@ bool Admission::ReserveShared(Sequence& sequence, int64_t alone_blocks, StepPlan
   const int64_t others = FitsAlone(alone_blocks, tenant) ? other_floors : 0;
   const int64_t peak = std::max(shared_blocks, PrivateBlocks(request));
   if (!swapping_.HasPlace(tenant, peak)) return false;
-  if (swapping_.closed() && BlocksBeside(shared_blocks) > tenant.unused_floor()) return false;
+  const int64_t beside = BlocksBeside(shared_blocks);
+  if (swapping_.closed() && beside > tenant.unused_floor() && !MayPassOutside(tenant, beside)) return false;
   if (!tenant.CapAllows(BlocksBeside(shared_blocks)) || !block_manager_.CanAdmit(shared_blocks + others, match_)) {
     return false;
   }

@@ -18,7 +18,11 @@
 //     block, and at most until that sequence has computed its prompt or ends. Meanwhile other tenants pass. The tenant's own
 //     line stays in its order: a tenant's prompts are computed in the order of their admission, so who stands behind such a
 //     head would wait for the same prompt inside of the pool, and holds no memory out here.
-//  5. An accepted request can be admitted when nothing else runs (Check), even if its session loses its parked KV
+//  5. Where sequences may step aside, a head of line is due when it has a place, its tenant stays within its share of the pool
+//     with it and has nobody outside, and is not ahead of the turns of others that wait by more than the tokens of a full
+//     pool. Who is due waits for nobody outside. After SchedulerOptions::swap_patience plans budgets fall for it, or
+//     somebody of a tenant above its share steps aside as soon as one may (victims.h), and what that wins is kept for it.
+//  6. An accepted request can be admitted when nothing else runs (Check), even if its session loses its parked KV
 //     meanwhile.
 #ifndef HYDRANT_SCHEDULER_ADMISSION_H_
 #define HYDRANT_SCHEDULER_ADMISSION_H_
@@ -43,9 +47,9 @@ namespace hydrant {
 
 class Admission {
  public:
-  // The arguments outlive this.
+  // `patience`: SchedulerOptions::swap_patience. The others outlive this.
   Admission(SequenceTable& sequences, TenantList& tenants, BlockManager& block_manager, Parking& parking,
-            ElasticBudgets& elastic, Swapping& swapping, SchedulerCounters& counters);
+            ElasticBudgets& elastic, Swapping& swapping, int32_t patience, SchedulerCounters& counters);
   Admission(const Admission&) = delete;
   Admission& operator=(const Admission&) = delete;
 
@@ -81,8 +85,8 @@ class Admission {
     if (promised_) AdmitWaiting(now_us, plan, /*promised_alone=*/true);
   }
   // Whether the next Plan may let somebody in, or lower budgets for somebody, given whether somebody leaves before it. What the plan
-  // in flight finds out does not count: what that makes room for is seen when it is committed.
-  bool MayAdmit(bool row_becomes_free);
+  // in flight finds out does not count: what that makes room for is seen when it is committed. `plan`: the next one's number.
+  bool MayAdmit(bool row_becomes_free, uint64_t plan);
 
   // A step was committed: it is charged for by what its tenants claimed meanwhile, too.
   void ChargeMemory();
@@ -110,10 +114,18 @@ class Admission {
   int64_t BlocksBeside(int64_t shared) const { return shared - std::ssize(match_.blocks) + match_.revived; }
   int64_t BlocksNeeded(Sequence& sequence, const Tenant& tenant);
   int64_t BlocksNeededExactly(Sequence& sequence, const Tenant& tenant);
+  int64_t PeakOf(const Request& request, int64_t blocks) const;
   bool HasPlace(const Sequence& sequence, const Tenant& tenant, int64_t blocks) const;
   Tenant* Choose();
   Tenant* ChoosePromised();
   Tenant* ChooseWithinFloor();
+  Tenant* ChooseWithinShare();
+  bool MayPassOutside(const Tenant& tenant, int64_t blocks) const;
+  int64_t Missing(const Tenant& tenant, int64_t blocks) const;
+  bool FindsRow(const Tenant& tenant) const;
+  bool IsDue(const Tenant& tenant);
+  Tenant* FindOverdue(uint64_t plan);
+  void MakeRoom(Tenant& tenant, uint64_t plan);
   void CountMissing();
   void CountOverlaps();
   void AdmitWaiting(int64_t now_us, StepPlan& plan, bool promised_alone);
@@ -127,6 +139,7 @@ class Admission {
   Parking& parking_;
   ElasticBudgets& elastic_;
   Swapping& swapping_;
+  const int32_t patience_;
   SchedulerCounters& counters_;
 
   int32_t waiting_ = 0;

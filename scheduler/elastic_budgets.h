@@ -34,6 +34,8 @@ class ElasticBudgets {
   // `blocked` says.
   void Plan(const Blocked& blocked, uint64_t request, uint64_t step);
 
+  void LowerNothing() { lowers_for_ = 0; }
+
   // Whether any budget may fall in the next step; and whether as many may as wins what `blocked` misses, as far as the host has
   // memory to find that out.
   bool AnybodyMayLower() const;

@@ -17,7 +17,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
       parking_(options.parked_blocks_max, sequences_, tenants_, block_manager_, counters_),
       elastic_(sequences_, tenants_, block_manager_, parking_),
       swapping_(options.swap_blocks_max, sequences_, tenants_, block_manager_, parking_, elastic_, counters_),
-      admission_(sequences_, tenants_, block_manager_, parking_, elastic_, swapping_, counters_),
+      admission_(sequences_, tenants_, block_manager_, parking_, elastic_, swapping_, options.swap_patience, counters_),
       builder_(options, sequences_, tenants_, block_manager_),
       commit_(eos_ids_, sequences_, tenants_, block_manager_, parking_, swapping_, counters_) {
   assert(options.Validate().ok());
@@ -136,7 +136,7 @@ const StepPlan* Scheduler::PlanAhead(absl::FunctionRef<bool(int32_t sequence)> c
   // What budgets fall for is not taken by those that run.
   if (shrinks_for() != 0 || !swapping_.GrowAhead()) return nullptr;
   const StepAhead ahead = LookAhead(builder_.plan(), sequences_, can_plan_ahead);
-  if (!ahead.plain || admission_.MayAdmit(ahead.row_becomes_free)) return nullptr;
+  if (!ahead.plain || admission_.MayAdmit(ahead.row_becomes_free, builder_.plan().number + 1)) return nullptr;
   const StepPlan* plan = builder_.PlanAhead();
   if (plan == nullptr) return nullptr;
   assert(admitted().empty() && shrinks_for() == 0);

@@ -28,6 +28,7 @@ absl::Status SchedulerOptions::Validate() const {
   if (swap_blocks_max < 0) {
     return absl::InvalidArgumentError(absl::StrCat("there cannot be swap space for ", swap_blocks_max, " blocks"));
   }
+  if (swap_patience < 1) return absl::InvalidArgumentError("who waits for swaps must wait a plan at least");
   if (prefill_tokens_max < kBlockSlots) {
     return absl::InvalidArgumentError(absl::StrCat("prefill beside decodes needs at least ", kBlockSlots, " tokens"));
   }

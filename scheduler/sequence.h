@@ -12,7 +12,7 @@
 //     scheduled.
 //
 // Who changes what:
-//   Admission       restore_table, arrival, given_room, matched_at, blocks_beside, cached, restored; shares begins; scheduled,
+//   Admission       restore_table, arrival, given_room, waits_since, matched_at, blocks_beside, cached, restored; shares begins; scheduled,
 //                   computed, live and held begin where those two end
 //   Parking         pins, to_restore; live and held fall with the cut that ends a restore
 //   ElasticBudgets  asks_losses and lower_to, which the next row obeys
@@ -58,6 +58,7 @@ struct Sequence {
   int32_t last_token = -1;
   bool pins = false;          // what its session has parked, until that is restored
   bool given_room = false;    // while it waited, budgets fell for it: it goes before others
+  uint64_t waits_since = 0;   // while it waits: the number of the plan since which it is due (Admission); 0: it is not
   uint64_t matched_at = 0;    // while it waits: BlockManager::changes() when blocks_beside was counted; 0: never
   int64_t blocks_beside = 0;  // that it needs beside what it shares
   int32_t restored = 0;       // prompt tokens whose KV its session had parked

@@ -92,15 +92,25 @@ bool Swapping::LeavesHeadroom(const Tenant& tenant, int64_t blocks) const {
 
 void Swapping::Admitted(Sequence& sequence, int64_t peak) {
   if (!on()) return;
+  if (sequence.request.tenant == kept_tenant_) KeepNothing();
   sequence.peak_blocks = static_cast<int32_t>(peak);
   tenants_.of(sequence).peaks += peak;
   largest_ = std::max(largest_, peak);
 }
 
+bool Swapping::Waits(const Sequence& sequence) {
+  return sequence.place != KvPlace::kPool && sequence.place != KvPlace::kReturning && !sequence.paused;
+}
+
 bool Swapping::closed() const {
-  return short_ || std::any_of(asides_.begin(), asides_.end(), [this](const Aside& aside) {
-           return aside.sequence >= 0 && of(aside).place != KvPlace::kReturning && !of(aside).paused;
-         });
+  return short_ || std::any_of(asides_.begin(), asides_.end(),
+                               [this](const Aside& aside) { return aside.sequence >= 0 && Waits(of(aside)); });
+}
+
+bool Swapping::HasOutside(int32_t tenant) const {
+  return std::any_of(asides_.begin(), asides_.end(), [&](const Aside& aside) {
+    return aside.sequence >= 0 && of(aside).request.tenant == tenant && Waits(of(aside));
+  });
 }
 
 // Sequences that may still ask for blocks.
@@ -174,6 +184,9 @@ bool Swapping::MayTake(const Sequence& sequence, int64_t blocks) const {
   }
   // With nothing else in the pool it would wait for nobody.
   if (!floors_hold_ || others_reserved == 0) others_floors = 0;
+  const bool kept = kept_tenant_ >= 0 && kept_tenant_ != sequence.request.tenant && others_reserved > 0 &&
+                    sequences_.IndexOf(sequence) != anchor_;
+  if (kept) others_floors += kept_blocks_;
   return block_manager_.CanAdmit(blocks + others_floors) && !CapHoldsBack(sequence, blocks);
 }
 
@@ -322,6 +335,14 @@ void Swapping::MakeRoom(const Asker& asker) {
       return;
     }
   }
+}
+
+bool Swapping::MakeRoomForHead(int32_t tenant, int64_t blocks, int64_t missing) {
+  MakeRoom({.tenant = tenant, .blocks = missing, .others_alone = true});
+  if (Coming(-1) < missing_all_) return false;
+  kept_tenant_ = tenant;
+  kept_blocks_ = blocks;
+  return true;
 }
 
 // False: the host has no memory for that.

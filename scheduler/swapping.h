@@ -20,7 +20,8 @@
 //     most pool and swap space together, or it fits into the pool altogether (HasPlace).
 //  3. The anchor is never chosen. Whoever is chosen had kGuard tokens since it came back, unless its reader is behind.
 //  4. A sequence with Sequence::guard > scheduled has reserved what it needs until then.
-//  5. While somebody waits outside whose reader is not behind, nobody is admitted except into the floor of its tenant.
+//  5. While somebody waits outside whose reader is not behind, nobody is admitted except into the floor of its tenant, or within
+//     the share of a tenant that has nobody outside, or for whom somebody stepped aside.
 #ifndef HYDRANT_SCHEDULER_SWAPPING_H_
 #define HYDRANT_SCHEDULER_SWAPPING_H_
 
@@ -63,8 +64,11 @@ class Swapping {
   bool HasPlace(const Tenant& tenant, int64_t peak) const;
   bool LeavesHeadroom(const Tenant& tenant, int64_t blocks) const;
   void Admitted(Sequence& sequence, int64_t peak);
-  // Nobody is admitted now, except into the floor of its tenant.
+  // Somebody asked in vain, or waits outside: invariant 5.
   bool closed() const;
+  // Those that run miss blocks; and whether one of the tenant's sequences waits outside.
+  bool somebody_misses() const { return short_; }
+  bool HasOutside(int32_t tenant) const;
 
   // A plan is begun.
   void Begin();
@@ -74,6 +78,11 @@ class Swapping {
   // For what those that run miss budgets are to fall, and for the sake of which request; without a tenant: for nothing.
   const Blocked& awaits_budgets() const { return awaits_budgets_; }
   uint64_t awaits_budgets_for() const { return awaits_budgets_for_; }
+  // Somebody of a tenant above its share steps aside so that the tenant's head of line, which misses `missing` of `blocks`, is
+  // admitted. The blocks are kept for it until KeepNothing, except from the anchor. False: nobody may, as things stand.
+  // REQUIRES: PlanGrowth was called for this plan.
+  bool MakeRoomForHead(int32_t tenant, int64_t blocks, int64_t missing);
+  void KeepNothing() { kept_tenant_ = -1; }
   // Whoever can come back does, and slices of those that do, `blocks_max` at most, go into the plan. Allocates nothing if
   // `to` has the room.
   void PlanReturns(int64_t blocks_max, std::vector<PlanSwapIn>* to);
@@ -144,6 +153,7 @@ class Swapping {
   void AwaitBudgets();
   void MakeRoom(const Asker& asker);
   bool SetAside(int32_t index, const Asker& asker);
+  static bool Waits(const Sequence& sequence);
   void ChooseReturns();
   void Leave(Aside& aside);
   void Forget(Aside& aside);
@@ -170,8 +180,10 @@ class Swapping {
   int32_t anchor_ = -1;         // its index, as of the last plan
   Blocked awaits_budgets_;
   uint64_t awaits_budgets_for_ = 0;
-  int32_t budget_waits_ = 0;   // plans in a row in which somebody missed blocks and budgets were to fall, and none did
-  std::vector<Asker> askers_;  // scratch of PlanGrowth, in the order in which they asked
+  int32_t budget_waits_ = 0;  // plans in a row in which somebody missed blocks and budgets were to fall, and none did
+  int32_t kept_tenant_ = -1;  // for whose head of line blocks are kept
+  int64_t kept_blocks_ = 0;
+  std::vector<Asker> askers_;     // scratch of PlanGrowth, in the order in which they asked
   std::vector<int64_t> missing_;  // likewise: by tenant
   int64_t missing_all_ = 0;
   std::vector<char> passed_;  // scratch of ChooseReturns: by tenant

@@ -26,6 +26,7 @@ bool Victims::MayStepAside(int32_t index, const Asker& asker, int64_t room) cons
   if (guarded || BlocksForSlots(sequence.live) > room) return false;
   if (index == asker.sequence) return true;
   const bool own = sequence.request.tenant == asker.tenant;
+  if (own && asker.others_alone) return false;
   if (!own && (asker.own_alone || !GivesToOthers(tenants_.of(sequence)))) return false;
   return GainFrom(sequence, asker.tenant) > 0;
 }

@@ -20,9 +20,10 @@ namespace hydrant {
 // For whose sake somebody steps aside.
 struct Asker {
   int32_t tenant = 0;
-  int32_t sequence = -1;   // the one that grows or comes back
-  int64_t blocks = 0;      // that are missing for it
-  bool own_alone = false;  // its tenant's cap holds it back, so nobody else's blocks would help
+  int32_t sequence = -1;      // the one that grows or comes back; -1: it waits to be admitted
+  int64_t blocks = 0;         // that are missing for it
+  bool own_alone = false;     // its tenant's cap holds it back, so nobody else's blocks would help
+  bool others_alone = false;  // it is a head of line, for which its own tenant's gain nothing
 };
 
 class Victims {

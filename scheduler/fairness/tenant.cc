@@ -31,11 +31,6 @@ std::optional<double> LeastTurnBeside(const Tenant& tenant, std::span<const Tena
   return least;
 }
 
-// How far one that passes a head above its tenant's share may be ahead of that tenant's turn.
-double PassesAhead(const Tenant& tenant, int64_t blocks_total) {
-  return Tenant::kOutputCharge * static_cast<double>(blocks_total * kBlockSlots) / tenant.options.weight;
-}
-
 // Who is held back is known of all before anybody is lifted beside those who are not.
 void SeeHeads(std::span<Tenant> tenants, Turns& turns, const HeadOf& head_of) {
   for (Tenant& tenant : tenants) {
@@ -51,6 +46,10 @@ void SeeHeads(std::span<Tenant> tenants, Turns& turns, const HeadOf& head_of) {
 }
 
 }  // namespace
+
+double PassesAhead(const Tenant& tenant, int64_t blocks_total) {
+  return Tenant::kOutputCharge * static_cast<double>(blocks_total * kBlockSlots) / tenant.options.weight;
+}
 
 Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, const HeadOf& head_of,
                      Blocked* blocked) {

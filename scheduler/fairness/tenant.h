@@ -168,6 +168,10 @@ struct Blocked {
   std::span<const int32_t> shares = {};  // that are not, because it finds them in use; Admission adds these
 };
 
+// How far one that passes a head above its tenant's share, or one whose tenant has a sequence outside (swapping.h), may be ahead
+// of that tenant's turn: by the tokens of a full pool.
+double PassesAhead(const Tenant& tenant, int64_t blocks_total);
+
 // The tenant whose head of line is admitted now; null when nobody's can be, and then `blocked` (may be null) says who waits
 // for blocks. `head_of` is asked once for each tenant with a line. Marks who is held back by its own cap, and lifts who no
 // longer is, beside those who wait now.

@@ -318,6 +318,62 @@ TEST(Swapping, BudgetsThatWinTooLittleStay) {
   EXPECT_GT(driver.scheduler.counters().swaps_out, 0u);
 }
 
+// Streams of one tenant without end, under any policy, fill the pool. Another tenant within its share waits for its patience and
+// for the move; without that it would wait for ever.
+TEST(Swapping, StreamsWithoutEndStepAsideForATenantWithinItsShare) {
+  const KvBudget policies[] = {KvBudget::Unlimited(), KvBudget::Exact(8 * kBlockSlots),
+                               KvBudget::Periodic(7 * kBlockSlots, kBlockSlots)};
+  for (const KvBudget& policy : policies) {
+    for (const int32_t patience : {8, 1'000'000}) {
+      for (const bool ahead : {false, true}) {
+        SchedulerOptions options = WithSwapSpace(32, 3000, 12);
+        options.swap_patience = patience;
+        options.tenants = {{.name = "streams"}, {.name = "other"}};
+        SwapDriver driver(options);
+        driver.ahead = ahead;
+        for (uint64_t id = 1; id <= 8; ++id) {
+          ASSERT_TRUE(driver.scheduler.Add(MakeRequest(id, 16, policy.limited() ? 100'000 : 480, policy)).ok());
+        }
+        // Until the pool is full, so that one of them has to leave.
+        while (driver.begun.empty()) driver.StepAndMove();
+        ASSERT_TRUE(driver.scheduler.Add(Of(/*tenant=*/1, 100, /*prompt=*/96, 4)).ok());
+        int32_t steps = 0;
+        while (!driver.finished.contains(100) && steps < 300) {
+          driver.StepAndMove();
+          ++steps;
+        }
+        if (patience == 8) {
+          EXPECT_LE(steps, 8 + 64 + 32) << "patience, the tokens of who came back just now, and its own steps";
+        } else if (policy.limited()) {
+          EXPECT_EQ(steps, 300);
+        }
+      }
+    }
+  }
+}
+
+// What is outside of one tenant does not hold up another one within its share.
+TEST(Swapping, ATenantWithinItsShareDoesNotWaitForThoseOutside) {
+  SchedulerOptions options = WithSwapSpace(32, 3000, 12);
+  options.tenants = {{.name = "many"}, {.name = "other"}};
+  SwapDriver driver(options);
+  for (uint64_t id = 1; id <= 8; ++id) ASSERT_TRUE(driver.scheduler.Add(Long(id)).ok());
+  while (driver.scheduler.swapping().aside() == 0) driver.StepAndMove();
+  int32_t let_in_beside = 0;
+  for (uint64_t id = 100; id < 140; ++id) {
+    ASSERT_TRUE(driver.scheduler.Add(Of(/*tenant=*/1, id, /*prompt=*/8, 2)).ok());
+    int32_t steps = 0;
+    for (; !driver.finished.contains(id) && steps < 200; ++steps) {
+      driver.StepAndMove();
+      for (uint64_t admitted : driver.scheduler.admitted()) {
+        if (admitted == id && driver.scheduler.swapping().HasOutside(0)) ++let_in_beside;
+      }
+    }
+    EXPECT_LE(steps, options.swap_patience + 64) << id;
+  }
+  EXPECT_GT(let_in_beside, 10);
+}
+
 // A reader that is behind holds nobody up: not its tenant's line, nor what is outside for others.
 TEST(Swapping, WhoseReaderIsBehindStaysOutsideAndOthersAreLetIn) {
   SwapDriver driver(WithSwapSpace(20, 300, 5));

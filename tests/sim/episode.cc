@@ -28,6 +28,7 @@ Episode::Episode(const EpisodeOptions& options)
       memory_(workload_, options.bug, failure_),
       swaps_(workload_, requests_, failure_) {
   executor_.loses_victims = options.bug == PlantedBug::kSwapVictimLost;
+  executor_.before_swaps = [this] { swaps_.BeforeMoves(core_->scheduler(), options_.bug == PlantedBug::kVictimPays); };
   executor_.swap_fails = [this] { return workload_.SwapFails(); };
   executor_.waits_for_blocks = [this](const SimRequest& request) { return WaitsForBlocks(request); };
   executor_.in_flight = [this] { ActInFlight(); };
@@ -91,6 +92,10 @@ EpisodeResult Episode::Run() {
   result_.swaps_lost = counters.swaps_lost;
   result_.swap_waits = swaps_.admission_checks();
   result_.swap_budgets = swaps_.budget_checks();
+  result_.swap_shares = swaps_.share_checks();
+  result_.swap_passes = swaps_.passed();
+  result_.due_heads = swaps_.due_heads();
+  result_.due_plans_max = swaps_.due_plans_max();
   result_.shrinks = executor_.shrinkings();
   result_.steps_ahead = executor_.steps_ahead();
   result_.rows_behind = executor_.rows_behind();
@@ -180,7 +185,7 @@ int32_t Episode::paused() const {
 }
 
 // Requests that were just admitted hold what they found in the prefix cache, or had parked, before they have a row.
-void Episode::SeeAdmissions() {
+void Episode::SeeAdmissions(bool as_planned) {
   saw_plan_ = true;
   const std::span<const int32_t> running = core_->scheduler().running_sequences();
   for (int32_t index : running.last(core_->scheduler().admitted().size())) {
@@ -189,18 +194,24 @@ void Episode::SeeAdmissions() {
     CheckTwins(sequence);
     CheckReserved(sequence);
   }
-  if (options_.swaps) SeeSwaps();
+  if (options_.swaps) SeeSwaps(as_planned);
 }
 
 // Who comes back has its blocks from the plan on that says so.
-void Episode::SeeSwaps() {
+void Episode::SeeSwaps(bool as_planned) {
   const Scheduler& scheduler = core_->scheduler();
   for (int32_t index : scheduler.running_sequences()) {
     const Sequence& sequence = scheduler.sequence(index);
     SimRequest& request = *requests_[sequence.request.id - 1];
     if (request.aside && sequence.blocks.size() > 0) executor_.TakeBack(request, sequence.blocks.blocks());
   }
-  swaps_.AfterPlan(scheduler);
+  swaps_.AfterPlan(scheduler, as_planned);
+  for (const Tenant& tenant : scheduler.tenants()) {
+    if (tenant.queue.empty()) continue;
+    const Sequence& head = scheduler.sequence(tenant.queue.front());
+    SimRequest& request = *requests_[head.request.id - 1];
+    if (head.given_room && request.chosen_us < 0) request.chosen_us = now_us_;
+  }
 }
 
 // As it stands when a plan is launched: whoever has a row in it has its slot.
@@ -263,7 +274,7 @@ void Episode::Begin(SimRequest& request, const Sequence& sequence) {
 }
 
 void Episode::ActInFlight() {
-  SeeAdmissions();
+  SeeAdmissions(/*as_planned=*/true);
   tenants_.CheckGivers(core_->scheduler());
   LeaveSessions();
   if (workload_.CancelsInFlight()) CancelSomebody(true);
@@ -346,9 +357,11 @@ void Episode::Step() {
   if (forgotten) core_->PauseAdmission(true);
   saw_plan_ = false;
   if (options_.swaps) PlantSwapBug();
+  const bool closed_to_all = options_.bug == PlantedBug::kClosedToAll && scheduler.swapping().aside() > 0;
+  if (closed_to_all) core_->PauseAdmission(true);
   std::span<const EngineEvent> events = core_->Step();
-  if (!saw_plan_) SeeAdmissions();  // there was nothing to launch
-  if (forgotten) core_->PauseAdmission(admission_paused_);
+  if (!saw_plan_) SeeAdmissions(/*as_planned=*/false);  // there was nothing to launch
+  if (forgotten || closed_to_all) core_->PauseAdmission(admission_paused_);
   if (options_.digest != nullptr) options_.digest->AddStep(events, scheduler);
   if (options_.bug != PlantedBug::kNone) {
     spoilt_events_.assign(events.begin(), events.end());

@@ -47,9 +47,9 @@ class Episode {
   bool Start();
   void Act();
   void ActInFlight();
-  void SeeAdmissions();
+  void SeeAdmissions(bool as_planned);
   void Begin(SimRequest& request, const Sequence& sequence);
-  void SeeSwaps();
+  void SeeSwaps(bool as_planned);
   bool WaitsForBlocks(const SimRequest& request) const;
   void PlantSwapBug();
   void CheckTwins(const Sequence& admitted);

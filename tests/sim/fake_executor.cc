@@ -31,6 +31,7 @@ Executor::Ticket FakeExecutor::Launch(const StepInput& input) {
     if (options_.check_contract) CheckWhoDecodes(input);
   }
   for (const ParkOp& park : input.parks) moved_ += park.slice.size();
+  if (!input.swap_outs.empty() && before_swaps) before_swaps();
   for (const SwapOutOp& out : input.swap_outs) moved_ += out.slice.size();
   for (const SwapInOp& in : input.swap_ins) moved_ += in.slice.size();
   for (const RestoreOp& restore : input.restores) {

@@ -98,8 +98,9 @@ class FakeExecutor : public Executor {
   uint64_t swaps_out() const { return swaps_out_; }
   int64_t swapped_blocks() const;
 
-  bool loses_victims = false;        // a planted bug: the slot to overwrite does not come along
-  std::function<bool()> swap_fails;  // asked when a sequence begins to step aside: there is no memory for it
+  bool loses_victims = false;          // a planted bug: the slot to overwrite does not come along
+  std::function<void()> before_swaps;  // called before what leaves is copied
+  std::function<bool()> swap_fails;    // asked when a sequence begins to step aside: there is no memory for it
   // Whether it waits for blocks, as far as its scheduler knows, or for its own slots.
   std::function<bool(const SimRequest&)> waits_for_blocks;
   bool shares_steps = false;                   // steps may be divided between tenants: rows may be left out

@@ -63,6 +63,9 @@ constexpr const char* kNames[] = {
     "SwapForgotten",
     "SwapOfAnchor",
     "AdmittedBehindSwapped",
+    "VictimPays",
+    "ClosedToAll",
+    "NeverImpatient",
     "AgreementIgnored",
     "PeaksIgnored",
     "AnswersSwapped",
@@ -354,6 +357,7 @@ void BuggyExecutor::SpoilOutput(StepOutput& output) const {
 void SpoilOptions(PlantedBug bug, EngineCoreOptions& options) {
   if (bug == PlantedBug::kContextIgnored) options.context = FakeRanks::kPositionMax;
   if (bug == PlantedBug::kNeverAhead) options.overlap = false;
+  if (bug == PlantedBug::kNeverImpatient) options.scheduler.swap_patience = 1'000'000;
   if (bug == PlantedBug::kPeaksIgnored) options.scheduler.swap_blocks_max *= 100;
   SpoilTenants(bug, options.scheduler.tenants);
 }

@@ -68,6 +68,9 @@ enum class PlantedBug : uint8_t {
   kSwapForgotten,          // it is forgotten while it is outside
   kSwapOfAnchor,           // the one that was never to step aside does
   kAdmittedBehindSwapped,  // somebody is let in while another waits outside
+  kVictimPays,             // a tenant pays for what others have its sequences step aside for
+  kClosedToAll,            // while somebody is outside nobody is let in, whoever waits
+  kNeverImpatient,         // … and nobody steps aside for one that waits
   kAgreementIgnored,       // no budget falls, and somebody steps aside instead
   kPeaksIgnored,           // more is let in than has a place in the pool or outside
   // In what the executor answered.

@@ -1,6 +1,7 @@
 // tests/sim/seeds.h says how an episode is replayed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iostream>
 #include <string>
 
@@ -142,6 +143,10 @@ TEST(Swaps, HoldEveryInvariantOverRandomEpisodes) {
     sum.swaps_lost += result.swaps_lost;
     sum.swap_waits += result.swap_waits;
     sum.swap_budgets += result.swap_budgets;
+    sum.swap_shares += result.swap_shares;
+    sum.swap_passes += result.swap_passes;
+    sum.due_heads += result.due_heads;
+    sum.due_plans_max = std::max(sum.due_plans_max, result.due_plans_max);
     sum.shrinks += result.shrinks;
     sum.cancelled += result.cancelled;
     sum.steps_ahead += result.steps_ahead;
@@ -154,6 +159,8 @@ TEST(Swaps, HoldEveryInvariantOverRandomEpisodes) {
             << sum.steps << " steps, " << sum.steps_ahead << " ahead, " << sum.swaps_out << " stepped aside, "
             << sum.swaps_in << " came back, " << sum.swaps_lost << " found no memory, " << sum.swap_waits
             << " plans with somebody outside and somebody in line, " << sum.shrinks << " budgets lowered, "
+            << sum.swap_shares << " choices between tenants, " << sum.swap_passes << " let in past others' outside, "
+            << sum.due_heads << " heads within their share waited, " << sum.due_plans_max << " plans at most, "
             << sum.swap_budgets << " times by too little for all, " << sum.evicted_tokens << " tokens evicted, "
             << sum.block_operations << " block operations\n";
   if (seeds.alone) return;

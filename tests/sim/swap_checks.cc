@@ -4,6 +4,7 @@
 #include <span>
 
 #include "block_manager/kv_budget.h"
+#include "tests/sim/tenant_checks.h"
 
 namespace hydrant::sim {
 namespace {
@@ -12,6 +13,11 @@ namespace {
 constexpr int32_t kTokensBetween = 64;
 // Plans that it takes until a budget has fallen: one asks what that costs, the next lowers it.
 constexpr int32_t kPlansToFall = 4;
+// Tokens before its blocks are used up when a sequence asks for more.
+constexpr int32_t kAsksBefore = 4;
+// Plans beyond its patience that a head of line may wait although somebody could step aside: budgets may be about to fall, and
+// whom it asked for may have ended.
+constexpr int32_t kWaitsMore = 10;
 
 }  // namespace
 
@@ -52,12 +58,142 @@ void SwapChecks::AfterStep(const Scheduler& scheduler, int64_t outside) {
   if (outside > space) failure_.Set(outside, " blocks are outside, there is room for ", space);
 }
 
+bool SwapChecks::HasOutside(const Scheduler& scheduler, int32_t tenant) const {
+  const std::span<const int32_t> running = scheduler.running_sequences();
+  return std::any_of(running.begin(), running.end(), [&](int32_t index) {
+    const Sequence& sequence = scheduler.sequence(index);
+    const bool is_aside = sequence.place == KvPlace::kLeaving || sequence.place == KvPlace::kOutside;
+    return sequence.request.tenant == tenant && is_aside && !requests_[sequence.request.id - 1]->paused;
+  });
+}
+
+// Whether one of the tenant's sequences lacks blocks for its next tokens, or is the one that must come back; or whether its head
+// of line waits, with which it stays within its share.
+bool SwapChecks::Lacks(const Scheduler& scheduler, int32_t tenant) const {
+  if (!scheduler.tenant(tenant).queue.empty() && WithinShareOfPool(workload_, scheduler, tenant, 1)) return true;
+  const std::span<const int32_t> running = scheduler.running_sequences();
+  return std::any_of(running.begin(), running.end(), [&](int32_t index) {
+    const Sequence& sequence = scheduler.sequence(index);
+    if (sequence.request.tenant != tenant) return false;
+    if (sequence.place == KvPlace::kOutside) return index == scheduler.swapping().anchor();
+    if (sequence.place == KvPlace::kReturning || !sequence.decodes()) return false;
+    return BlocksForSlots(sequence.request.budget.PeakSlots(sequence.live, kAsksBefore)) > sequence.blocks.reserved();
+  });
+}
+
+// A tenant within its share of the pool gives nothing for others.
+void SwapChecks::CheckShares(const Scheduler& scheduler, const Sequence& chosen) {
+  if (scheduler.tenants().size() == 1) return;
+  ++share_checks_;
+  const int32_t tenant = chosen.request.tenant;
+  if (!WithinShareOfPool(workload_, scheduler, tenant, 0) || Lacks(scheduler, tenant)) return;
+  failure_.Set("request ", chosen.request.id, " of tenant ", tenant, ", within its share, steps aside for others");
+}
+
+// Who pays lacked something when somebody was chosen for it, and takes from those above their share or from itself.
+void SwapChecks::BeforeMoves(const Scheduler& scheduler, bool victim_pays) {
+  for (const PlanSwapOut& out : scheduler.swap_outs()) {
+    const auto known = known_.find(out.id);
+    // Where the plan had no rows it is seen only after this.
+    if (!out.begins || known == known_.end() || known->second.place != KvPlace::kLeaving) continue;
+    const int32_t payer = victim_pays ? scheduler.sequence(out.sequence).request.tenant : out.payer;
+    const std::vector<int32_t>& tenants = known->second.for_whom;
+    if (std::find(tenants.begin(), tenants.end(), payer) != tenants.end()) continue;
+    failure_.Set("request ", out.id, " steps aside at the cost of tenant ", payer, ", which lacked nothing");
+  }
+}
+
+// As far as that can be said of a head of line without asking the scheduler: it goes on from no session and waits for nobody's
+// prompt, its tenant stays within its share with it and has nobody outside, and is not served before the others.
+bool SwapChecks::IsDue(const Scheduler& scheduler, int32_t index) const {
+  const Tenant& tenant = scheduler.tenant(index);
+  if (tenant.queue.empty() || workload_.core().scheduler.policy != SchedulingPolicy::kFair) return false;
+  const Request& asked = scheduler.sequence(tenant.queue.front()).request;
+  if (asked.session != 0 || MayAwaitPrefix(scheduler, asked) || HasOutside(scheduler, index)) return false;
+  const int64_t blocks = FirstBlocks(asked);
+  const int32_t cap = workload_.tenants()[static_cast<size_t>(index)].blocks_max;
+  if (cap > 0 && ClaimedBlocks(scheduler, tenant) + blocks > cap) return false;
+  for (const Tenant& other : scheduler.tenants()) {
+    if (other.waits() && tenant.turn() > other.turn()) return false;
+  }
+  return WithinShareOfPool(workload_, scheduler, index, blocks) && HasPlace(scheduler, asked);
+}
+
+int64_t SwapChecks::FirstBlocks(const Request& asked) {
+  const int32_t first = std::min(asked.max_tokens, kBlockSlots + 1);
+  return BlocksForSlots(PeakSlotsFrom(0, 0, static_cast<int32_t>(asked.prompt.size()), first, asked.budget));
+}
+
+// Floors and caps aside, with as much again as a margin: beside what those in progress may come to hold.
+bool SwapChecks::HasPlace(const Scheduler& scheduler, const Request& asked) const {
+  const SchedulerOptions& options = workload_.core().scheduler;
+  if (workload_.has_floors() || workload_.tenants()[static_cast<size_t>(asked.tenant)].blocks_max > 0) return false;
+  const auto prompt = static_cast<int32_t>(asked.prompt.size());
+  int64_t peaks = std::max(PeakBlocks(prompt, asked.max_tokens, asked.budget),
+                           PeakBlocksShared(prompt, asked.max_tokens, asked.budget));
+  int64_t largest = peaks;
+  for (int32_t index : scheduler.running_sequences()) {
+    peaks += scheduler.sequence(index).peak_blocks;
+    largest = std::max<int64_t>(largest, scheduler.sequence(index).peak_blocks);
+  }
+  return peaks + largest - 1 <= options.blocks + options.swap_blocks_max;
+}
+
+// Whether a sequence of a tenant above its share could step aside now.
+bool SwapChecks::MayLeave(const Scheduler& scheduler, const Sequence& sequence) const {
+  const SimRequest& request = *requests_[sequence.request.id - 1];
+  const auto known = known_.find(request.id());
+  const int32_t came_back_at = known == known_.end() ? -1 : known->second.came_back_at;
+  const bool rested = came_back_at < 0 || sequence.scheduled - came_back_at >= kTokensBetween + 2;
+  const int64_t room = workload_.core().scheduler.swap_blocks_max - scheduler.swapping().blocks();
+  return sequence.in_pool() && !sequence.retired() && !request.cancelled && sequence.live > 0 && rested &&
+         sequence.to_restore == 0 && request.id() != anchor_ && BlocksForSlots(sequence.live) <= room &&
+         !sequence.shares && sequence.decodes() && sequence.steps_after_next() > 1 &&
+         !WithinShareOfPool(workload_, scheduler, sequence.request.tenant, 0);
+}
+
+// A tenant within its share waits for nobody outside, and for those above their share only as long as it may, and nobody of them
+// may step aside.
+void SwapChecks::CheckWaits(const Scheduler& scheduler) {
+  const SchedulerOptions& options = workload_.core().scheduler;
+  due_.resize(scheduler.tenants().size());
+  const BlockManager& blocks = scheduler.block_manager();
+  const int64_t free = blocks.pool().available() - blocks.promised();
+  const std::span<const int32_t> running = scheduler.running_sequences();
+  const bool somebody_may_leave = std::any_of(
+      running.begin(), running.end(), [&](int32_t index) { return MayLeave(scheduler, scheduler.sequence(index)); });
+  const bool still = !scheduler.moving() && !scheduler.admission_paused() && scheduler.admitted().empty() &&
+                     scheduler.shrinks_for() == 0 && !scheduler.swapping().somebody_misses();
+  for (int32_t i = 0; i < std::ssize(scheduler.tenants()); ++i) {
+    Due& due = due_[static_cast<size_t>(i)];
+    const bool is_due = IsDue(scheduler, i);
+    const Sequence* head = is_due ? &scheduler.sequence(scheduler.tenant(i).queue.front()) : nullptr;
+    if (!is_due || due.head != head->request.id || !still)
+      due = {.head = is_due ? head->request.id : 0, .plans = still ? 0 : due.plans};
+    if (!is_due) continue;
+    due_heads_ += ++due.plans == 2 ? 1 : 0;
+    due_plans_max_ = std::max(due_plans_max_, due.plans);
+    const bool has_row = scheduler.running() < options.sequences_max;
+    const int64_t missing = FirstBlocks(head->request) + scheduler.running() - free;
+    due.fits = has_row && missing <= 0 ? due.fits + 1 : 0;
+    due.makes_room = has_row && missing > 0 && somebody_may_leave ? due.makes_room + 1 : 0;
+    if (due.fits > options.swap_patience + kWaitsMore || due.makes_room > options.swap_patience + kWaitsMore) {
+      failure_.Set("request ", head->request.id, " of tenant ", i, ", within its share, has waited for ", due.plans,
+                   " plans, ", due.fits > 0 ? "and there is room" : "and nobody steps aside for it");
+    }
+  }
+}
+
 void SwapChecks::CheckAdmitted(const Scheduler& scheduler) {
   const bool somebody_waits =
       std::any_of(scheduler.running_sequences().begin(), scheduler.running_sequences().end(), [&](int32_t index) {
         const Sequence& sequence = scheduler.sequence(index);
         const bool is_aside = sequence.place == KvPlace::kLeaving || sequence.place == KvPlace::kOutside;
-        return is_aside && !requests_[sequence.request.id - 1]->paused && !sequence.retired();
+        // For a head of line somebody is chosen when the others were let in.
+        const auto known = known_.find(sequence.request.id);
+        const bool was_aside = known != known_.end() && known->second.place != KvPlace::kPool &&
+                               known->second.place != KvPlace::kReturning;
+        return is_aside && was_aside && !requests_[sequence.request.id - 1]->paused && !sequence.retired();
       });
   if (!somebody_waits) return;
   admission_checks_ += scheduler.waiting() > 0 ? 1 : 0;
@@ -71,6 +207,13 @@ void SwapChecks::CheckAdmitted(const Scheduler& scheduler) {
     const bool within_floor = tenant.claimed() - tenant.running <= tenant.options.floor_blocks;
     if (seen_before || scheduler.sequence(index).given_room || (within_floor && tenant.options.floor_blocks > 0))
       continue;
+    // Within its share, and with nobody outside, a tenant does not wait for others.
+    const int32_t own = requests_[id - 1]->request.request.tenant;
+    const bool within_share = WithinShareOfPool(workload_, scheduler, own, -tenant.running);
+    if (scheduler.tenants().size() > 1 && !HasOutside(scheduler, own) && within_share) {
+      ++passed_;
+      continue;
+    }
     failure_.Set("request ", id, " is let in while another one waits outside");
   }
 }
@@ -92,9 +235,13 @@ int64_t SwapChecks::BudgetsGive(const Scheduler& scheduler) const {
     const auto known = known_.find(request.id());
     if (!MayGive(sequence, request) || known == known_.end() || known->second.gives_plans < kPlansToFall) continue;
     const KvBudget& asked = request.request.request.budget;
-    const KvBudget least = sequence.request.budget.Lowered(asked.floor);
+    KvBudget agreed = sequence.request.budget;
+    agreed.floor = asked.floor;
+    const LowerBudgets lower = LowerBudgetsOf(agreed);
+    if (lower.count == 0) continue;
+    const KvBudget least = agreed.Lowered(lower.keep_max - (lower.count - 1) * kBlockSlots);
     const int64_t needs =
-        BlocksForSlots(least.PeakSlots(std::min(sequence.live + 1, asked.floor), sequence.steps_after_next()));
+        BlocksForSlots(least.PeakSlots(std::min(sequence.live + 1, least.keep), sequence.steps_after_next()));
     gives += std::max<int64_t>(0, sequence.blocks.reserved() - needs);
   }
   return gives;
@@ -103,7 +250,8 @@ int64_t SwapChecks::BudgetsGive(const Scheduler& scheduler) const {
 // With one tenant, which gives all that it can to itself. Nobody steps aside as long as budgets may fall by all that those that
 // run lack for their next block, and the one that was never to step aside for its return.
 void SwapChecks::CheckBudgetsFirst(const Scheduler& scheduler) {
-  if (scheduler.tenants().size() > 1) return;
+  // Its own cap is no shortage: no budget falls for it.
+  if (scheduler.tenants().size() > 1 || workload_.tenants()[0].blocks_max > 0) return;
   int64_t lack = 0;
   for (int32_t index : scheduler.running_sequences()) {
     const Sequence& sequence = scheduler.sequence(index);
@@ -145,7 +293,8 @@ void SwapChecks::CheckPeaks(const Scheduler& scheduler) {
                options.blocks, " and ", options.swap_blocks_max, " outside");
 }
 
-void SwapChecks::AfterPlan(const Scheduler& scheduler) {
+void SwapChecks::AfterPlan(const Scheduler& scheduler, bool as_planned) {
+  due_.resize(scheduler.tenants().size());
   CheckAnchor(scheduler);
   CheckAdmitted(scheduler);
   bool chosen_now = false;
@@ -156,15 +305,23 @@ void SwapChecks::AfterPlan(const Scheduler& scheduler) {
     Known known = before == known_.end() ? Known() : before->second;
     const bool left = sequence.place == KvPlace::kLeaving || sequence.place == KvPlace::kOutside;
     const bool was_in = known.place == KvPlace::kPool || known.place == KvPlace::kReturning;
-    if (left && was_in) CheckChosen(sequence, known);
+    if (left && was_in) {
+      CheckChosen(sequence, known);
+      if (as_planned) CheckShares(scheduler, sequence);
+      known.for_whom.clear();
+      for (int32_t i = 0; i < std::ssize(scheduler.tenants()); ++i) {
+        if (Lacks(scheduler, i)) known.for_whom.push_back(i);
+      }
+    }
     chosen_now |= left && was_in;
     known.gives_plans = MayGive(sequence, *requests_[sequence.request.id - 1]) ? known.gives_plans + 1 : 0;
     if (!left && !was_in) known.came_back_at = requests_[sequence.request.id - 1]->computed;
     known.place = sequence.place;
     now[sequence.request.id] = known;
   }
-  if (chosen_now) CheckBudgetsFirst(scheduler);
+  if (chosen_now && as_planned) CheckBudgetsFirst(scheduler);
   known_ = std::move(now);
+  if (!failure_.any()) CheckWaits(scheduler);
   for (int32_t index : scheduler.running_sequences()) {
     const Sequence& sequence = scheduler.sequence(index);
     if (sequence.place != KvPlace::kLeaving) continue;

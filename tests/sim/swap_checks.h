@@ -21,8 +21,10 @@ class SwapChecks {
   SwapChecks(const Workload& workload, const std::vector<std::unique_ptr<SimRequest>>& requests, Failure& failure)
       : workload_(workload), requests_(requests), failure_(failure) {}
 
-  // A plan was made.
-  void AfterPlan(const Scheduler& scheduler);
+  // A plan was made. `as_planned`: it was not committed since.
+  void AfterPlan(const Scheduler& scheduler, bool as_planned);
+  // What leaves is about to be copied. `victim_pays`: a planted bug.
+  void BeforeMoves(const Scheduler& scheduler, bool victim_pays);
   // Between two steps. `outside`: blocks that the executor has of sequences.
   void AfterStep(const Scheduler& scheduler, int64_t outside);
 
@@ -30,20 +32,33 @@ class SwapChecks {
   uint64_t budget_checks() const {
     return budget_checks_;
   }  // times somebody was chosen while budgets could fall a little
+  uint64_t share_checks() const { return share_checks_; }   // times somebody was chosen of several tenants'
+  int64_t due_plans_max() const { return due_plans_max_; }  // the longest that a head of line was due
+  uint64_t passed() const { return passed_; }               // requests let in while another tenant's waited outside
+  uint64_t due_heads() const { return due_heads_; }         // heads of line that were due for longer than a plan
   uint64_t admission_checks() const { return admission_checks_; }  // times somebody was outside and somebody waited
 
  private:
   // What is known of a sequence in progress, by the id of its request.
   struct Known {
     KvPlace place = KvPlace::kPool;
-    int32_t came_back_at = -1;  // tokens computed then
-    int32_t gives_plans = 0;    // plans in a row in which its budget could fall
+    int32_t came_back_at = -1;      // tokens computed then
+    std::vector<int32_t> for_whom;  // as it was chosen: tenants that lacked something
+    int32_t gives_plans = 0;        // plans in a row in which its budget could fall
   };
 
   void CheckAnchor(const Scheduler& scheduler);
   void CheckChosen(const Sequence& sequence, const Known& known);
   int64_t BudgetsGive(const Scheduler& scheduler) const;
   void CheckBudgetsFirst(const Scheduler& scheduler);
+  bool Lacks(const Scheduler& scheduler, int32_t tenant) const;
+  bool IsDue(const Scheduler& scheduler, int32_t tenant) const;
+  bool MayLeave(const Scheduler& scheduler, const Sequence& sequence) const;
+  void CheckShares(const Scheduler& scheduler, const Sequence& chosen);
+  void CheckWaits(const Scheduler& scheduler);
+  bool HasOutside(const Scheduler& scheduler, int32_t tenant) const;
+  bool HasPlace(const Scheduler& scheduler, const Request& asked) const;
+  static int64_t FirstBlocks(const Request& asked);
   void CheckAdmitted(const Scheduler& scheduler);
   void CheckPeaks(const Scheduler& scheduler);
 
@@ -56,6 +71,18 @@ class SwapChecks {
   uint64_t chosen_ = 0;
   uint64_t admission_checks_ = 0;
   uint64_t budget_checks_ = 0;
+  // By tenant: plans in a row in which its head of line was due, and in which it could have been let in, or had room made.
+  struct Due {
+    uint64_t head = 0;
+    int64_t plans = 0;
+    int64_t fits = 0;
+    int64_t makes_room = 0;
+  };
+  std::vector<Due> due_;
+  uint64_t share_checks_ = 0;
+  uint64_t due_heads_ = 0;
+  int64_t due_plans_max_ = 0;
+  uint64_t passed_ = 0;
 };
 
 }  // namespace hydrant::sim

@@ -58,17 +58,16 @@ void TenantChecks::BeforeStep(const Scheduler& scheduler, bool admits) {
     const SchedulerOptions& all = workload_.core().scheduler;
     const int32_t rows = FloorRows(options.floor_blocks, all.blocks, all.sequences_max);
     // Where sequences may step aside, what those in progress may come to hold counts, too.
-    const int64_t has = std::max(Claimed(scheduler, tenant), tenant.peaks);
+    const int64_t has = std::max(ClaimedBlocks(scheduler, tenant), tenant.peaks);
     if (has + head.blocks_alone > options.floor_blocks || tenant.running >= rows) continue;
-    if (MayAwaitPrefix(scheduler, head)) continue;
+    if (MayAwaitPrefix(scheduler, head.request.request)) continue;
     due_.push_back(head.id());
     ++floor_checks_;
   }
 }
 
 // Whether a prompt of its tenant is being computed that begins with the same block.
-bool TenantChecks::MayAwaitPrefix(const Scheduler& scheduler, const SimRequest& head) const {
-  const Request& asked = head.request.request;
+bool MayAwaitPrefix(const Scheduler& scheduler, const Request& asked) {
   const std::span<const int32_t> running = scheduler.running_sequences();
   return asked.prefix.looks_up && std::any_of(running.begin(), running.end(), [&](int32_t index) {
            const Sequence& sequence = scheduler.sequence(index);
@@ -79,8 +78,7 @@ bool TenantChecks::MayAwaitPrefix(const Scheduler& scheduler, const SimRequest& 
          });
 }
 
-// What the tenant has of the pool: blocks that several of its sequences hold are there once.
-int64_t TenantChecks::Claimed(const Scheduler& scheduler, const Tenant& tenant) const {
+int64_t ClaimedBlocks(const Scheduler& scheduler, const Tenant& tenant) {
   std::set<int32_t> seen;
   int64_t again = 0;
   for (int32_t index : scheduler.running_sequences()) {
@@ -95,16 +93,15 @@ int64_t TenantChecks::Claimed(const Scheduler& scheduler, const Tenant& tenant) 
   return tenant.reserved - again;
 }
 
-// With so many blocks more than it claims. A tenant's share is its weight's part of those that have or want anything.
-bool TenantChecks::WithinShareOfPool(const Scheduler& scheduler, int32_t tenant, int64_t more_blocks) const {
+bool WithinShareOfPool(const Workload& workload, const Scheduler& scheduler, int32_t tenant, int64_t more_blocks) {
   double weights = 0;
-  for (size_t i = 0; i < workload_.tenants().size(); ++i) {
+  for (size_t i = 0; i < workload.tenants().size(); ++i) {
     const Tenant& each = scheduler.tenant(static_cast<int32_t>(i));
-    if (each.running > 0 || !each.queue.empty()) weights += workload_.tenants()[i].weight;
+    if (each.running > 0 || !each.queue.empty()) weights += workload.tenants()[i].weight;
   }
-  const double weight = workload_.tenants()[static_cast<size_t>(tenant)].weight;
-  const auto blocks = static_cast<double>(Claimed(scheduler, scheduler.tenant(tenant)) + more_blocks);
-  return blocks * weights <= workload_.core().scheduler.blocks * weight;
+  const double weight = workload.tenants()[static_cast<size_t>(tenant)].weight;
+  const auto blocks = static_cast<double>(ClaimedBlocks(scheduler, scheduler.tenant(tenant)) + more_blocks);
+  return blocks * weights <= workload.core().scheduler.blocks * weight;
 }
 
 void TenantChecks::CheckGivers(const Scheduler& scheduler) {
@@ -120,13 +117,13 @@ void TenantChecks::CheckGivers(const Scheduler& scheduler) {
   const int64_t asks = taker.started ? 1
                        : all_at_once ? taker.blocks_alone
                                      : scheduler.tenant(asked.tenant).head.blocks;
-  const bool taker_stays_within = WithinShareOfPool(scheduler, asked.tenant, asks);
+  const bool taker_stays_within = WithinShareOfPool(workload_, scheduler, asked.tenant, asks);
   for (const PlanRow& row : scheduler.plan().rows) {
     if (!row.lowered) continue;
     const int32_t giver = scheduler.sequence(row.sequence).request.tenant;
     if (giver == asked.tenant) continue;
     ++giver_checks_;
-    if (taker_stays_within || !WithinShareOfPool(scheduler, giver, 0)) continue;
+    if (taker_stays_within || !WithinShareOfPool(workload_, scheduler, giver, 0)) continue;
     failure_.Set("a budget of tenant ", giver, ", within its share, falls for tenant ", asked.tenant, " above its own");
   }
 }
@@ -182,7 +179,7 @@ void TenantChecks::AfterEnds(const Scheduler& scheduler) {
 
 void TenantChecks::CheckCaps(const Scheduler& scheduler) {
   for (size_t i = 0; i < cap_max_.size(); ++i) {
-    const int64_t claimed = Claimed(scheduler, scheduler.tenant(static_cast<int32_t>(i)));
+    const int64_t claimed = ClaimedBlocks(scheduler, scheduler.tenant(static_cast<int32_t>(i)));
     if (claimed > cap_max_[i]) failure_.Set("tenant ", i, " claims ", claimed, " blocks; its cap is ", cap_max_[i]);
   }
 }

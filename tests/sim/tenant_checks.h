@@ -31,6 +31,13 @@ namespace hydrant::sim {
 
 using SimRequests = std::vector<std::unique_ptr<SimRequest>>;
 
+// Blocks of the pool that the tenant has: those that several of its sequences hold are there once.
+int64_t ClaimedBlocks(const Scheduler& scheduler, const Tenant& tenant);
+// Whether a prompt of its tenant is being computed that begins with the same block as what `asked` waits with.
+bool MayAwaitPrefix(const Scheduler& scheduler, const Request& asked);
+// Whether it stays within its share with so many blocks more. A share is the weight's part of those that have or want anything.
+bool WithinShareOfPool(const Workload& workload, const Scheduler& scheduler, int32_t tenant, int64_t more_blocks);
+
 class TenantChecks {
  public:
   // The arguments outlive the checks. requests[i] has id i + 1.
@@ -55,9 +62,6 @@ class TenantChecks {
 
  private:
   double CostOf(const SimRequest& request) const;
-  bool MayAwaitPrefix(const Scheduler& scheduler, const SimRequest& head) const;
-  int64_t Claimed(const Scheduler& scheduler, const Tenant& tenant) const;
-  bool WithinShareOfPool(const Scheduler& scheduler, int32_t tenant, int64_t more_blocks) const;
   void CheckCaps(const Scheduler& scheduler);
   double MayBeAhead(size_t index, const Tenant& tenant) const;
   void CheckFairness(const Scheduler& scheduler);

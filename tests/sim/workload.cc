@@ -93,6 +93,7 @@ void Workload::LetThemStepAside(uint64_t seed) {
   scheduler.blocks = r.Chance(50) ? r.Between(4, 12) : r.Between(8, 30);
   scheduler.swap_blocks_max =
       r.Chance(20) ? r.Between(1, 2 * scheduler.blocks) : r.Between(2 * scheduler.blocks, 8 * scheduler.blocks);
+  scheduler.swap_patience = r.Chance(50) ? r.Between(1, 2) : r.Between(2, 32);
   scheduler.sequences_max = r.Between(3, 12);
   scheduler.tokens_max = std::max(scheduler.tokens_max, scheduler.sequences_max + kBlockSlots - 1);
   if (scheduler.spare_score_blocks > 0) scheduler.spare_score_blocks = 4 * scheduler.blocks;
