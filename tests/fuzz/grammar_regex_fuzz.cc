@@ -4,9 +4,9 @@
 #include <string_view>
 #include <variant>
 
-#include "model/grammar/char_class.h"
-#include "model/grammar/lazy_dfa.h"
-#include "model/grammar/regex_parser.h"
+#include "model/grammar/regex/char_class.h"
+#include "model/grammar/regex/lazy_dfa.h"
+#include "model/grammar/regex/regex_parser.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace hydrant {

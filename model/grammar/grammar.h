@@ -1,0 +1,90 @@
+// Grammar says what an answer may look like: a JSON schema, any JSON object, a regular expression, or one of several texts. A GrammarState
+// is a place in an answer; it is a value, so a draft is tried on a copy that is dropped.
+//
+// Life cycle: Compile once per specification; Begin for every answer; Advance with the bytes of each token; Accepts says whether the
+// answer may end. What is the same specification makes the same grammar, and takes or refuses the same bytes, on every machine.
+//
+// Work of states and masks is remembered in the grammar; beyond 20,000 things it is dropped and begun anew, which changes no answer.
+//
+// Thread: one at a time for a grammar and all of its states; whoever shares one has a lock.
+#ifndef HYDRANT_MODEL_GRAMMAR_GRAMMAR_H_
+#define HYDRANT_MODEL_GRAMMAR_GRAMMAR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "model/grammar/json_machine.h"
+#include "model/grammar/refusal.h"
+#include "model/grammar/regex/fuel.h"
+#include "model/grammar/shape_builder.h"
+
+namespace hydrant::grammar {
+
+enum class GrammarKind : uint8_t { kJsonSchema, kJsonObject, kRegex, kChoice };
+
+struct GrammarSpec {
+  GrammarKind kind = GrammarKind::kJsonObject;
+  std::string text;                  // of the schema or expression
+  std::vector<std::string> choices;  // the whole answer is one of them
+  SchemaOptions schema;
+  int white_space_max =
+      8;  // bytes of white space in a row between two tokens of JSON; more where that is deep. 0: none
+};
+
+inline constexpr size_t kChoicesMax = 4096;
+
+class Grammar;
+
+class GrammarState {
+ public:
+  GrammarState() = default;
+
+ private:
+  friend class Grammar;
+  friend class TokenMasks;
+  std::shared_ptr<JsonMachine> machine_;
+  Configurations configurations_;
+};
+
+class Grammar {
+ public:
+  static std::variant<std::shared_ptr<Grammar>, Refusal> Compile(const GrammarSpec& spec, Fuel& fuel);
+
+  GrammarState Begin();
+  enum class Verdict : uint8_t {
+    kAllowed,
+    kForbidden,  // no answer goes on like this
+    kLimit,      // more than 64 ways to read what is there, or too much work: what is allowed is not known
+  };
+  // The state behind `bytes`. Unless they are allowed the state stays as it was.
+  Verdict Advance(GrammarState& state, std::string_view bytes);
+  // Whether the answer may end here.
+  bool Accepts(const GrammarState& state) const { return state.machine_->Accepts(state.configurations_); }
+
+  // How many things may be remembered before all are dropped.
+  static constexpr size_t kStatesMax = 20'000;
+  void set_states_max(size_t states) { states_max_ = states; }  // for tests
+
+ private:
+  friend class TokenMasks;
+  // Work of one call; a token of a few bytes takes a few hundred.
+  static constexpr int64_t kAdvanceFuel = 50'000'000;
+
+  Grammar(std::shared_ptr<const JsonPlan> plan, LazyDfa dfa);
+  // Moves a state to the machine that is in use, which is a new one where the old one has remembered too much.
+  void Renew(GrammarState& state);
+
+  std::shared_ptr<const JsonPlan> plan_;
+  LazyDfa base_;
+  std::shared_ptr<JsonMachine> machine_;
+  size_t states_max_ = kStatesMax;
+};
+
+}  // namespace hydrant::grammar
+
+#endif  // HYDRANT_MODEL_GRAMMAR_GRAMMAR_H_

@@ -1,0 +1,344 @@
+#include "model/grammar/json_machine.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace hydrant::grammar {
+namespace {
+
+bool IsSpace(uint8_t byte) { return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r'; }
+
+}  // namespace
+
+JsonPlan::JsonPlan(ShapeSet set) : shapes(std::move(set)) {
+  for (const ObjectShape& object : shapes.objects) {
+    Keys& own = keys.emplace_back();
+    own.order.resize(object.properties.size());
+    std::iota(own.order.begin(), own.order.end(), 0);
+    const auto key_at = [&](int32_t place) -> const std::string& {
+      return object.properties[static_cast<size_t>(place)].key;
+    };
+    std::ranges::sort(own.order, {}, key_at);
+    for (const int32_t place : own.order) own.sorted.push_back(key_at(place));
+    own.required_from.assign(object.properties.size() + 1, 0);
+    own.possible_from = own.required_from;
+    for (size_t i = object.properties.size(); i-- > 0;) {
+      own.required_from[i] = own.required_from[i + 1] + (object.properties[i].required ? 1 : 0);
+      own.possible_from[i] = own.possible_from[i + 1] + (object.properties[i].value != kNoShape ? 1 : 0);
+    }
+  }
+}
+
+JsonMachine::JsonMachine(std::shared_ptr<const JsonPlan> plan, LazyDfa dfa)
+    : plan_(std::move(plan)), dfa_(std::move(dfa)), base_(dfa_.arena().size()) {}
+
+Configurations JsonMachine::Begin() const {
+  Configuration begin;
+  begin.phase = Phase::kValue;
+  begin.target = plan_->shapes.root;
+  return {begin};
+}
+
+bool JsonMachine::Accepts(const Configurations& configurations) const {
+  return std::ranges::any_of(configurations, [&](const Configuration& each) {
+    return each.phase == Phase::kDone ||
+           (each.phase == Phase::kScalar && each.frame == kNoFrame && dfa_.arena().nullable(each.lexeme));
+  });
+}
+
+void JsonMachine::Step(const Configurations& from, uint8_t byte, Fuel& fuel, Configurations& to) {
+  to.clear();
+  for (const Configuration& each : from) StepOne(each, byte, fuel, to);
+  if (to.size() < 2) return;
+  std::ranges::sort(to);
+  to.erase(std::unique(to.begin(), to.end()), to.end());
+}
+
+FrameId JsonMachine::Intern(const Frame& frame) {
+  const auto [found, added] = frame_ids_.try_emplace(frame, static_cast<FrameId>(frames_.size()));
+  if (added) frames_.push_back(frame);
+  return found->second;
+}
+
+bool JsonMachine::MaySpace(const Configuration& from, uint8_t byte) const {
+  if (!IsSpace(byte) || from.frame == kNoFrame || plan_->white_space_max == 0) return false;
+  return from.space < std::min(std::max(plan_->white_space_max, 1 + 4 * frame(from.frame).depth), 255);
+}
+
+Configuration JsonMachine::Ended(FrameId frame) const {
+  Configuration ended;
+  ended.frame = frame;
+  ended.phase = frame == kNoFrame ? Phase::kDone : Phase::kAfter;
+  return ended;
+}
+
+void JsonMachine::StepOne(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to) {
+  switch (from.phase) {
+    case Phase::kScalar:
+      return StepScalar(from, byte, fuel, to);
+    case Phase::kPropertyKey:
+      return StepPropertyKey(from, byte, to);
+    case Phase::kExtraKey:
+      return StepExtraKey(from, byte, fuel, to);
+    case Phase::kDone:
+      return;
+    default:
+      break;
+  }
+  if (MaySpace(from, byte)) {
+    to.push_back(from);
+    ++to.back().space;
+    return;
+  }
+  switch (from.phase) {
+    case Phase::kValue:
+      return BeginValue(from, byte, fuel, to);
+    case Phase::kObjectBegin:
+      if (byte == '}') return StepAfter(from, byte, to);
+      if (byte == '"') BeginKeys(from, to);
+      return;
+    case Phase::kKeyBegin:
+      if (byte == '"') BeginKeys(from, to);
+      return;
+    case Phase::kColon:
+      if (byte != ':') return;
+      to.push_back(from);
+      to.back().phase = Phase::kValue;
+      to.back().space = 0;
+      return;
+    case Phase::kArrayBegin: {
+      if (byte == ']') return StepAfter(from, byte, to);
+      const Frame own = frame(from.frame);
+      Configuration first = from;
+      first.target = NextItem(own);
+      if (first.target == kNoShape) return;
+      first.frame = Intern(WithItem(own));
+      return BeginValue(first, byte, fuel, to);
+    }
+    default:
+      return StepAfter(from, byte, to);
+  }
+}
+
+void JsonMachine::BeginValue(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to) {
+  const ValueShape& value = plan_->shapes.values[static_cast<size_t>(from.target)];
+  const int32_t depth = from.frame == kNoFrame ? 1 : frame(from.frame).depth + 1;
+  if (byte == '{' || byte == '[') {
+    if (depth > kNestingMax) return;
+    const bool is_object = byte == '{';
+    for (const int32_t shape : is_object ? value.objects : value.arrays) {
+      Configuration inside;
+      inside.frame = Intern({from.frame, shape, is_object, 0, 0, -1, depth});
+      inside.phase = is_object ? Phase::kObjectBegin : Phase::kArrayBegin;
+      to.push_back(inside);
+    }
+    return;
+  }
+  const RegexId left = dfa_.Step(value.scalars, byte, fuel);
+  if (left == kNothing) return;
+  if (left == kEmptyText) return to.push_back(Ended(from.frame));
+  Configuration inside;
+  inside.frame = from.frame;
+  inside.phase = Phase::kScalar;
+  inside.lexeme = left;
+  to.push_back(inside);
+}
+
+void JsonMachine::StepScalar(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to) {
+  const RegexId left = dfa_.Step(from.lexeme, byte, fuel);
+  if (left == kEmptyText) {
+    to.push_back(Ended(from.frame));
+  } else if (left != kNothing) {
+    to.push_back(from);
+    to.back().lexeme = left;
+  } else if (from.frame != kNoFrame && dfa_.arena().nullable(from.lexeme)) {
+    StepOne(Ended(from.frame), byte, fuel, to);  // a number ends where something else begins
+  }
+}
+
+void JsonMachine::StepAfter(const Configuration& from, uint8_t byte, Configurations& to) {
+  const Frame own = frame(from.frame);
+  if (byte == (own.is_object ? '}' : ']')) {
+    if (MayClose(own)) to.push_back(Ended(own.parent));
+    return;
+  }
+  if (byte != ',') return;
+  Configuration next;
+  next.frame = from.frame;
+  if (own.is_object) {
+    if (!MayTakeAny(own)) return;
+    next.phase = Phase::kKeyBegin;
+  } else {
+    next.target = NextItem(own);
+    if (next.target == kNoShape) return;
+    next.frame = Intern(WithItem(own));
+    next.phase = Phase::kValue;
+  }
+  to.push_back(next);
+}
+
+// --- objects
+
+bool JsonMachine::MayTake(const Frame& frame, int32_t property) const {
+  const ObjectShape& shape = object(frame);
+  const JsonPlan::Keys& keys = plan_->keys[static_cast<size_t>(frame.shape)];
+  const auto at = static_cast<size_t>(property);
+  if (property < frame.place || shape.properties[at].value == kNoShape) return false;
+  const int32_t required_behind = keys.required_from[at + 1];
+  // None that is required is left out.
+  const int32_t required_here = shape.properties[at].required ? 1 : 0;
+  if (keys.required_from[static_cast<size_t>(frame.place)] > required_behind + required_here) return false;
+  if (frame.count + int64_t{1} + required_behind > shape.most) return false;
+  return !shape.extras.empty() || frame.count + int64_t{1} + keys.possible_from[at + 1] >= shape.least;
+}
+bool JsonMachine::MayTakeExtra(const Frame& frame) const {
+  const JsonPlan::Keys& keys = plan_->keys[static_cast<size_t>(frame.shape)];
+  const ObjectShape& shape = object(frame);
+  return !shape.extras.empty() && keys.required_from[static_cast<size_t>(frame.place)] == 0 && frame.count < shape.most;
+}
+bool JsonMachine::MayTakeAny(const Frame& frame) const {
+  return MayTakeExtra(frame) || FitsSome(frame, 0, static_cast<int32_t>(object(frame).properties.size()));
+}
+bool JsonMachine::MayClose(const Frame& frame) const {
+  if (!frame.is_object) return frame.count >= array(frame).least;
+  return plan_->keys[static_cast<size_t>(frame.shape)].required_from[static_cast<size_t>(frame.place)] == 0 &&
+         frame.count >= object(frame).least;
+}
+bool JsonMachine::FitsSome(const Frame& frame, int32_t first, int32_t last) const {
+  const JsonPlan::Keys& keys = plan_->keys[static_cast<size_t>(frame.shape)];
+  for (int32_t i = first; i < last; ++i) {
+    if (MayTake(frame, keys.order[static_cast<size_t>(i)])) return true;
+  }
+  return false;
+}
+
+JsonMachine::Frame JsonMachine::WithMember(Frame frame, int32_t next_place) const {
+  const ObjectShape& shape = object(frame);
+  frame.place = next_place;
+  // Where there is no most, to count beyond the least makes no difference.
+  const int64_t useful = shape.most == kNoLimit ? shape.least : std::numeric_limits<int32_t>::max() - 1;
+  frame.count = static_cast<int32_t>(std::min<int64_t>(frame.count + int64_t{1}, useful));
+  return frame;
+}
+
+void JsonMachine::BeginKeys(const Configuration& from, Configurations& to) {
+  const Frame own = frame(from.frame);
+  const ObjectShape& shape = object(own);
+  Configuration key;
+  key.frame = from.frame;
+  const auto count = static_cast<int32_t>(shape.properties.size());
+  if (FitsSome(own, 0, count)) {
+    key.phase = Phase::kPropertyKey;
+    key.target = count;
+    to.push_back(key);
+  }
+  if (!MayTakeExtra(own)) return;
+  key.phase = Phase::kExtraKey;
+  key.key_hash = kNoKeyHash;
+  for (size_t i = 0; i < shape.extras.size(); ++i) {
+    key.lexeme = shape.extras[i].keys;
+    key.target = static_cast<int32_t>(i);
+    to.push_back(key);
+  }
+}
+
+void JsonMachine::StepPropertyKey(const Configuration& from, uint8_t byte, Configurations& to) {
+  const Frame own = frame(from.frame);
+  const JsonPlan::Keys& keys = plan_->keys[static_cast<size_t>(own.shape)];
+  const auto depth = static_cast<size_t>(from.depth);
+  const auto begin = keys.sorted.begin() + from.lexeme, end = keys.sorted.begin() + from.target;
+  // An escaped quote stands behind a backslash, where no key ends.
+  if (byte == '"' && begin->size() == depth) {
+    const int32_t property = keys.order[static_cast<size_t>(from.lexeme)];
+    if (!MayTake(own, property)) return;
+    Configuration colon;
+    colon.frame = Intern(WithMember(own, property + 1));
+    colon.phase = Phase::kColon;
+    colon.target = object(own).properties[static_cast<size_t>(property)].value;
+    return to.push_back(colon);
+  }
+  const auto behind = begin->size() == depth ? begin + 1 : begin;
+  const auto byte_at = [depth](const std::string& key) { return static_cast<uint8_t>(key[depth]); };
+  const auto first = std::partition_point(behind, end, [&](const std::string& key) { return byte_at(key) < byte; });
+  const auto last = std::partition_point(first, end, [&](const std::string& key) { return byte_at(key) == byte; });
+  Configuration next = from;
+  next.lexeme = static_cast<int32_t>(first - keys.sorted.begin());
+  next.target = static_cast<int32_t>(last - keys.sorted.begin());
+  ++next.depth;
+  if (FitsSome(own, next.lexeme, next.target)) to.push_back(next);
+}
+
+void JsonMachine::StepExtraKey(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to) {
+  const RegexId left = dfa_.Step(from.lexeme, byte, fuel);
+  if (left != kNothing) {
+    to.push_back(from);
+    to.back().lexeme = left;
+    to.back().key_hash = KeyHash(from.key_hash, byte);
+    return;
+  }
+  const Frame own = frame(from.frame);
+  if (byte != '"' || !dfa_.arena().nullable(from.lexeme) || IsSeen(own.seen, from.key_hash)) return;
+  Frame with = WithMember(own, static_cast<int32_t>(object(own).properties.size()));
+  with.seen = Seen(own.seen, from.key_hash);
+  Configuration colon;
+  colon.frame = Intern(with);
+  colon.phase = Phase::kColon;
+  colon.target = object(own).extras[static_cast<size_t>(from.target)].value;
+  to.push_back(colon);
+}
+
+// No object has a key twice. Keys are told apart by 64 bits of hash: one in 10^15 objects of a hundred keys lacks a key that it could
+// have had.
+bool JsonMachine::IsSeen(int32_t list, uint64_t hash) const {
+  for (; list >= 0; list = seen_[static_cast<size_t>(list)].first) {
+    if (seen_[static_cast<size_t>(list)].second == hash) return true;
+  }
+  return false;
+}
+int32_t JsonMachine::Seen(int32_t list, uint64_t hash) {
+  const auto [found, added] = seen_ids_.try_emplace({list, hash}, static_cast<int32_t>(seen_.size()));
+  if (added) seen_.emplace_back(list, hash);
+  return found->second;
+}
+
+// --- arrays
+
+ShapeId JsonMachine::NextItem(const Frame& frame) const {
+  const ArrayShape& shape = array(frame);
+  if (frame.count >= shape.most) return kNoShape;
+  const auto place = static_cast<size_t>(frame.place);
+  return place < shape.prefix.size() ? shape.prefix[place] : shape.rest;
+}
+JsonMachine::Frame JsonMachine::WithItem(Frame frame) const {
+  const ArrayShape& shape = array(frame);
+  frame.place = std::min(frame.place + 1, static_cast<int32_t>(shape.prefix.size()));
+  const int64_t useful = shape.most == kNoLimit ? shape.least : std::numeric_limits<int32_t>::max() - 1;
+  frame.count = static_cast<int32_t>(std::min<int64_t>(frame.count + int64_t{1}, useful));
+  return frame;
+}
+
+Configuration JsonMachine::Import(const JsonMachine& from, const Configuration& configuration) {
+  Configuration copy = configuration;
+  std::vector<Frame> chain;
+  for (FrameId id = configuration.frame; id != kNoFrame; id = from.frame(id).parent) chain.push_back(from.frame(id));
+  copy.frame = kNoFrame;
+  for (size_t i = chain.size(); i-- > 0;) {
+    Frame own = chain[i];
+    std::vector<uint64_t> hashes;
+    for (int32_t list = own.seen; list >= 0; list = from.seen_[static_cast<size_t>(list)].first) {
+      hashes.push_back(from.seen_[static_cast<size_t>(list)].second);
+    }
+    own.seen = -1;
+    for (size_t j = hashes.size(); j-- > 0;) own.seen = Seen(own.seen, hashes[j]);
+    own.parent = copy.frame;
+    copy.frame = Intern(own);
+  }
+  if (configuration.phase == Phase::kScalar || configuration.phase == Phase::kExtraKey) {
+    copy.lexeme = dfa_.Import(from.dfa_.arena(), configuration.lexeme, static_cast<RegexId>(base_));
+  }
+  return copy;
+}
+
+}  // namespace hydrant::grammar

@@ -1,0 +1,155 @@
+// JsonMachine reads JSON byte by byte against shapes. What may come next is a set of configurations: one for each way in which the
+// bytes so far can be read. A configuration is a few numbers; the objects and arrays that are open are frames, each of which is kept
+// once and shared by all that stand inside it.
+//
+// Invariant: from every configuration some text leads to the end, but for the limit of depth.
+//
+// Thread: one at a time.
+#ifndef HYDRANT_MODEL_GRAMMAR_JSON_MACHINE_H_
+#define HYDRANT_MODEL_GRAMMAR_JSON_MACHINE_H_
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "model/grammar/regex/fuel.h"
+#include "model/grammar/regex/lazy_dfa.h"
+#include "model/grammar/shape.h"
+
+namespace hydrant::grammar {
+
+// Shapes, and what the machine looks up about them.
+struct JsonPlan {
+  struct Keys {
+    std::vector<std::string> sorted;
+    std::vector<int32_t> order;          // the property's place, by the place among the sorted
+    std::vector<int32_t> required_from;  // by place: how many required properties come from there on, [properties + 1]
+    std::vector<int32_t> possible_from;  // and how many that have a value
+  };
+  ShapeSet shapes;
+  std::vector<Keys> keys;  // by object
+  // In a row between two tokens of JSON: this many bytes of white space or one more than four times the depth, if that is more.
+  // 0: none at all.
+  int white_space_max = 8;
+
+  explicit JsonPlan(ShapeSet set);
+};
+
+enum class Phase : uint8_t {
+  kValue,        // before a value of shape `target`
+  kScalar,       // inside a scalar, `lexeme` is left of it
+  kObjectBegin,  // behind '{'
+  kKeyBegin,     // behind ',' in an object
+  kPropertyKey,  // inside the key of a property: those from `lexeme` to `target` among the sorted fit, `depth` bytes of them are read
+  kExtraKey,    // inside another key, `lexeme` is left of it; `target`: which kind of extra
+  kColon,       // behind a key whose value has shape `target`
+  kArrayBegin,  // behind '['
+  kAfter,       // behind a value in the frame
+  kDone,        // behind the whole text
+};
+
+using FrameId = int32_t;
+inline constexpr FrameId kNoFrame = -1;
+
+struct Configuration {
+  FrameId frame = kNoFrame;
+  Phase phase = Phase::kDone;
+  uint8_t space = 0;  // bytes of white space just read
+  int32_t depth = 0;
+  int32_t lexeme = 0, target = 0;
+  uint64_t key_hash = 0;  // of the bytes of an extra key
+
+  auto operator<=>(const Configuration&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const Configuration& c) {
+    return H::combine(std::move(h), c.frame, c.phase, c.space, c.depth, c.lexeme, c.target, c.key_hash);
+  }
+};
+using Configurations = std::vector<Configuration>;  // sorted, each once
+
+inline constexpr size_t kConfigurationsMax = 64;
+inline constexpr int32_t kNestingMax = 200;
+
+class JsonMachine {
+ public:
+  // REQUIRES: the root is a shape. `dfa` holds its expressions.
+  JsonMachine(std::shared_ptr<const JsonPlan> plan, LazyDfa dfa);
+
+  Configurations Begin() const;
+  // What `byte` makes of `from`: empty where it is not allowed.
+  void Step(const Configurations& from, uint8_t byte, Fuel& fuel, Configurations& to);
+  bool Accepts(const Configurations& configurations) const;
+
+  // The hash of a key's bytes behind one more; that of none is kNoKeyHash.
+  static uint64_t KeyHash(uint64_t hash, uint8_t byte) { return (hash ^ byte) * 0x100000001b3u; }
+  static constexpr uint64_t kNoKeyHash = 0xcbf29ce484222325u;
+
+  LazyDfa& dfa() { return dfa_; }
+  const JsonPlan& plan() const { return *plan_; }
+  // How much is remembered beyond what was there at the beginning.
+  size_t states() const { return dfa_.arena().size() - base_ + frames_.size() + seen_.size(); }
+  // The same configuration in this machine, of another one with the same plan that began with the same expressions.
+  Configuration Import(const JsonMachine& from, const Configuration& configuration);
+
+ private:
+  struct Frame {
+    FrameId parent = kNoFrame;
+    int32_t shape = 0;  // object, or array
+    bool is_object = false;
+    int32_t place = 0;  // property or item that may come next
+    int32_t count = 0;  // members, as far as limits make a difference
+    int32_t seen = -1;  // extra keys, a list
+    int32_t depth = 1;
+    auto operator<=>(const Frame&) const = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const Frame& f) {
+      return H::combine(std::move(h), f.parent, f.shape, f.is_object, f.place, f.count, f.seen, f.depth);
+    }
+  };
+
+  FrameId Intern(const Frame& frame);
+  const Frame& frame(FrameId id) const { return frames_[static_cast<size_t>(id)]; }
+  const ObjectShape& object(const Frame& frame) const {
+    return plan_->shapes.objects[static_cast<size_t>(frame.shape)];
+  }
+  const ArrayShape& array(const Frame& frame) const { return plan_->shapes.arrays[static_cast<size_t>(frame.shape)]; }
+
+  void StepOne(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to);
+  void BeginValue(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to);
+  void StepScalar(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to);
+  void StepAfter(const Configuration& from, uint8_t byte, Configurations& to);
+  void BeginKeys(const Configuration& from, Configurations& to);
+  void StepPropertyKey(const Configuration& from, uint8_t byte, Configurations& to);
+  void StepExtraKey(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to);
+  bool MaySpace(const Configuration& from, uint8_t byte) const;
+  Configuration Ended(FrameId frame) const;  // behind a value in it
+
+  bool MayTake(const Frame& frame, int32_t property) const;
+  bool MayTakeExtra(const Frame& frame) const;
+  bool MayTakeAny(const Frame& frame) const;
+  bool MayClose(const Frame& frame) const;
+  bool FitsSome(const Frame& frame, int32_t first, int32_t last) const;  // of sorted keys
+  Frame WithMember(Frame frame, int32_t next_place) const;
+  ShapeId NextItem(const Frame& frame) const;  // kNoShape: none may come
+  Frame WithItem(Frame frame) const;
+  bool IsSeen(int32_t list, uint64_t hash) const;
+  int32_t Seen(int32_t list, uint64_t hash);
+
+  std::shared_ptr<const JsonPlan> plan_;
+  LazyDfa dfa_;
+  size_t base_;
+  std::vector<Frame> frames_;
+  absl::flat_hash_map<Frame, FrameId> frame_ids_;
+  std::vector<std::pair<int32_t, uint64_t>> seen_;  // the rest of the list, and one hash
+  absl::flat_hash_map<std::pair<int32_t, uint64_t>, int32_t> seen_ids_;
+};
+
+}  // namespace hydrant::grammar
+
+#endif  // HYDRANT_MODEL_GRAMMAR_JSON_MACHINE_H_

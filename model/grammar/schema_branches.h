@@ -1,0 +1,93 @@
+// SchemaBranches takes a conjunction of schemas apart into alternatives: sets of schemas whose own keywords all hold, without those that
+// combine schemas. A value fits the conjunction exactly if it fits one of them.
+//
+// Thread: the one that compiles.
+#ifndef HYDRANT_MODEL_GRAMMAR_SCHEMA_BRANCHES_H_
+#define HYDRANT_MODEL_GRAMMAR_SCHEMA_BRANCHES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "model/grammar/regex/fuel.h"
+#include "model/grammar/schema_tree.h"
+
+namespace hydrant::grammar {
+
+// Schemas that all have to fit; sorted, each once.
+using Conjunction = std::vector<JsonId>;
+
+enum JsonTypes : uint8_t {
+  kNullType = 1,
+  kBoolType = 2,
+  kNumberType = 4,
+  kStringType = 8,
+  kArrayType = 16,
+  kObjectType = 32,
+  kAllTypes = 63
+};
+
+struct SchemaBranch {
+  std::vector<JsonId> schemas;  // in the order in which they were met
+  uint8_t types = kAllTypes;
+};
+
+class SchemaBranches {
+ public:
+  // Whether no value fits a conjunction of two schemas, as far as that can be seen.
+  using Disjoint = std::function<bool(JsonId, JsonId)>;
+
+  SchemaBranches(SchemaTree& tree, Fuel& fuel, Disjoint disjoint)
+      : tree_(tree), fuel_(fuel), disjoint_(std::move(disjoint)) {}
+
+  // Nothing, and a refusal, where something is not supported.
+  std::vector<SchemaBranch> Of(const Conjunction& schemas);
+  std::optional<Refusal>& refusal() { return refusal_; }
+  void Refuse(Refusal refusal) {
+    if (!refusal_) refusal_ = std::move(refusal);
+  }
+  void Refuse(RefusalKind kind, JsonId where, std::string_view keyword, std::string text) {
+    if (!refusal_) refusal_ = tree_.Refuse(kind, where, keyword, std::move(text));
+  }
+
+  static constexpr size_t kBranchesMax = 256;
+
+ private:
+  struct Open {
+    SchemaBranch branch;
+    std::vector<JsonId> pending;
+    size_t next = 0;                           // in pending
+    std::vector<std::vector<JsonId>> choices;  // of schemas of which one has to fit
+  };
+
+  // False where nothing fits.
+  bool Add(Open& open, JsonId schema);
+  bool AddType(Open& open, JsonId schema, JsonId type);
+  void AddCombined(Open& open, JsonId schema);
+  void AddConditions(Open& open, JsonId schema);
+  void AddDependencies(Open& open, JsonId schema, std::string_view keyword);
+  void AddValues(Open& open, JsonId schema);
+  void CheckKeywords(JsonId schema);
+  void AddNegated(Open& open, JsonId schema);
+  const std::vector<JsonId>& OneOf(JsonId schema, JsonId branches);
+  std::vector<JsonId> Items(JsonId schema, std::string_view keyword);
+
+  SchemaTree& tree_;
+  Fuel& fuel_;
+  Disjoint disjoint_;
+  std::optional<Refusal> refusal_;
+  absl::flat_hash_set<JsonId> checked_;
+  static constexpr size_t kOneOfDepthMax = 8;
+  std::vector<JsonId> one_of_open_, one_of_unproven_;
+  absl::flat_hash_map<JsonId, std::vector<JsonId>> one_of_, made_;  // options by the value of the keyword
+};
+
+}  // namespace hydrant::grammar
+
+#endif  // HYDRANT_MODEL_GRAMMAR_SCHEMA_BRANCHES_H_

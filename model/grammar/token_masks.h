@@ -1,0 +1,74 @@
+// TokenMasks says which tokens of a vocabulary may come next in a state of a grammar.
+//
+// What is inside a scalar or a key does not depend on what is around it: the tokens that stay inside are remembered by what is left
+// of the scalar, with the places in the trie where it may end, and only from there on the machine reads on. A mask as a whole is
+// remembered by its state.
+//
+// Thread: one at a time, with the grammar.
+#ifndef HYDRANT_MODEL_GRAMMAR_TOKEN_MASKS_H_
+#define HYDRANT_MODEL_GRAMMAR_TOKEN_MASKS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "model/grammar/grammar.h"
+#include "model/grammar/token_trie.h"
+
+namespace hydrant::grammar {
+
+class TokenMasks {
+ public:
+  TokenMasks(std::shared_ptr<Grammar> grammar, std::shared_ptr<const TokenTrie> trie);
+
+  // Bit id % 32 of word id / 32 is set if the token may come next: that is, if Advance allows its bytes. Ends of the answer are not
+  // among them (Grammar::Accepts). kLimit: the work of a mask has an end, and what is allowed is not known.
+  // REQUIRES: out has trie.words() words.
+  Grammar::Verdict Mask(GrammarState& state, std::span<uint32_t> out);
+
+  // The same, token by token in the trie with nothing remembered: what Mask is held to.
+  Grammar::Verdict PlainMask(GrammarState& state, std::span<uint32_t> out);
+
+ private:
+  using Words = std::vector<uint32_t>;
+  struct Inside {
+    Words tokens;  // that stay inside, whatever is around
+    // Nodes with whose byte it ends, or before which it has ended, and what was left of it there.
+    std::vector<std::pair<uint32_t, RegexId>> ends;
+  };
+  struct Walk {
+    size_t left;  // nodes
+    Fuel fuel;
+  };
+
+  static constexpr size_t kRememberedBytesMax = size_t{16} << 20;
+  static constexpr size_t kNodesMax = size_t{1} << 26;  // looked at for one mask
+  static constexpr int64_t kMaskFuel = 500'000'000;
+
+  bool AddConfiguration(const Configuration& from, Walk& walk, std::span<uint32_t> out);
+  const Inside* InsideOf(const Configuration& from, Walk& walk);
+  // Adds all tokens below the nodes [begin, end) that are allowed behind `from`, where the first `depth` bytes are read.
+  bool WalkNodes(size_t begin, size_t end, size_t depth, const Configurations& from, Walk& walk,
+                 std::span<uint32_t> out);
+  void AddTokens(const TokenTrie::Node& node, std::span<uint32_t> out) const;
+  void ForgetIfMuch();
+
+  std::shared_ptr<Grammar> grammar_;
+  std::shared_ptr<const TokenTrie> trie_;
+  std::shared_ptr<JsonMachine> machine_;  // that what is remembered speaks of
+  absl::flat_hash_map<std::vector<Configuration>, Words> masks_;
+  absl::flat_hash_map<std::pair<int32_t, bool>, std::unique_ptr<Inside>>
+      insides_;  // by what is left, and whether it is a key
+  size_t remembered_bytes_ = 0;
+  std::vector<Configurations> stack_;
+  std::vector<RegexId> lexemes_;
+  std::vector<uint8_t> way_;
+};
+
+}  // namespace hydrant::grammar
+
+#endif  // HYDRANT_MODEL_GRAMMAR_TOKEN_MASKS_H_

@@ -1,0 +1,127 @@
+#include "model/grammar/grammar.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/model/grammar/grammar_checks.h"
+
+namespace hydrant::grammar {
+namespace {
+
+std::shared_ptr<Grammar> Compiled(const GrammarSpec& spec) {
+  Fuel fuel;
+  auto made = Grammar::Compile(spec, fuel);
+  EXPECT_EQ(made.index(), 0u);
+  return std::get<0>(made);
+}
+
+TEST(Grammar, AnswersMayBeOtherThanJson) {
+  const auto regex = Compiled({GrammarKind::kRegex, "(yes|no)[.!]?"});
+  EXPECT_TRUE(IsAnswer(*regex, "yes"));
+  EXPECT_TRUE(IsAnswer(*regex, "no!"));
+  EXPECT_FALSE(IsAnswer(*regex, "yes "));
+  const auto choice = Compiled({GrammarKind::kChoice, "", {"a", "ab", "\xff"}});
+  for (const char* yes : {"a", "ab", "\xff"}) EXPECT_TRUE(IsAnswer(*choice, yes));
+  for (const char* no : {"", "b", "abc"}) EXPECT_FALSE(IsAnswer(*choice, no));
+  const auto object = Compiled({});
+  EXPECT_TRUE(IsAnswer(*object, R"({"a":[1,{"b":null}],"c":"\u00e9"})"));
+  EXPECT_FALSE(IsAnswer(*object, "[]"));
+  EXPECT_FALSE(IsAnswer(*object, R"({"a":1,"a":2})"));
+}
+
+TEST(Grammar, WhatHasNoAnswerIsRefused) {
+  Fuel fuel;
+  for (const GrammarSpec& spec : std::vector<GrammarSpec>{
+           {GrammarKind::kRegex, "[]"}, {GrammarKind::kChoice}, {GrammarKind::kJsonSchema, "false"}}) {
+    const auto made = Grammar::Compile(spec, fuel);
+    ASSERT_EQ(made.index(), 1u);
+    EXPECT_EQ(std::get<Refusal>(made).kind, RefusalKind::kUnsatisfiable);
+  }
+  const auto regex = Grammar::Compile({GrammarKind::kRegex, "a(?!b)"}, fuel);
+  EXPECT_EQ(std::get<Refusal>(regex).text, "column 2: look-around is not supported");
+}
+
+TEST(Grammar, AStateIsAValue) {
+  const auto grammar = MustCompile(R"({"type":"array","items":{"enum":["a","b"]}})");
+  GrammarState state = grammar->Begin();
+  ASSERT_EQ(grammar->Advance(state, R"(["a)"), Grammar::Verdict::kAllowed);
+  GrammarState draft = state;
+  ASSERT_EQ(grammar->Advance(draft, R"(","b"])"), Grammar::Verdict::kAllowed);
+  EXPECT_TRUE(grammar->Accepts(draft));
+  EXPECT_FALSE(grammar->Accepts(state));
+  // What is forbidden leaves it where it was, even behind bytes that were allowed.
+  EXPECT_EQ(grammar->Advance(state, R"(",3)"), Grammar::Verdict::kForbidden);
+  ASSERT_EQ(grammar->Advance(state, R"("])"), Grammar::Verdict::kAllowed);
+  EXPECT_TRUE(grammar->Accepts(state));
+}
+
+// Two answers side by side, byte by byte, with everything dropped every few states, agree with one that remembers.
+TEST(Grammar, ForgettingChangesNoAnswer) {
+  const char* schema =
+      R"({"type":"object","properties":{"id":{"type":"string","pattern":"^[a-z]{3,900}(-\\d+)*$","maxLength":1000},)"
+      R"("tags":{"type":"array","items":{"anyOf":[{"type":"object","additionalProperties":{"type":"integer"}},{"type":"string","maxLength":40}]}}}})";
+  const std::vector<std::string> texts = {
+      R"({"id":"abcdef-12-3","tags":[{"x":1,"yy":22},"some text",{"k":3,"x":1}],"more":[1,{"z":null}]})",
+      R"({"id":"zzz","tags":["a","b",{"k":1,"k":2}]})"};
+  const auto keeps = MustCompile(schema), forgets = MustCompile(schema);
+  forgets->set_states_max(7);
+  GrammarState other = forgets->Begin();
+  for (const std::string& text : texts) {
+    GrammarState one = keeps->Begin(), two = forgets->Begin();
+    for (const char byte : text) {
+      const std::string next(1, byte);
+      const auto verdict = keeps->Advance(one, next);
+      ASSERT_EQ(forgets->Advance(two, next), verdict) << text << " at " << next;
+      // Somebody else is in the middle of theirs.
+      if (forgets->Advance(other, "[[") != Grammar::Verdict::kAllowed) other = forgets->Begin();
+      if (verdict != Grammar::Verdict::kAllowed) break;
+    }
+    EXPECT_EQ(keeps->Accepts(one), forgets->Accepts(two));
+  }
+}
+
+TEST(Grammar, HostileSchemasAreTakenOrRefusedForLittle) {
+  std::string optional, names, all;
+  for (int i = 0; i < 2000; ++i)
+    optional += std::string(i == 0 ? "" : ",") + "\"property" + std::to_string(i) + "\":{\"type\":\"integer\"}";
+  for (int i = 0; i < 8000; ++i) names += std::string(i == 0 ? "" : ",") + "\"name " + std::to_string(i * 7919) + "\"";
+  for (int i = 0; i < 300; ++i) all += std::string(i == 0 ? "" : ",") + "\"k" + std::to_string(i) + "\":true";
+  std::string nested = R"({"type":"null"})";
+  for (int i = 0; i < 12; ++i) nested = R"({"oneOf":[)" + nested + R"(,{"type":"array","items":)" + nested + "}]}";
+  std::string doubled = R"("d0":{"type":"null"})";
+  for (int i = 1; i <= 20; ++i) {
+    const std::string below = "{\"$ref\":\"#/$defs/d" + std::to_string(i - 1) + "\"}";
+    doubled += ",\"d" + std::to_string(i) + "\":{\"prefixItems\":[" + below + "," + below + "]}";
+  }
+  const std::vector<std::string> schemas = {
+      R"({"type":"string","maxLength":1000000})",
+      R"({"type":"string","minLength":1000000})",
+      R"({"type":"string","pattern":"^([a-zA-Z0-9_-]{1,1000}\\.){1,200}$"})",
+      R"({"type":"string","pattern":"(a|b)*a(a|b){24}$"})",
+      R"({"type":"string","pattern":"(a|b)*a(a|b){24}$","maxLength":100000})",
+      R"({"multipleOf":99991,"minimum":0,"maximum":1e15,"type":"integer"})",
+      "{\"type\":\"object\",\"properties\":{" + optional + "}}",
+      "{\"enum\":[" + names + "]}",
+      "{\"type\":\"object\",\"minProperties\":150,\"properties\":{" + all + "}}",
+      nested.size() < (size_t{256} << 10) ? nested : "{}",
+      "{\"$defs\":{" + doubled + "},\"$ref\":\"#/$defs/d20\"}",
+  };
+  for (const std::string& schema : schemas) {
+    GrammarSpec spec{GrammarKind::kJsonSchema, schema};
+    Fuel fuel;
+    const auto made = Grammar::Compile(spec, fuel);
+    // Whatever is refused is refused because it is too much, or not to be proven.
+    if (const auto* refusal = std::get_if<Refusal>(&made)) {
+      EXPECT_TRUE(refusal->kind == RefusalKind::kTooComplex || refusal->kind == RefusalKind::kUnprovableOneOf)
+          << schema.substr(0, 80) << refusal->text;
+    } else {
+      GrammarState state = std::get<0>(made)->Begin();
+      EXPECT_NE(std::get<0>(made)->Advance(state, "\"a"), Grammar::Verdict::kLimit) << schema.substr(0, 80);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hydrant::grammar

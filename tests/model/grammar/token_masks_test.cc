@@ -1,0 +1,88 @@
+#include "model/grammar/token_masks.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/model/grammar/grammar_checks.h"
+
+namespace hydrant::grammar {
+namespace {
+
+// All bytes, and pieces that begin, end and cross what JSON is made of.
+std::vector<std::string> Tokens() {
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  for (const char* piece : {"\"a\"",    "\",\"", "\":",  "\": ",     "\": \"", "{\"",          "\"}",
+                            "\"}]",     "},{",   "}, {", "[]",       "{}",     "null",         "true",
+                            "tr",       "12",    "-1",   "1,",       "3]",     "1.5",          "e3",
+                            "ab",       "abc",   "ba",   "kk",       "k\":1",  "k\":1,\"k",    "\\n",
+                            "\\u00",    "e9",    "\\\"", "\xc3\xa9", "\xa9\"", "  ",           "\n\n",
+                            "        ", ", ",    ",\n",  "x-1",      "-12\"",  "aaaaaaaaaaaa", "a\",\"id\":\"",
+                            ""}) {
+    tokens.emplace_back(piece);
+  }
+  return tokens;
+}
+
+const std::vector<const char*> kSchemas = {
+    "{}",
+    R"({"type":"object","properties":{"id":{"type":"string","pattern":"^[a-z]+(-\\d+)?$","maxLength":9},"k":{"type":"integer"}},"required":["id"]})",
+    R"({"type":"object","additionalProperties":{"enum":[1,12,true,null,"ab","abc"]},"maxProperties":3})",
+    R"({"type":"array","items":{"anyOf":[{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]},{"type":"object"},{"type":"string","minLength":3}]},"minItems":1})",
+    R"({"type":["number","string"],"minimum":1.25,"maxLength":20})",
+    R"({"type":"object","patternProperties":{"^k":{"type":"string","maxLength":14},"b$":{"type":"array"}},"additionalProperties":false})",
+};
+
+// Mask, PlainMask and Advance, token by token, say the same along random answers.
+TEST(TokenMasks, AreWhatAdvanceAllows) {
+  const std::vector<std::string> tokens = Tokens();
+  const auto trie = std::make_shared<const TokenTrie>(tokens);
+  std::mt19937 random(7);
+  for (const char* schema : kSchemas) {
+    const auto grammar = MustCompile(schema);
+    TokenMasks masks(grammar, trie);
+    std::vector<uint32_t> mask(trie->words()), plain(trie->words());
+    for (int answer = 0; answer < 6; ++answer) {
+      GrammarState state = grammar->Begin();
+      if (answer == 5) grammar->set_states_max(50);
+      for (int step = 0; step < 24; ++step) {
+        ASSERT_EQ(masks.Mask(state, mask), Grammar::Verdict::kAllowed);
+        ASSERT_EQ(masks.PlainMask(state, plain), Grammar::Verdict::kAllowed);
+        ASSERT_EQ(mask, plain) << schema << " step " << step;
+        std::vector<size_t> allowed;
+        for (size_t id = 0; id < tokens.size(); ++id) {
+          GrammarState copy = state;
+          const bool may = !tokens[id].empty() && grammar->Advance(copy, tokens[id]) == Grammar::Verdict::kAllowed;
+          ASSERT_EQ((mask[id / 32] >> (id % 32) & 1) != 0, may) << schema << " token '" << tokens[id] << "'";
+          if (may) allowed.push_back(id);
+        }
+        if (allowed.empty()) {
+          ASSERT_TRUE(grammar->Accepts(state)) << schema;
+          break;
+        }
+        // Longer tokens more often: they cross more.
+        const size_t one = allowed[random() % allowed.size()], two = allowed[random() % allowed.size()];
+        const size_t id = tokens[one].size() > tokens[two].size() ? one : two;
+        ASSERT_EQ(grammar->Advance(state, tokens[id]), Grammar::Verdict::kAllowed);
+      }
+    }
+  }
+}
+
+TEST(TokenMasks, KnowKeysThatWereThere) {
+  const std::vector<std::string> tokens = {"k\":1,\"k\":", "k\":1,\"kk\":", "k\":", "kk\":", "z\":"};
+  const auto grammar = MustCompile(R"({"type":"object","minProperties":2})");
+  TokenMasks masks(grammar, std::make_shared<const TokenTrie>(tokens));
+  GrammarState state = grammar->Begin();
+  ASSERT_EQ(grammar->Advance(state, "{\"kk\":0,\""), Grammar::Verdict::kAllowed);
+  std::vector<uint32_t> mask(1);
+  ASSERT_EQ(masks.Mask(state, mask), Grammar::Verdict::kAllowed);
+  EXPECT_EQ(mask[0], 0b10100u);
+}
+
+}  // namespace
+}  // namespace hydrant::grammar
