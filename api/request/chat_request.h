@@ -10,6 +10,7 @@
 #ifndef HYDRANT_API_REQUEST_CHAT_REQUEST_H_
 #define HYDRANT_API_REQUEST_CHAT_REQUEST_H_
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,7 @@ struct Conversation {
   nlohmann::ordered_json reasoning_effort;  // null: not said
   bool add_generation_prompt = true;
   bool continue_final_message = false;
+  std::optional<bool> enable_thinking;  // empty: not said
 };
 
 struct ChatRequest : GenerationFields {

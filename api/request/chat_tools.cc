@@ -93,34 +93,60 @@ std::string SchemaFault(JsonView schema) {
   return items.is_array() ? MembersFault(items) : SchemaFault(items);
 }
 
-// Why a tool is none; empty: it is one.
-std::string Fault(JsonView tool) {
-  if (!tool.is_object() || !tool["type"].is_string()) return "A tool must be an object with a 'type'.";
-  if (tool["type"].string() != "function") return "A tool's 'type' must be function.";
-  const JsonView function = tool["function"];
-  if (!function.is_object()) return "A tool must have an object 'function'.";
+// Why `function` names no function, with its schema as the member `parameters`; empty: it does.
+std::string FunctionFault(JsonView function, const std::string& parameters) {
   if (!HasFunctionName(function)) {
     return "A function's 'name' must be 1 to 64 characters of [A-Za-z0-9_.-].";
   }
   const JsonView description = function["description"];
   if (!description.absent() && !description.is_string()) return "A function's 'description' must be a string.";
-  const JsonView parameters = function["parameters"];
-  if (parameters.absent()) return "";
-  if (!parameters.is_object()) return "A function's 'parameters' must be a JSON schema.";
-  const std::string fault = SchemaFault(parameters);
-  return fault.empty() ? "" : absl::StrCat("A function's 'parameters' must be a JSON schema: ", fault, ".");
+  const JsonView schema = function[parameters];
+  if (schema.absent()) return "";
+  const std::string what = absl::StrCat("A function's '", parameters, "' must be a JSON schema");
+  if (!schema.is_object()) return what + ".";
+  const std::string fault = SchemaFault(schema);
+  return fault.empty() ? "" : absl::StrCat(what, ": ", fault, ".");
 }
 
-// Refuses what nothing here enforces: that the arguments of a call follow the schema.
-void RefuseStrict(ObjectReader* request, JsonView function, size_t tool) {
+// Why a tool is none; empty: it is one.
+std::string Fault(JsonView tool) {
+  if (!tool.is_object() || !tool["type"].is_string()) return "A tool must be an object with a 'type'.";
+  if (tool["type"].string() != "function") return "A tool's 'type' must be function.";
+  const JsonView function = tool["function"];
+  return function.is_object() ? FunctionFault(function, "parameters") : "A tool must have an object 'function'.";
+}
+
+// The same of a tool of Anthropic's.
+std::string MessagesToolFault(JsonView tool) {
+  if (!tool.is_object()) return "A tool must be an object.";
+  if (std::string fault = FunctionFault(tool, "input_schema"); !fault.empty()) return fault;
+  return tool["input_schema"].absent() ? "A tool must have an 'input_schema'." : "";
+}
+
+// Refuses what nothing here enforces: that the arguments of a call follow the schema. `path`: of `function`.
+void RefuseStrict(ObjectReader* request, JsonView function, const std::string& path) {
   const JsonView strict = function["strict"];
   if (strict.absent()) return;
-  const std::string path = absl::StrCat("tools[", tool, "].function.strict");
   if (!strict.is_bool()) {
-    request->Fail(path, "A function's 'strict' must be a boolean.", "invalid_type");
+    request->Fail(path + ".strict", "A function's 'strict' must be a boolean.", "invalid_type");
   } else if (strict.boolean()) {
-    request->FailUnsupported(path, "A function's 'strict': true");
+    request->FailUnsupported(path + ".strict", "A function's 'strict': true");
   }
+}
+
+// The tools of a request; an absent view where there are none. Sets request's error.
+JsonView ToolArray(ObjectReader* request) {
+  const JsonView tools = request->Raw("tools");
+  if (tools.absent()) return JsonView();
+  if (!tools.is_array()) {
+    request->Fail("tools", "'tools' must be an array.", "invalid_type");
+    return JsonView();
+  }
+  if (tools.size() > kToolsMax) {
+    request->Fail("tools", absl::StrCat("'tools' may have at most ", kToolsMax, " members."));
+    return JsonView();
+  }
+  return tools.size() == 0 ? JsonView() : tools;
 }
 
 // Arguments as an object. Sets request's error.
@@ -145,28 +171,46 @@ Json Arguments(ObjectReader* request, JsonView arguments, const std::string& pat
 }  // namespace
 
 Json ReadTools(ObjectReader* request) {
-  const JsonView tools = request->Raw("tools");
-  if (!tools.valid()) return nullptr;
-  if (!tools.is_array()) {
-    request->Fail("tools", "'tools' must be an array.", "invalid_type");
-    return nullptr;
-  }
-  if (tools.size() == 0) return nullptr;
-  if (tools.size() > kToolsMax) {
-    request->Fail("tools", absl::StrCat("'tools' may have at most ", kToolsMax, " members."));
-    return nullptr;
-  }
+  const JsonView tools = ToolArray(request);
+  if (tools.absent()) return nullptr;
   size_t i = 0;
   for (JsonView tool = tools.first(); tool.valid(); tool = tool.next(), ++i) {
+    const std::string path = absl::StrCat("tools[", i, "]");
     std::string fault = Fault(tool);
     if (fault.empty()) {
-      RefuseStrict(request, tool["function"], i);
+      RefuseStrict(request, tool["function"], path + ".function");
     } else {
-      request->Fail(absl::StrCat("tools[", i, "]"), std::move(fault));
+      request->Fail(path, std::move(fault));
     }
     if (request->failed()) return nullptr;
   }
   return ReadOrderedJson(request, "tools", tools);
+}
+
+Json ReadMessagesTools(ObjectReader* request) {
+  const JsonView tools = ToolArray(request);
+  if (tools.absent()) return nullptr;
+  Json::array_t read;
+  for (JsonView tool = tools.first(); tool.valid(); tool = tool.next()) {
+    const std::string path = absl::StrCat("tools[", read.size(), "]");
+    // One of another type has its schema, and perhaps its program, with the provider.
+    if (tool.is_object() && !tool["type"].absent() &&
+        !(tool["type"].is_string() && tool["type"].string() == "custom")) {
+      request->FailUnsupported(path + ".type", "A tool's 'type' other than custom");
+    } else if (std::string fault = MessagesToolFault(tool); !fault.empty()) {
+      request->Fail(path, std::move(fault));
+    } else {
+      RefuseStrict(request, tool, path);
+    }
+    if (request->failed()) return nullptr;
+    Json::object_t function = {{"name", std::string(tool["name"].string())}};
+    if (tool["description"].is_string())
+      function.emplace_back("description", std::string(tool["description"].string()));
+    function.emplace_back("parameters", ReadOrderedJson(request, path + ".input_schema", tool["input_schema"]));
+    read.push_back(Json::object_t{{"type", "function"}, {"function", std::move(function)}});
+  }
+  if (request->failed()) return nullptr;
+  return read;
 }
 
 Json ReadToolCalls(ObjectReader* request, JsonView calls, const std::string& path, JsonBudget* budget) {

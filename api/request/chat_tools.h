@@ -1,6 +1,6 @@
 // The tools of a chat request and the calls in its messages, checked and made into what templates read.
 //
-// Thread: any (pure functions). Both set request's error, a 400 that names the field, and then return null. Integers beyond
+// Thread: any (pure functions). All set request's error, a 400 that names the field, and then return null. Integers beyond
 // 64 bits are refused.
 #ifndef HYDRANT_API_REQUEST_CHAT_TOOLS_H_
 #define HYDRANT_API_REQUEST_CHAT_TOOLS_H_
@@ -15,6 +15,8 @@ namespace hydrant {
 
 // The member `tools`; null where there are none.
 nlohmann::ordered_json ReadTools(ObjectReader* request);
+// The same as /v1/messages has it, made into what /v1/chat/completions has.
+nlohmann::ordered_json ReadMessagesTools(ObjectReader* request);
 
 // A message's tool calls. Templates read arguments as an object, where OpenAI has the text of one; such texts draw on
 // `budget`, the request's.

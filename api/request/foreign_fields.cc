@@ -1,5 +1,7 @@
 #include "api/request/foreign_fields.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace hydrant {
@@ -162,8 +164,9 @@ bool IsNeutral(NeutralValue neutral, JsonView value) {
   return false;
 }
 
-void RefuseForeignFields(ObjectReader* request) {
+void RefuseForeignFields(ObjectReader* request, std::span<const std::string_view> own) {
   for (const ForeignField& field : kFields) {
+    if (std::find(own.begin(), own.end(), field.name) != own.end()) continue;
     const JsonView value = request->Raw(field.name);
     if (!value.valid() || IsNeutral(field.neutral, value)) continue;
     const std::string what = absl::StrCat("'", std::string(field.name), "' (", std::string(field.origin), ")");

@@ -5,7 +5,7 @@
 // Thread: any (constants, pure functions).
 //
 // Invariants:
-//  1. A name occurs once, and no reader of api/request reads it.
+//  1. A name occurs once, and no reader of /v1/completions and /v1/chat/completions reads it.
 //  2. docs/compatibility.md has these rows in this order (tests/api/request/foreign_fields_test.cc compares).
 #ifndef HYDRANT_API_REQUEST_FOREIGN_FIELDS_H_
 #define HYDRANT_API_REQUEST_FOREIGN_FIELDS_H_
@@ -46,8 +46,8 @@ std::span<const ForeignField> ForeignFields();
 // Whether the value asks for nothing. REQUIRES: value is present and not null.
 bool IsNeutral(NeutralValue neutral, JsonView value);
 
-// Sets request's error at the first field of the table whose value asks for something.
-void RefuseForeignFields(ObjectReader* request);
+// Sets request's error at the first field of the table whose value asks for something; those of `own` the endpoint reads.
+void RefuseForeignFields(ObjectReader* request, std::span<const std::string_view> own = {});
 
 }  // namespace hydrant
 

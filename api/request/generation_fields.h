@@ -51,6 +51,8 @@ struct GenerationFields : SamplingFields, RequestOptions, ScoringOptions {
 
   TimeLimit time_limit;  // its own `timeout`, or else the context's
 
+  bool fits_context = false;  // max_tokens is the most there may be: fewer where the context or the pool ends before
+
   bool return_token_ids = false;
   bool kv_report = false;
   KvSpec kv;

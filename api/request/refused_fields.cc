@@ -84,7 +84,7 @@ void RefuseFormats(ObjectReader* request) {
 
 }  // namespace
 
-void RefuseGenerationFields(ObjectReader* request) {
+void RefuseGenerationFields(ObjectReader* request, std::span<const std::string_view> own) {
   for (const NeutralNumber& field : kNumbers) {
     const double value = request->Number(field.name, field.neutral, field.min, field.max);
     if (value != field.neutral) request->FailUnsupported(field.name, Quoted(field.name));
@@ -98,7 +98,7 @@ void RefuseGenerationFields(ObjectReader* request) {
   for (const std::string_view name : kAlways) {
     if (request->Has(name)) request->FailUnsupported(name, Quoted(name));
   }
-  RefuseForeignFields(request);
+  RefuseForeignFields(request, own);
 }
 
 void RefuseCompletionFields(ObjectReader* request) {

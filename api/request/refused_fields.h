@@ -6,13 +6,16 @@
 #ifndef HYDRANT_API_REQUEST_REFUSED_FIELDS_H_
 #define HYDRANT_API_REQUEST_REFUSED_FIELDS_H_
 
+#include <span>
+#include <string_view>
+
 #include "api/wire/object_reader.h"
 
 namespace hydrant {
 
 // Each sets the request's error at the first field that is wrong or refused.
-// The fields of every endpoint that generates.
-void RefuseGenerationFields(ObjectReader* request);
+// The fields of every endpoint that generates, but for `own`, which the endpoint reads.
+void RefuseGenerationFields(ObjectReader* request, std::span<const std::string_view> own = {});
 // The fields of /v1/completions beside them.
 void RefuseCompletionFields(ObjectReader* request);
 // The fields of /v1/chat/completions beside them: a template is the operator's alone (`chat_template`,

@@ -18,6 +18,8 @@
 #include <variant>
 #include <vector>
 
+#include "api/response/sse.h"
+#include "api/wire/api_error.h"
 #include "scheduler/request/sequence_event.h"
 
 namespace hydrant {
@@ -114,8 +116,8 @@ struct AnswerDelta {
   const TurnReport* turn = nullptr;                        // of a session, on the chunk of the last token
 };
 
-// Begin, then either Body once, or AppendChunk for what becomes visible of each choice and at last, where include_usage
-// asked for it, AppendUsage. The functions append to the caller's buffer.
+// Begin, then either Body once, or AppendChunk for what becomes visible of each choice, then, where include_usage asked for
+// it, AppendUsage, and at last AppendEnd, or AppendError wherever it fails. The functions append to the caller's buffer.
 class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
@@ -129,6 +131,13 @@ class AnswerWriter {
   virtual void AppendChunk(std::string* out, const AnswerDelta& delta) = 0;
   // The chunk of include_usage: choices [] and usage, before [DONE]. `kv` may be null.
   virtual void AppendUsage(std::string* out, const Usage& usage, const KvReport* kv) = 0;
+  // The end of a stream.
+  virtual void AppendEnd(std::string* out) { out->append(kSseDone); }
+  // The same of one that fails.
+  virtual void AppendError(std::string* out, const ApiError& error) {
+    AppendSseError(out, error);
+    out->append(kSseDone);
+  }
 
   virtual std::string Body(const Answer& answer) = 0;
 };

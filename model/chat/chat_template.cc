@@ -75,6 +75,8 @@ absl::StatusOr<jinja::Rendering> ChatTemplate::RenderMessages(const Json& messag
                                             {"bos_token", &bos_, jinja::Origin::kTemplate},
                                             {"eos_token", &eos_, jinja::Origin::kTemplate}};
   if (!inputs.reasoning_effort.is_null()) variables.push_back({"reasoning_effort", &inputs.reasoning_effort});
+  const Json enable_thinking = inputs.enable_thinking.value_or(false);
+  if (inputs.enable_thinking.has_value()) variables.push_back({"enable_thinking", &enable_thinking});
   return template_.Render(variables, inputs.now);
 }
 

@@ -6,6 +6,7 @@
 #define HYDRANT_MODEL_CHAT_CHAT_TEMPLATE_H_
 
 #include <ctime>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,7 @@ class ChatTemplate {
     // The prompt ends where the content of the last message does, so that the model goes on with it.
     bool continue_final_message = false;
     std::time_t now = 0;
+    std::optional<bool> enable_thinking = {};  // empty: not said
   };
   struct Prompt {
     std::string text;

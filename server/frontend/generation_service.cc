@@ -191,8 +191,7 @@ asio::awaitable<void> GenerationService::Stream(HttpExchange& exchange, Generati
       co_return;
     }
     out.clear();
-    AppendSseError(&out, error);
-    out.append(kSseDone);
+    run.AppendError(&out);
     const bool ok = co_await exchange.Write(out);
     if (!ok) co_return;
   }

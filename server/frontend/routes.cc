@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "api/request/messages_request.h"
 #include "api/request/tokenize.h"
 #include "server/frontend/session_routes.h"
 #include "server/generation/chat_prepare.h"
@@ -54,6 +55,15 @@ HttpResponse TokenizeNow(const std::string& body, const ServingContext& context)
     for (const int32_t id : tokens) pieces->emplace_back(context.tokenizer->TokenPiece(id));
   }
   return JsonResponse(TokenizeJson(tokens, pieces, context.request.context));
+}
+
+HttpResponse CountTokensNow(const std::string& body, const ServingContext& context) {
+  const ApiResult<Conversation> conversation = ParseCountTokensRequest(body, context.request);
+  if (!conversation.ok()) return ErrorResponse(conversation.error());
+  const ApiResult<RequestPrompt> prompt = RenderConversation(conversation.value(), context);
+  if (!prompt.ok()) return ErrorResponse(prompt.error());
+  const size_t tokens = PromptAlone(prompt.value(), /*add_special_tokens=*/false, *context.tokenizer).ids.size();
+  return JsonResponse(absl::StrCat("{\"input_tokens\":", tokens, "}"));
 }
 
 HttpResponse DetokenizeNow(const std::string& body, const ServingContext& context) {
@@ -128,6 +138,11 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   std::vector<HttpRoute> routes;
   routes.push_back(Generation("/v1/completions", *sources, PrepareCompletion));
   routes.push_back(Generation("/v1/chat/completions", *sources, PrepareChat));
+  routes.push_back(Generation("/v1/messages", *sources, PrepareMessages));
+  routes.back().dialect = Dialect::kAnthropic;
+  routes.push_back(OnBody("/v1/messages/count_tokens", *sources,
+                          [&context](const std::string& body) { return CountTokensNow(body, context); }));
+  routes.back().dialect = Dialect::kAnthropic;
   routes.push_back(Simple("GET", "/v1/models", false,
                           [sources](const HttpHead&) { return JsonResponse(ModelListJson({sources->model})); }));
   routes.push_back(Simple("GET", "/v1/models/", false, [sources](const HttpHead& head) {

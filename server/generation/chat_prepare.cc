@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "api/request/messages_request.h"
 #include "api/response/chat_writer.h"
+#include "api/response/messages_writer.h"
 #include "api/response/tool_call_parser.h"
 #include "server/process/random_id.h"
 
@@ -74,9 +76,10 @@ ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, co
   if (chat.parsed == nullptr) {
     return ServerError("The model's chat template cannot be used; the server's log says why.", "template_error");
   }
-  absl::StatusOr<ChatTemplate::Prompt> rendered = chat.parsed->Render(
-      {conversation.messages, conversation.tools, conversation.documents, conversation.reasoning_effort,
-       conversation.add_generation_prompt, conversation.continue_final_message, std::time(nullptr)});
+  absl::StatusOr<ChatTemplate::Prompt> rendered =
+      chat.parsed->Render({conversation.messages, conversation.tools, conversation.documents,
+                           conversation.reasoning_effort, conversation.add_generation_prompt,
+                           conversation.continue_final_message, std::time(nullptr), conversation.enable_thinking});
   if (!rendered.ok()) return TemplateError(rendered.status(), conversation);
   if (rendered->text.empty()) return EmptyPrompt();
   RequestPrompt prompt;
@@ -92,26 +95,22 @@ bool MarkerIsSpecial(ToolCallFormat format, const Tokenizer& tokenizer) {
   return ids.size() == 1 && tokenizer.IsSpecial(ids[0]);
 }
 
-}  // namespace
+// The format of the calls that the answer is looked through for. Where they begin with a special token, it is decoded with those.
+ToolCallFormat CallsIn(ChatRequest* request, const ServingContext& context) {
+  const ToolCallFormat format = request->parses_tool_calls ? context.chat.tool_calls : ToolCallFormat::kNone;
+  if (format != ToolCallFormat::kNone && MarkerIsSpecial(format, *context.tokenizer)) {
+    request->skip_special_tokens = false;
+  }
+  return format;
+}
 
-ApiResult<PreparedGeneration> PrepareChat(std::string_view body, const ServingContext& context,
-                                          const TenantRules& rules, const RequestHeaders& headers) {
-  ApiResult<ChatRequest> parsed = ParseChatRequest(body, RequestContextOf(context, rules, headers));
-  if (!parsed.ok()) return parsed.error();
-  ChatRequest& request = parsed.value();
+// Renders the conversation, and prepares what is to follow it. Errors: those of RenderConversation and PreparePrompts.
+ApiResult<PreparedGeneration> PrepareAnswer(ChatRequest& request, std::unique_ptr<AnswerWriter> writer,
+                                            const ServingContext& context, const TenantRules& rules) {
   ApiResult<RequestPrompt> prompt = RenderConversation(request.conversation, context);
   if (!prompt.ok()) return prompt.error();
-  ChatWriterOptions options;
-  if (request.parses_tool_calls) options.tool_calls = context.chat.tool_calls;
-  options.parallel_tool_calls = request.parallel_tool_calls;
-  options.tokens_as_ids = request.return_tokens_as_token_ids;
-  if (request.echoes_final_message) options.echoed = FinalContent(request.conversation);
-  if (options.tool_calls != ToolCallFormat::kNone) {
-    options.call_ids = RandomId();
-    if (MarkerIsSpecial(options.tool_calls, *context.tokenizer)) request.skip_special_tokens = false;
-  }
   PreparedGeneration prepared;
-  prepared.writer = std::make_unique<ChatWriter>(std::move(options));
+  prepared.writer = std::move(writer);
   prepared.fields = std::move(static_cast<GenerationFields&>(request));
   std::vector<RequestPrompt> prompts;
   prompts.push_back(std::move(prompt.value()));
@@ -120,6 +119,35 @@ ApiResult<PreparedGeneration> PrepareChat(std::string_view body, const ServingCo
     return std::move(*error);
   }
   return prepared;
+}
+
+}  // namespace
+
+ApiResult<PreparedGeneration> PrepareChat(std::string_view body, const ServingContext& context,
+                                          const TenantRules& rules, const RequestHeaders& headers) {
+  ApiResult<ChatRequest> parsed = ParseChatRequest(body, RequestContextOf(context, rules, headers));
+  if (!parsed.ok()) return parsed.error();
+  ChatRequest& request = parsed.value();
+  ChatWriterOptions options;
+  options.tool_calls = CallsIn(&request, context);
+  options.call_ids = RandomId();
+  options.parallel_tool_calls = request.parallel_tool_calls;
+  options.tokens_as_ids = request.return_tokens_as_token_ids;
+  if (request.echoes_final_message) options.echoed = FinalContent(request.conversation);
+  return PrepareAnswer(request, std::make_unique<ChatWriter>(std::move(options)), context, rules);
+}
+
+ApiResult<PreparedGeneration> PrepareMessages(std::string_view body, const ServingContext& context,
+                                              const TenantRules& rules, const RequestHeaders& headers) {
+  ApiResult<MessagesRequest> parsed = ParseMessagesRequest(body, RequestContextOf(context, rules, headers));
+  if (!parsed.ok()) return parsed.error();
+  MessagesRequest& request = parsed.value();
+  MessagesWriterOptions options;
+  options.tool_calls = CallsIn(&request, context);
+  options.call_ids = RandomId();
+  options.parallel_tool_calls = request.parallel_tool_calls;
+  options.asked_tokens = request.asked_tokens;
+  return PrepareAnswer(request, std::make_unique<MessagesWriter>(std::move(options)), context, rules);
 }
 
 }  // namespace hydrant

@@ -1,4 +1,4 @@
-// Makes prompts of conversations, for POST /v1/chat/completions and POST /tokenize.
+// Makes prompts of conversations, for POST /v1/chat/completions, POST /v1/messages and POST /tokenize.
 //
 // Thread: any (pure but for what PreparePrompts does).
 #ifndef HYDRANT_SERVER_GENERATION_CHAT_PREPARE_H_
@@ -20,6 +20,10 @@ ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, co
 // POST /v1/chat/completions. Errors: those of ParseChatRequest, RenderConversation and PreparePrompts.
 ApiResult<PreparedGeneration> PrepareChat(std::string_view body, const ServingContext& context,
                                           const TenantRules& rules = {}, const RequestHeaders& headers = {});
+
+// POST /v1/messages. Errors: those of ParseMessagesRequest, RenderConversation and PreparePrompts.
+ApiResult<PreparedGeneration> PrepareMessages(std::string_view body, const ServingContext& context,
+                                              const TenantRules& rules = {}, const RequestHeaders& headers = {});
 
 }  // namespace hydrant
 

@@ -184,9 +184,12 @@ int64_t BlocksOf(const TenantRules& rules, const ServingContext& context) {
 // pool, the tenant's limits and the log-probabilities asked for leave if that is less, so that a default is never what a
 // request is refused for. Where nothing is left, one, which the checks that follow refuse with the right words. All of it is
 // promised to the sequence when it is let in (its KV cannot be taken away), so under `full` few such answers run at once.
+// Of one that did say, with fits_context, no more than that.
 int32_t RoomForAnswer(int64_t prompt_tokens, const GenerationFields& fields, const KvSpec& spec,
                       const ServingContext& context, const TenantRules& rules) {
-  int64_t room = spec.rolls() ? std::min(context.request.context, context.limits.rolling_tokens_max)
+  const bool said = fields.max_tokens != kRestOfContext;
+  const int32_t rolling = context.limits.rolling_tokens_max;
+  int64_t room = spec.rolls() ? (said ? rolling : std::min(context.request.context, rolling))
                               : context.request.context - prompt_tokens;
   if (!spec.evicts()) {
     room = std::min(room, BlocksOf(rules, context) * kBlockSlots - prompt_tokens);
@@ -198,7 +201,7 @@ int32_t RoomForAnswer(int64_t prompt_tokens, const GenerationFields& fields, con
     const int64_t positions = context.limits.logprobs_kept_max / fields.n - prompt_tokens * of_prompt;
     room = std::min(room, positions / (fields.logprobs + 1));
   }
-  const int32_t cap = context.request.max_new_tokens;
+  const int32_t cap = said ? fields.max_tokens : context.request.max_new_tokens;
   if (cap > 0) room = std::min<int64_t>(room, std::max(cap, fields.min_tokens));
   if (rules.max_tokens_max > 0) room = std::min<int64_t>(room, rules.max_tokens_max);
   return static_cast<int32_t>(std::max<int64_t>(1, room));
@@ -210,7 +213,7 @@ std::optional<ApiError> SettlePrompt(const SessionTurn* turn, const ServingConte
   const auto length = static_cast<int64_t>(prompt->ids.size());
   const SessionPast* past = turn == nullptr ? nullptr : turn->past();
   prompt->spec = past != nullptr && !fields->has_kv ? past->spec : fields->kv;
-  if (fields->max_tokens == kRestOfContext) {
+  if (fields->max_tokens == kRestOfContext || fields->fits_context) {
     fields->max_tokens = RoomForAnswer(length, *fields, prompt->spec, context, rules);
   }
   if (std::optional<ApiError> error = ResolvePromptKv(*fields, past, context, prompt)) return error;

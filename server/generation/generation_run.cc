@@ -6,7 +6,6 @@
 #include <exception>
 #include <utility>
 
-#include "api/response/sse.h"
 #include "server/engine/prefix_sharing.h"
 #include "server/generation/stop_string_finder.h"
 #include "server/process/clock.h"
@@ -276,13 +275,18 @@ void GenerationRun::Describe(RequestNotes* notes) const {
   }
 }
 
+int64_t GenerationRun::CachedTokens(int32_t index) const {
+  const SequenceProgress& status = batch_.status[static_cast<size_t>(index)];
+  return status.cached + status.restored;
+}
+
 Usage GenerationRun::MakeUsage() const {
   Usage usage;
   usage.prompt_tokens = prompt_tokens_;
   usage.completion_tokens = generated_tokens();
   // Like prompt tokens, once per prompt: those of its first sample.
   for (size_t i = 0; i < batch_.status.size(); i += static_cast<size_t>(prepared_.fields.n)) {
-    usage.cached_tokens += batch_.status[i].cached + batch_.status[i].restored;
+    usage.cached_tokens += CachedTokens(static_cast<int32_t>(i));
   }
   return usage;
 }
@@ -322,6 +326,7 @@ void GenerationRun::AppendChunk(int32_t index, std::string* out) {
   if (fields.continuous_usage_stats) {
     usage.prompt_tokens = static_cast<int64_t>(prompt.ids.size());
     usage.completion_tokens = choice.assembler->generated();
+    usage.cached_tokens = CachedTokens(index - index % fields.n);
     delta.usage = &usage;
   }
   KvReport kv;
@@ -355,7 +360,7 @@ void GenerationRun::AppendEvents(std::string* out) {
     const KvReport kv = MakeKvReport();
     writer_->AppendUsage(out, MakeUsage(), prepared_.fields.kv_report ? &kv : nullptr);
   }
-  out->append(kSseDone);
+  writer_->AppendEnd(out);
 }
 
 std::string GenerationRun::Body() {

@@ -56,8 +56,10 @@ class GenerationRun {
   // And so has the session's turn, which may have to become durable first.
   bool done() const { return ended() && (commit_ == nullptr || commit_seen_); }
 
-  // Events for what has become visible; after the last one, usage if it was asked for, and [DONE].
+  // Events for what has become visible; after the last one, usage if it was asked for, and the end.
   void AppendEvents(std::string* out);
+  // How a stream ends that fails. REQUIRES: error().
+  void AppendError(std::string* out) { writer_->AppendError(out, *error_); }
   // REQUIRES: done().
   std::string Body();
 
@@ -90,6 +92,8 @@ class GenerationRun {
   void EndTurn(FinishReason finish);
   KvReport MakeKvReport() const;
   std::optional<TurnReport> MakeTurnReport() const;
+  // Tokens of its prompt that sequence `index` found computed.
+  int64_t CachedTokens(int32_t index) const;
   Usage MakeUsage() const;
   void AppendChunk(int32_t index, std::string* out);
 

@@ -51,9 +51,6 @@ constexpr size_t kLingerHeaderBytes = 32 << 10;
 constexpr std::string_view kKnownMethods[] = {"GET",     "HEAD",  "POST",  "PUT",    "DELETE",
                                               "OPTIONS", "PATCH", "TRACE", "CONNECT"};
 
-// What a page may send when its preflight does not say what it will.
-constexpr std::string_view kUsualFields = "authorization, content-type, x-request-id, x-session-id, x-session-affinity";
-
 bool Matches(const HttpRoute& route, std::string_view path) {
   return route.path.ends_with('/') && route.path.size() > 1
              ? path.starts_with(route.path) && path.size() > route.path.size()
@@ -62,28 +59,6 @@ bool Matches(const HttpRoute& route, std::string_view path) {
 
 bool Accepts(const HttpRoute& route, std::string_view method) {
   return method == route.method || (method == "HEAD" && route.method == "GET");
-}
-
-// Whether a value is a list of field names (RFC 9110, 5.6.2), so that repeating it says nothing else.
-bool IsNameList(std::string_view value) {
-  return std::all_of(value.begin(), value.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("!#$%&'*+-.^_`|~, ").find(c) != std::string_view::npos;
-  });
-}
-
-// An SDK sends fields of its own making (x-stainless-os), and no list has the next one's. A page that may ask at all may send any:
-// none means more here than from a client that is no page.
-HttpResponse PreflightResponse(const HttpHead& head, const std::string& allow) {
-  const std::string* asked = head.Find("access-control-request-headers");
-  HttpResponse response;
-  response.status = 204;
-  response.content_type.clear();
-  response.fields = {
-      {"access-control-allow-methods", allow},
-      {"access-control-allow-headers", asked != nullptr && IsNameList(*asked) ? *asked : std::string(kUsualFields)},
-      {"access-control-max-age", "600"}};
-  return response;
 }
 
 // "application/json; charset=utf-8" -> "application/json".
@@ -242,7 +217,12 @@ std::optional<ApiError> HttpConnection::CheckHead(HttpExchange& exchange, const 
 
 std::optional<ApiError> HttpConnection::Authenticate(HttpExchange& exchange, const HttpRoute* route) {
   const auto& ask = route != nullptr && route->authenticate != nullptr ? route->authenticate : context_.authenticate;
-  ApiResult<Caller> caller = ask(exchange.head().Find("authorization"), client_);
+  const std::string* authorization = exchange.head().Find("authorization");
+  // Anthropic's clients send the bare key.
+  const std::string* key = exchange.head().Find("x-api-key");
+  const std::string bearer = key == nullptr ? std::string() : "Bearer " + *key;
+  if (authorization == nullptr && key != nullptr) authorization = &bearer;
+  ApiResult<Caller> caller = ask(authorization, client_);
   if (!caller.ok()) return caller.error();
   exchange.SetCaller(std::move(caller.value()));
   keyed_ = true;
@@ -321,6 +301,7 @@ asio::awaitable<void> HttpConnection::Serve(HttpExchange& exchange) {
   }
   exchange.SetBodyRead(head.framing == BodyFraming::kNone);
   const Found found = FindRoute(head);
+  if (found.route != nullptr) exchange.SetDialect(found.route->dialect);
   if (std::optional<ApiError> error = CheckHead(exchange, found)) {
     co_await exchange.RespondError(std::move(*error));
     co_return;

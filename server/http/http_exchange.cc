@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/wire/limits.h"
+#include "api/wire/messages_error.h"
 #include "api/wire/request_id.h"
 #include "server/process/clock.h"
 #include "server/process/random_id.h"
@@ -20,7 +21,7 @@ constexpr size_t kLastBytes = 64 << 10;
 
 // What a page of an allowed origin may read of a response.
 constexpr const char* kExposedFields =
-    "x-request-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
+    "x-request-id, request-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
     "x-ratelimit-reset-requests, "
     "x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens";
 
@@ -34,6 +35,13 @@ HttpExchange::HttpExchange(ResponseStream& stream, HttpHead head, std::string_vi
 
 HttpResponse HttpExchange::WithCommonFields(HttpResponse response) const {
   if (response.close || !body_read_) stream_.CloseAfterResponse();
+  if (dialect_ == Dialect::kAnthropic) {
+    response.fields.emplace_back("request-id", request_id_);
+    if (response.error.has_value()) {
+      response.status = MessagesErrorStatus(*response.error);
+      response.body = MessagesErrorJson(*response.error, request_id_);
+    }
+  }
   if (const std::string* origin = head_.Find("origin"); origin != nullptr && origin_admitted_) {
     response.fields.emplace_back("access-control-allow-origin", *origin);
     response.fields.emplace_back("access-control-expose-headers", kExposedFields);
@@ -46,7 +54,7 @@ asio::awaitable<void> HttpExchange::Respond(HttpResponse response) {
   assert(status_ == 0);
   response = WithCommonFields(std::move(response));
   status_ = response.status;
-  if (!response.error_code.empty()) notes_.error_code = response.error_code;
+  if (response.error.has_value()) notes_.error_code = response.error->code;
   std::string_view body = response.body;
   const bool is_small = body.size() <= kLastBytes;
   std::string out;
@@ -80,7 +88,7 @@ HttpResponse ErrorResponse(const ApiError& error) {
   HttpResponse response;
   response.status = error.status;
   response.body = ErrorJson(error);
-  response.error_code = error.code;
+  response.error = error;
   if (!error.allow.empty()) response.fields.emplace_back("allow", error.allow);
   if (error.status == 401) response.fields.emplace_back("www-authenticate", "Bearer");
   if (error.retry_after_s > 0) response.fields.emplace_back("retry-after", absl::StrCat(error.retry_after_s));

@@ -75,6 +75,7 @@ class HttpExchange {
   // For the reader of the request: what it found. A response that leaves bytes of its request unread ends the
   // connection.
   void SetOriginAdmitted() { origin_admitted_ = true; }
+  void SetDialect(Dialect dialect) { dialect_ = dialect; }
   void SetCaller(Caller caller) { caller_ = std::move(caller); }
   std::string& body_so_far() { return body_; }
   void SetBodyRead(bool read) { body_read_ = read; }
@@ -94,6 +95,7 @@ class HttpExchange {
   int64_t arrival_us_ = 0;
   int status_ = 0;
   bool body_read_ = false;
+  Dialect dialect_ = Dialect::kOpenAi;
   bool origin_admitted_ = false;  // a page of the Origin that it names may read the response
   bool streaming_ = false;
   bool chunked_ = false;     // the stream's pieces travel as chunks

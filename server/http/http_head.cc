@@ -193,7 +193,7 @@ HttpProgress HttpHeadReader::CheckFields() {
   for (size_t i = 0; i < head_.fields.size(); ++i) {
     const HttpField& field = head_.fields[i];
     if (field.name.empty()) return Reject(MalformedHttp("The request header is malformed."));
-    for (const std::string_view single : {"host", "authorization", "content-length", "transfer-encoding",
+    for (const std::string_view single : {"host", "authorization", "x-api-key", "content-length", "transfer-encoding",
                                           "content-type", "content-encoding", "expect", "origin", "x-request-id"}) {
       if (field.name != single) continue;
       for (size_t j = 0; j < i; ++j) {

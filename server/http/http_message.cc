@@ -75,6 +75,8 @@ std::string_view HttpReason(int status) {
       return "Service Unavailable";
     case 504:
       return "Gateway Timeout";
+    case 529:
+      return "Site Overloaded";
     default:
       return "Status";
   }

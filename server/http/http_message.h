@@ -9,7 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "api/wire/api_error.h"
+
 namespace hydrant {
+
+// In whose words a route tells its errors, and names a request in its header.
+enum class Dialect : uint8_t { kOpenAi, kAnthropic };
 
 struct HttpField {
   std::string name;  // lower case
@@ -44,9 +49,9 @@ struct HttpResponse {
   std::string content_type = "application/json";
   std::string body;
   std::vector<std::pair<std::string, std::string>>
-      fields;              // beside content-type, content-length, connection, x-request-id
-  std::string error_code;  // of an error: for the log
-  bool close = false;      // end the connection after this response
+      fields;                     // beside content-type, content-length, connection, x-request-id
+  std::optional<ApiError> error;  // what it tells; null: it is none
+  bool close = false;             // end the connection after this response
 };
 
 // 200 with `body`, which is JSON.

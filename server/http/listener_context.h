@@ -34,7 +34,8 @@ struct HttpRoute {
   bool body = true;  // a POST that must have one; else it may come without, and what comes is not kept
   // Asked once the head has passed every check, before a byte of the body is read. Null: everything is admitted.
   std::function<Admitted(const HttpExchange&)> admit;
-  int64_t body_bytes_max = 0;           // of its own, where Limits::body_bytes_max is too much; 0: none
+  int64_t body_bytes_max = 0;  // of its own, where Limits::body_bytes_max is too much; 0: none
+  Dialect dialect = Dialect::kOpenAi;
   bool audited = false;                 // its requests change the server: each is logged
   Authenticate authenticate = nullptr;  // in the place of the listener's; null: the listener's
 };

@@ -33,6 +33,19 @@ bool Contains(const std::vector<std::string>& list, std::string_view item) {
                      [&](const std::string& entry) { return entry == "*" || EqualsIgnoreCase(entry, item); });
 }
 
+// What a page may send when its preflight does not say what it will.
+constexpr std::string_view kUsualFields =
+    "authorization, content-type, x-api-key, anthropic-version, anthropic-beta, x-request-id, x-session-id, "
+    "x-session-affinity";
+
+// Whether a value is a list of field names (RFC 9110, 5.6.2), so that repeating it says nothing else.
+bool IsNameList(std::string_view value) {
+  return std::all_of(value.begin(), value.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("!#$%&'*+-.^_`|~, ").find(c) != std::string_view::npos;
+  });
+}
+
 }  // namespace
 
 OriginPolicy::OriginPolicy(std::string bound_host, std::vector<std::string> allowed_hosts,
@@ -61,6 +74,18 @@ bool OriginPolicy::AdmitsOrigin(std::string_view origin, std::string_view host) 
   const size_t scheme_end = origin.find("://");
   if (scheme_end == std::string_view::npos) return false;  // "null": a sandboxed page or a local file
   return EqualsIgnoreCase(origin.substr(scheme_end + 3), host);
+}
+
+HttpResponse PreflightResponse(const HttpHead& head, const std::string& allow) {
+  const std::string* asked = head.Find("access-control-request-headers");
+  HttpResponse response;
+  response.status = 204;
+  response.content_type.clear();
+  response.fields = {
+      {"access-control-allow-methods", allow},
+      {"access-control-allow-headers", asked != nullptr && IsNameList(*asked) ? *asked : std::string(kUsualFields)},
+      {"access-control-max-age", "600"}};
+  return response;
 }
 
 }  // namespace hydrant

@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "server/http/http_message.h"
+
 namespace hydrant {
 
 class OriginPolicy {
@@ -34,6 +36,11 @@ class OriginPolicy {
   std::vector<std::string> allowed_hosts_;
   std::vector<std::string> allowed_origins_;
 };
+
+// The answer to a preflight of a page that may ask; `allow`: the methods that there are. An SDK sends fields of its own making
+// (x-stainless-os), and no list has the next one's. A page that may ask at all may send any: none means more here than from a
+// client that is no page.
+HttpResponse PreflightResponse(const HttpHead& head, const std::string& allow);
 
 }  // namespace hydrant
 

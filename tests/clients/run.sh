@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs one real client, unmodified, against HYDRANTD in an environment of its own: run.sh CLIENT DIRECTORY, where CLIENT is
-# litellm, lm_eval, guidellm or vllm and DIRECTORY keeps the environments. guidellm and vllm bring all of PyTorch (6 and 8
-# GB), so they run when HYDRANT_CLIENTS=all. Exit 77: skipped, with the reason on the last line.
+# anthropic, litellm, lm_eval, guidellm or vllm and DIRECTORY keeps the environments. guidellm and vllm bring all of PyTorch
+# (6 and 8 GB), so they run when HYDRANT_CLIENTS=all. Exit 77: skipped, with the reason on the last line.
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "api/request/chat_request.h"
+#include "api/request/messages_request.h"
 #include "api/request/tokenize.h"
 #include "api/response/tool_call_parser.h"
 #include "nlohmann/json.hpp"
@@ -82,6 +83,16 @@ void Fuzz(std::string_view input) {
   const ApiResult<TokenizeRequest> tokenize = ParseTokenizeRequest(input, context);
   if (tokenize.ok() && tokenize.value().conversation.has_value()) CheckConversation(*tokenize.value().conversation);
   if (!tokenize.ok()) CheckError(tokenize.error());
+  const ApiResult<MessagesRequest> messages = ParseMessagesRequest(input, context);
+  const ApiResult<Conversation> counted = ParseCountTokensRequest(input, context);
+  if (messages.ok()) {
+    CheckFields(messages.value(), context);
+    CheckConversation(messages.value().conversation);
+    Require(counted.ok(), "what is answered can be counted");
+  } else {
+    CheckError(messages.error());
+  }
+  if (counted.ok()) CheckConversation(counted.value());
 }
 
 }  // namespace hydrant

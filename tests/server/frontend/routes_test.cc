@@ -196,5 +196,55 @@ TEST_F(ForwardedTest, OneClientsRequestsThroughAProxyAreBoundedAsItsConnectionsA
   EXPECT_EQ(RawClient(server_->port()).Ask(ask("203.0.113.1")).status, 200) << "given back";
 }
 
+TestServerOptions WithChats() {
+  TestServerOptions options;
+  std::vector<std::string> warnings;
+  options.http.context.chat = MakeChatSetup({"{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}", ""},
+                                            "", "", "auto", &warnings);
+  return options;
+}
+
+TEST(Routes, MessagesAreAnsweredCountedAndStreamed) {
+  TestServer server(WithChats());
+  const std::string hi = R"("messages":[{"role":"user","content":"hi"}])";
+  const RawClient::Response body = server.Ask(Post("/v1/messages?beta=true", R"({"max_tokens":3,)" + hi + "}"));
+  EXPECT_EQ(body.status, 200) << body.body;
+  EXPECT_THAT(body.body, HasSubstr(R"("stop_reason":"max_tokens")"));
+  EXPECT_THAT(body.body, HasSubstr(R"("usage":{"input_tokens":8,)"));
+  EXPECT_EQ(body.Field("request-id"), body.Field("x-request-id"));
+  EXPECT_THAT(body.body, HasSubstr("\"id\":\"msg_" + body.Field("request-id")));
+
+  EXPECT_EQ(server.Ask(Post("/v1/messages/count_tokens", "{" + hi + "}")).body, R"({"input_tokens":8})");
+
+  const RawClient::Response stream = server.Ask(Post("/v1/messages", R"({"max_tokens":3,"stream":true,)" + hi + "}"));
+  EXPECT_TRUE(stream.body.starts_with("event: message_start\ndata: {\"type\":\"message_start\"")) << stream.body;
+  EXPECT_THAT(stream.body, HasSubstr(R"("usage":{"input_tokens":8,)"));
+  EXPECT_THAT(stream.body, HasSubstr(R"("output_tokens":3,)"));
+  EXPECT_TRUE(stream.body.ends_with("event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")) << stream.body;
+}
+
+TEST(Routes, MessagesTellTheirErrorsInAnthropicsWords) {
+  TestServerOptions options = WithChats();
+  options.tenants = SingleTenant("secret");
+  TestServer server(std::move(options));
+  const auto ask = [&](const std::string& fields, const std::string& json) {
+    return server.Ask("POST /v1/messages HTTP/1.1\r\nHost: localhost\r\n" + fields +
+                      "Content-Length: " + std::to_string(json.size()) + "\r\n\r\n" + json);
+  };
+  const std::string good = R"({"max_tokens":3,"messages":[{"role":"user","content":"hi"}]})";
+  const RawClient::Response stranger = ask("", good);
+  EXPECT_EQ(stranger.status, 401);
+  EXPECT_THAT(stranger.body, HasSubstr(R"({"type":"error","error":{"type":"authentication_error")"));
+  EXPECT_EQ(ask("x-api-key: wrong\r\n", good).status, 401);
+  EXPECT_EQ(ask("x-api-key: secret\r\nanthropic-version: 2023-06-01\r\n", good).status, 200);
+  EXPECT_EQ(ask("Authorization: Bearer secret\r\nx-api-key: wrong\r\n", good).status, 200);
+  const RawClient::Response bad = ask("x-api-key: secret\r\n", "{}");
+  EXPECT_EQ(bad.status, 400);
+  EXPECT_THAT(bad.body, HasSubstr(R"("type":"invalid_request_error","message":"'max_tokens' is required.")"));
+  EXPECT_THAT(bad.body, HasSubstr("\"request_id\":\"" + bad.Field("request-id")));
+  // The other endpoints keep theirs.
+  EXPECT_THAT(server.Ask(Get("/v1/models")).body, HasSubstr(R"({"error":{"message")"));
+}
+
 }  // namespace
 }  // namespace hydrant

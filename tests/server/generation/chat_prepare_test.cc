@@ -104,5 +104,31 @@ TEST(PrepareChat, NamesTheFieldThatAChatHas) {
   EXPECT_EQ(prepared.error().param, "messages");
 }
 
+TEST(PrepareMessages, GivesAnAnswerWhatTheContextHasRoomFor) {
+  const ServingContext context = ChatContext("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}");
+  for (const int asked : {20, 192, 32'000}) {
+    const ApiResult<PreparedGeneration> prepared = PrepareMessages(
+        R"({"max_tokens":)" + std::to_string(asked) + R"(,"messages":[{"role":"user","content":"hi"}]})", context);
+    ASSERT_TRUE(prepared.ok()) << prepared.error().message;
+    EXPECT_EQ(prepared.value().prompts[0].ids, ByteIds("[user]hi"));
+    EXPECT_EQ(prepared.value().fields.max_tokens, std::min(asked, 200 - 8));
+    EXPECT_EQ(prepared.value().writer->id_prefix(), "msg_");
+  }
+}
+
+TEST(PrepareMessages, TellsTheTemplateWhetherToThink) {
+  const ServingContext context = ChatContext("{{ enable_thinking if enable_thinking is defined else 'unsaid' }}");
+  const auto rendered = [&](const std::string& members) {
+    const ApiResult<PreparedGeneration> prepared =
+        PrepareMessages(R"({"max_tokens":9999,"messages":[{"role":"user","content":"hi"}])" + members + "}", context);
+    EXPECT_TRUE(prepared.ok());
+    return prepared.ok() ? prepared.value().prompts[0].ids.vector() : std::vector<int32_t>();
+  };
+  EXPECT_EQ(rendered(""), ByteIds("unsaid"));
+  EXPECT_EQ(rendered(R"(,"thinking":{"type":"adaptive"})"), ByteIds("unsaid"));
+  EXPECT_EQ(rendered(R"(,"thinking":{"type":"disabled"})"), ByteIds("False"));
+  EXPECT_EQ(rendered(R"(,"thinking":{"type":"enabled","budget_tokens":1024})"), ByteIds("True"));
+}
+
 }  // namespace
 }  // namespace hydrant

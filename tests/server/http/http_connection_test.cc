@@ -395,7 +395,9 @@ TEST(HttpConnection, APreflightIsAnsweredWithTheFieldsThatItAsksFor) {
       "authorization,content-type,x-stainless-arch,x-stainless-lang,x-stainless-os,x-stainless-package-version,"
       "x-stainless-retry-count,x-stainless-runtime,x-stainless-runtime-version,x-stainless-timeout";
   EXPECT_EQ(allowed("Access-Control-Request-Headers: " + sdk + "\r\n"), sdk);
-  const std::string usual = "authorization, content-type, x-request-id, x-session-id, x-session-affinity";
+  const std::string usual =
+      "authorization, content-type, x-api-key, anthropic-version, anthropic-beta, x-request-id, x-session-id, "
+      "x-session-affinity";
   EXPECT_EQ(allowed(""), usual);
   EXPECT_EQ(allowed("Access-Control-Request-Headers: a;b<c>\r\n"), usual) << "no list of names";
 }

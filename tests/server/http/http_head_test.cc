@@ -108,6 +108,7 @@ TEST(HttpHead, RefusesWhateverTwoReadersCouldUnderstandDifferently) {
       {"no host", "GET /x HTTP/1.1\r\n\r\n", 400},
       {"two hosts", With("Host: b\r\n"), 400},
       {"two keys", With("Authorization: Bearer a\r\nAuthorization: Bearer b\r\n"), 400},
+      {"two bare keys", With("X-Api-Key: a\r\nx-api-key: b\r\n"), 400},
       {"two types", With("Content-Type: a/b\r\nContent-Type: a/b\r\n"), 400},
       {"two encodings", With("Content-Encoding: gzip\r\nContent-Encoding: gzip\r\n"), 400},
       {"two expectations", With("Expect: 100-continue\r\nExpect: 100-continue\r\n"), 400},

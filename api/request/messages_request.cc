@@ -1,0 +1,361 @@
+#include "api/request/messages_request.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/request/chat_tools.h"
+#include "api/request/refused_fields.h"
+#include "api/response/tool_call_parser.h"
+#include "api/wire/json_body.h"
+#include "api/wire/ordered_json.h"
+
+namespace hydrant {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A line that Claude Code puts before its system prompt. It differs from request to request, so that with it no prompt begins as
+// another one does.
+constexpr std::string_view kBillingLine = "x-anthropic-billing-header:";
+
+// Fields of the other endpoints that have another name here, or no place in an answer.
+struct OtherField {
+  std::string_view name;
+  std::string_view instead;  // empty: nothing does the same
+};
+constexpr std::array<OtherField, 17> kOtherFields = {{
+    {"add_generation_prompt", ""},
+    {"best_of", ""},
+    {"continue_final_message", ""},
+    {"documents", ""},
+    {"echo", ""},
+    {"logprobs", ""},
+    {"max_completion_tokens", "max_tokens"},
+    {"n", ""},
+    {"parallel_tool_calls", "tool_choice.disable_parallel_tool_use"},
+    {"prompt_logprobs", ""},
+    {"reasoning_effort", "output_config.effort"},
+    {"return_token_ids", ""},
+    {"return_tokens_as_token_ids", ""},
+    {"session_append", ""},
+    {"stop", "stop_sequences"},
+    {"stream_options", ""},
+    {"top_logprobs", ""},
+}};
+
+// Fields of this endpoint that are of other servers' where they come to another one.
+constexpr std::array<std::string_view, 2> kOwnFields = {"stop_sequences", "thinking"};
+
+void RefuseOtherFields(ObjectReader* request) {
+  for (const OtherField& field : kOtherFields) {
+    if (!request->Has(field.name)) continue;
+    const std::string name(field.name);
+    if (field.instead.empty()) return request->FailUnsupported(name, absl::StrCat("'", name, "' on /v1/messages"));
+    return request->Fail(
+        name, absl::StrCat("'", name, "' is not a field of /v1/messages: use '", std::string(field.instead), "'."),
+        "unsupported");
+  }
+  // What would have to be run, kept or chosen here.
+  for (const std::string_view name : {"container", "diagnostics", "inference_geo", "mcp_servers", "speed"}) {
+    const JsonView value = request->Raw(name);
+    if (value.absent() || (value.is_array() && value.size() == 0)) continue;
+    if (value.is_string() && (value.string() == "standard" || value.string() == "global")) continue;
+    return request->FailUnsupported(name, absl::StrCat("'", std::string(name), "'"));
+  }
+}
+
+// Edits of what the client sends. To keep all thinking is to edit nothing.
+void CheckContextManagement(ObjectReader* request) {
+  if (!request->Has("context_management")) return;
+  ObjectReader management = request->Object("context_management");
+  const JsonView edits = management.Raw("edits");
+  if (edits.absent()) return;
+  if (!edits.is_array()) return management.Fail("edits", "'edits' must be an array.", "invalid_type");
+  for (JsonView edit = edits.first(); edit.valid(); edit = edit.next()) {
+    const bool keeps_all = edit.is_object() && edit["keep"].is_string() && edit["keep"].string() == "all";
+    if (!keeps_all) return management.FailUnsupported("edits", "An edit that does not keep all");
+  }
+}
+
+// ConversationReader makes the messages of templates of Anthropic's.
+class ConversationReader {
+ public:
+  ConversationReader(ObjectReader* request, const RequestContext& context) : request_(request), context_(context) {}
+
+  // Sets the request's error, or conversation's messages and how they go on.
+  void Read(Conversation* conversation) {
+    ReadSystem();
+    ReadMessages();
+    if (request_->failed()) return;
+    if (messages_.size() > static_cast<size_t>(context_.limits.messages_max)) {
+      return request_->Fail("messages", absl::StrCat("'messages' must have at most ", context_.limits.messages_max,
+                                                     " members, each 'tool_result' and 'system' counted as one."));
+    }
+    const Json& last = messages_.back();
+    const bool answer = IsOf(last, "assistant");
+    if (answer && last.contains("tool_calls")) {
+      return request_->Fail("messages", "The last message calls a tool: send its 'tool_result' after it.");
+    }
+    conversation->continue_final_message = answer;
+    conversation->add_generation_prompt = !answer;
+    conversation->messages = std::move(messages_);
+  }
+
+ private:
+  static bool IsOf(const Json& message, std::string_view role) { return message.at("role") == std::string(role); }
+  static void Join(std::string_view more, std::string_view between, std::string* text) {
+    if (!text->empty() && !more.empty()) text->append(between);
+    text->append(more);
+  }
+
+  std::string_view TypeOf(JsonView block, const std::string& path) {
+    if (block.is_object() && block["type"].is_string()) return block["type"].string();
+    request_->Fail(path, absl::StrCat("'", path, "' must be an object with a 'type'."), "invalid_type");
+    return "";
+  }
+
+  std::string_view TextOf(JsonView block, std::string_view member, const std::string& path) {
+    if (block[member].is_string()) return block[member].string();
+    request_->Fail(path, absl::StrCat("'", path, "' must have a string as '", std::string(member), "'."),
+                   block[member].absent() ? ErrorCode<400>("missing_field") : ErrorCode<400>("invalid_type"));
+    return "";
+  }
+
+  // A string, or an array of text blocks.
+  std::string Text(JsonView content, std::string_view between, const std::string& path) {
+    if (content.is_string()) return std::string(content.string());
+    std::string text;
+    if (!content.is_array()) {
+      request_->Fail(path, absl::StrCat("'", path, "' must be a string or an array of text blocks."),
+                     content.absent() ? ErrorCode<400>("missing_field") : ErrorCode<400>("invalid_type"));
+      return text;
+    }
+    size_t i = 0;
+    for (JsonView block = content.first(); block.valid() && !request_->failed(); block = block.next()) {
+      const std::string at = absl::StrCat(path, "[", i++, "]");
+      const std::string_view type = TypeOf(block, at);
+      if (request_->failed()) break;
+      if (type != "text") {
+        request_->FailUnsupported(absl::StrCat(at, ".type"), "A block other than text here");
+        break;
+      }
+      const std::string_view said = TextOf(block, "text", at);
+      if (!said.starts_with(kBillingLine)) Join(said, between, &text);
+    }
+    return text;
+  }
+
+  void ReadSystem() {
+    const JsonView system = request_->Raw("system");
+    if (system.absent()) return;
+    std::string text = Text(system, "\n\n", "system");
+    if (!text.empty()) messages_.push_back({{"role", "system"}, {"content", std::move(text)}});
+  }
+
+  void ReadMessages() {
+    const JsonView messages = request_->Raw("messages");
+    if (messages.absent()) return request_->Fail("messages", "'messages' is required.", "missing_field");
+    if (!messages.is_array()) return request_->Fail("messages", "'messages' must be an array.", "invalid_type");
+    if (messages.size() == 0) return request_->Fail("messages", "'messages' must not be empty.");
+    if (messages.size() > static_cast<uint32_t>(context_.limits.messages_max)) {
+      return request_->Fail("messages",
+                            absl::StrCat("'messages' must have at most ", context_.limits.messages_max, " members."));
+    }
+    size_t i = 0;
+    for (JsonView message = messages.first(); message.valid() && !request_->failed(); message = message.next()) {
+      const std::string path = absl::StrCat("messages[", i++, "]");
+      if (!message.is_object()) return request_->Fail(path, "A message must be an object.", "invalid_type");
+      const JsonView role = message["role"];
+      const std::string content = path + ".content";
+      if (role.is_string() && role.string() == "user") {
+        ReadUser(message["content"], content);
+      } else if (role.is_string() && role.string() == "assistant") {
+        ReadAssistant(message["content"], content);
+      } else {
+        request_->Fail(path + ".role", "A message's 'role' must be user or assistant.",
+                       role.absent() ? ErrorCode<400>("missing_field") : kInvalidValue);
+      }
+    }
+  }
+
+  // Messages of one role after one another are one message.
+  void AddText(std::string_view role, std::string text, std::string_view between) {
+    if (!messages_.empty() && IsOf(messages_.back(), role) && !messages_.back().contains("tool_calls")) {
+      std::string joined = static_cast<std::string>(messages_.back().at("content"));
+      Join(text, between, &joined);
+      messages_.back().at("content") = std::move(joined);
+      return;
+    }
+    messages_.push_back({{"role", std::string(role)}, {"content", std::move(text)}});
+  }
+
+  void ReadUser(JsonView content, const std::string& path) {
+    if (!content.is_array()) return AddText("user", Text(content, "\n", path), "\n");
+    if (content.size() == 0) return AddText("user", "", "\n");
+    size_t i = 0;
+    for (JsonView block = content.first(); block.valid() && !request_->failed(); block = block.next()) {
+      const std::string at = absl::StrCat(path, "[", i++, "]");
+      const std::string_view type = TypeOf(block, at);
+      if (request_->failed()) return;
+      if (type == "text") {
+        AddText("user", std::string(TextOf(block, "text", at)), "\n");
+      } else if (type == "tool_result") {
+        AddToolResult(block, at);
+      } else {
+        request_->FailUnsupported(at + ".type", "A user's block other than text and tool_result");
+      }
+    }
+  }
+
+  void AddToolResult(JsonView block, const std::string& path) {
+    const std::string_view id = TextOf(block, "tool_use_id", path);
+    const auto call = names_.find(id);
+    if (!request_->failed() && call == names_.end()) {
+      request_->Fail(path + ".tool_use_id", "There is no 'tool_use' of this id before it.");
+    }
+    if (request_->failed()) return;
+    const JsonView content = block["content"];
+    std::string text = content.absent() ? std::string() : Text(content, "\n", path + ".content");
+    messages_.push_back(
+        {{"role", "tool"}, {"tool_call_id", std::string(id)}, {"name", call->second}, {"content", std::move(text)}});
+  }
+
+  void ReadAssistant(JsonView content, const std::string& path) {
+    if (!content.is_array()) return AddText("assistant", Text(content, "", path), "");
+    std::string text, reasoning;
+    Json::array_t calls;
+    size_t i = 0;
+    for (JsonView block = content.first(); block.valid() && !request_->failed(); block = block.next()) {
+      const std::string at = absl::StrCat(path, "[", i++, "]");
+      const std::string_view type = TypeOf(block, at);
+      if (request_->failed()) return;
+      if (type == "text") {
+        text.append(TextOf(block, "text", at));
+      } else if (type == "thinking") {
+        reasoning.append(TextOf(block, "thinking", at));
+      } else if (type == "tool_use") {
+        calls.push_back(ToolUse(block, at));
+      } else if (type != "redacted_thinking") {  // which nobody but its maker can read
+        request_->FailUnsupported(at + ".type", "An assistant's block other than text, thinking and tool_use");
+      }
+    }
+    if (request_->failed()) return;
+    if (reasoning.empty() && calls.empty()) return AddText("assistant", std::move(text), "");
+    Json::object_t message = {{"role", "assistant"}, {"content", nullptr}};
+    if (!text.empty() || calls.empty()) message.back().second = std::move(text);
+    if (!reasoning.empty()) message.emplace_back("reasoning_content", std::move(reasoning));
+    if (!calls.empty()) message.emplace_back("tool_calls", std::move(calls));
+    messages_.push_back(std::move(message));
+  }
+
+  Json ToolUse(JsonView block, const std::string& path) {
+    const std::string_view id = TextOf(block, "id", path), name = TextOf(block, "name", path);
+    if (request_->failed()) return nullptr;
+    if (id.empty() || id.size() > context_.limits.identifier_bytes_max) {
+      request_->Fail(path + ".id", "It must be a string of 1 to 256 bytes.");
+    } else if (!IsFunctionName(name)) {
+      request_->Fail(path + ".name", "A tool's 'name' must be 1 to 64 characters of [A-Za-z0-9_.-].");
+    } else if (!block["input"].is_object()) {
+      request_->Fail(path + ".input", "The 'input' of a 'tool_use' must be an object.", "invalid_type");
+    }
+    if (request_->failed()) return nullptr;
+    names_.insert_or_assign(std::string(id), std::string(name));
+    return Json{
+        {"id", std::string(id)},
+        {"type", "function"},
+        {"function",
+         {{"name", std::string(name)}, {"arguments", ReadOrderedJson(request_, path + ".input", block["input"])}}}};
+  }
+
+  ObjectReader* const request_;
+  const RequestContext& context_;
+  Json::array_t messages_;
+  std::map<std::string, std::string, std::less<>> names_;  // of the tools that were called, by id
+};
+
+void ReadToolChoice(ObjectReader* reader, MessagesRequest* request) {
+  if (reader->Has("tool_choice")) {
+    ObjectReader choice = reader->Object("tool_choice");
+    const std::string type = choice.String("type", "", 16, /*identifier=*/true);
+    request->parallel_tool_calls = !choice.Bool("disable_parallel_tool_use", false);
+    if (type == "none") {
+      request->conversation.tools = nullptr;
+    } else if (type == "any" || type == "tool") {
+      choice.FailUnsupported("type", "A 'tool_choice' other than none or auto");
+    } else if (type != "auto") {
+      choice.Fail("type", "'tool_choice.type' must be auto, any, tool or none.");
+    }
+  }
+  request->parses_tool_calls = !request->conversation.tools.is_null();
+}
+
+// Whether the model thinks is its template's to say, if it says anything; how long, is the model's.
+void ReadThinking(ObjectReader* request, int64_t tokens_max, Conversation* conversation) {
+  if (!request->Has("thinking")) return;
+  ObjectReader thinking = request->Object("thinking");
+  const std::string type = thinking.String("type", "", 16, /*identifier=*/true);
+  if (type != "enabled" && type != "disabled" && type != "adaptive") {
+    return thinking.Fail("type", "'thinking.type' must be enabled, adaptive or disabled.");
+  }
+  const std::optional<int64_t> budget = thinking.OptionalInteger("budget_tokens", 1, 1 << 30);
+  if (type == "enabled" && !budget.has_value()) {
+    return thinking.Fail("budget_tokens", "'thinking.budget_tokens' is required.", "missing_field");
+  }
+  if (budget.has_value() && tokens_max > 0 && *budget >= tokens_max) {
+    return thinking.Fail("budget_tokens", "'thinking.budget_tokens' must be less than 'max_tokens'.");
+  }
+  if (type != "adaptive") conversation->enable_thinking = type == "enabled";
+}
+
+void ReadOutputConfig(ObjectReader* request, Conversation* conversation) {
+  if (!request->Has("output_config")) return;
+  ObjectReader config = request->Object("output_config");
+  if (config.Has("format")) config.FailUnsupported("format", "An 'output_config.format'");
+  const std::string effort = config.String("effort", "", 16, /*identifier=*/true);
+  if (!effort.empty()) conversation->reasoning_effort = effort;
+}
+
+void ReadMessagesConversation(ObjectReader* request, const RequestContext& context, int64_t tokens_max,
+                              Conversation* conversation) {
+  RefuseOtherFields(request);
+  CheckContextManagement(request);
+  ConversationReader(request, context).Read(conversation);
+  conversation->tools = ReadMessagesTools(request);
+  ReadThinking(request, tokens_max, conversation);
+  ReadOutputConfig(request, conversation);
+}
+
+}  // namespace
+
+ApiResult<MessagesRequest> ParseMessagesRequest(std::string_view body, const RequestContext& context) {
+  return ParseBody<MessagesRequest>(body, context, [&](ObjectReader* reader, JsonBudget*, MessagesRequest* request) {
+    if (!reader->Has("max_tokens")) reader->Fail("max_tokens", "'max_tokens' is required.", "missing_field");
+    request->asked_tokens = request->max_tokens = ReadMaxTokens(reader, context, 1, 1);
+    ReadMessagesConversation(reader, context, request->asked_tokens, &request->conversation);
+    ReadToolChoice(reader, request);
+    reader->Number("temperature", 1.0, 0.0, 1.0);
+    request->add_special_tokens = false;
+    request->logprobs = -1;
+    ReadGenerationFields(reader, context, request);
+    request->stop = reader->Strings("stop_sequences", context.limits.stop_max, context.limits.stop_bytes_max);
+    RefuseGenerationFields(reader, kOwnFields);
+    request->fits_context = true;
+    // What the first event and the last one say.
+    request->include_usage = request->continuous_usage_stats = true;
+  });
+}
+
+ApiResult<Conversation> ParseCountTokensRequest(std::string_view body, const RequestContext& context) {
+  return ParseBody<Conversation>(body, context, [&](ObjectReader* reader, JsonBudget*, Conversation* conversation) {
+    MessagesRequest request;
+    ReadMessagesConversation(reader, context, /*tokens_max=*/0, &request.conversation);
+    ReadToolChoice(reader, &request);
+    *conversation = std::move(request.conversation);
+  });
+}
+
+}  // namespace hydrant

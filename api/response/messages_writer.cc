@@ -1,0 +1,204 @@
+#include "api/response/messages_writer.h"
+
+#include <cassert>
+#include <utility>
+
+#include "api/response/sse.h"
+#include "api/wire/json_writer.h"
+#include "api/wire/messages_error.h"
+
+namespace hydrant {
+namespace {
+
+constexpr std::string_view kBlank = " \t\r\n";
+
+bool IsBlank(std::string_view text) { return text.find_first_not_of(kBlank) == std::string_view::npos; }
+
+// Their SDKs take the prompt for the sum of what was read from the cache and what was not.
+void AppendUsageObject(std::string* out, const Usage& usage) {
+  out->append("{\"input_tokens\":");
+  AppendJsonInteger(out, usage.prompt_tokens - usage.cached_tokens);
+  out->append(",\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":");
+  AppendJsonInteger(out, usage.cached_tokens);
+  out->append(",\"output_tokens\":");
+  AppendJsonInteger(out, usage.completion_tokens);
+  out->append(",\"service_tier\":\"standard\"}");
+}
+
+// `name` is also the event's type; what follows it in the object is appended by the caller, up to EndEvent.
+void BeginEvent(std::string* out, std::string_view name) {
+  out->append("event: ").append(name).append("\n").append(kSseData).append("{\"type\":\"").append(name).append("\"");
+}
+void EndEvent(std::string* out) { out->append("}\n\n"); }
+
+void BeginBlockEvent(std::string* out, std::string_view name, int32_t block) {
+  BeginEvent(out, name);
+  out->append(",\"index\":");
+  AppendJsonInteger(out, block);
+}
+
+// {"type":"tool_use","id":…,"name":…,"input":…}
+void AppendToolUse(std::string* out, const ToolCall& call, std::string_view input) {
+  constexpr std::string_view kCallPrefix = "call_";
+  out->append("{\"type\":\"tool_use\",\"id\":\"toolu_");
+  AppendJsonEscaped(out, std::string_view(call.id).substr(call.id.starts_with(kCallPrefix) ? kCallPrefix.size() : 0));
+  out->append("\",\"name\":");
+  AppendJsonString(out, call.name);
+  out->append(",\"input\":").append(input).append("}");
+}
+
+}  // namespace
+
+ToolCallParser::Output MessagesWriter::Push(std::string_view text, bool last) {
+  ToolCallParser::Output said = parser_.Push(text);
+  if (last) {
+    ToolCallParser::Output rest = parser_.Finish();
+    said.text += rest.text;
+    for (ToolCall& call : rest.calls) said.calls.push_back(std::move(call));
+  }
+  if (!options_.parallel_tool_calls && !said.calls.empty()) said.calls.resize(calls_ > 0 ? 0 : 1);
+  calls_ += static_cast<int32_t>(said.calls.size());
+  return said;
+}
+
+void MessagesWriter::AppendMessageHead(std::string* out) const {
+  out->append("{\"id\":");
+  AppendJsonString(out, head_.id);
+  out->append(",\"type\":\"message\",\"role\":\"assistant\",\"model\":");
+  AppendJsonString(out, head_.model);
+  out->append(",\"content\":[");
+}
+
+void MessagesWriter::AppendStop(std::string* out, int64_t generated) const {
+  std::string_view reason = "end_turn";
+  const auto* text = std::get_if<std::string>(&stop_);
+  if (finish_ == FinishReason::kLength) {
+    reason = generated < options_.asked_tokens ? "model_context_window_exceeded" : "max_tokens";
+  } else if (calls_ > 0) {
+    reason = "tool_use";
+  } else if (text != nullptr) {
+    reason = "stop_sequence";
+  }
+  out->append("\"stop_reason\":\"").append(reason).append("\",\"stop_sequence\":");
+  if (reason == "stop_sequence") {
+    AppendJsonString(out, *text);
+  } else {
+    out->append("null");
+  }
+  out->append(",\"stop_details\":null,\"container\":null");
+}
+
+std::string MessagesWriter::Body(const Answer& answer) {
+  assert(answer.choices.size() == 1);
+  const AnswerChoice& choice = answer.choices.front();
+  finish_ = choice.finish_reason;
+  stop_ = choice.stop_reason;
+  const ToolCallParser::Output said = Push(choice.text, /*last=*/true);
+  std::string out;
+  AppendMessageHead(&out);
+  if (!IsBlank(said.text)) {
+    out.append("{\"type\":\"text\",\"text\":");
+    AppendJsonString(&out, said.text);
+    out.push_back('}');
+  }
+  for (const ToolCall& call : said.calls) {
+    if (out.back() != '[') out.push_back(',');
+    AppendToolUse(&out, call, call.arguments);
+  }
+  out.append("],");
+  AppendStop(&out, answer.usage.completion_tokens);
+  out.append(",\"usage\":");
+  AppendUsageObject(&out, answer.usage);
+  if (answer.kv.has_value()) AppendKvMember(&out, *answer.kv);
+  if (answer.turn.has_value()) AppendTurnMember(&out, *answer.turn);
+  out.push_back('}');
+  return out;
+}
+
+void MessagesWriter::AppendText(std::string* out, std::string_view text) {
+  if (text.empty()) return;
+  if (!in_text_) {
+    blank_.append(text);
+    if (IsBlank(blank_)) return;
+    BeginBlockEvent(out, "content_block_start", block_);
+    out->append(",\"content_block\":{\"type\":\"text\",\"text\":\"\"}");
+    EndEvent(out);
+    in_text_ = true;
+    text = blank_;
+  }
+  BeginBlockEvent(out, "content_block_delta", block_);
+  out->append(",\"delta\":{\"type\":\"text_delta\",\"text\":");
+  AppendJsonString(out, text);
+  out->push_back('}');
+  EndEvent(out);
+  blank_.clear();
+}
+
+void MessagesWriter::CloseText(std::string* out) {
+  blank_.clear();
+  if (!std::exchange(in_text_, false)) return;
+  BeginBlockEvent(out, "content_block_stop", block_++);
+  EndEvent(out);
+}
+
+void MessagesWriter::AppendCall(std::string* out, const ToolCall& call) {
+  CloseText(out);
+  BeginBlockEvent(out, "content_block_start", block_);
+  out->append(",\"content_block\":");
+  AppendToolUse(out, call, "{}");
+  EndEvent(out);
+  BeginBlockEvent(out, "content_block_delta", block_);
+  out->append(",\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":");
+  AppendJsonString(out, call.arguments);
+  out->push_back('}');
+  EndEvent(out);
+  BeginBlockEvent(out, "content_block_stop", block_++);
+  EndEvent(out);
+}
+
+void MessagesWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
+  if (delta.first) {
+    assert(delta.usage != nullptr);
+    BeginEvent(out, "message_start");
+    out->append(",\"message\":");
+    AppendMessageHead(out);
+    out->append("],\"stop_reason\":null,\"stop_sequence\":null,\"stop_details\":null,\"container\":null,\"usage\":");
+    AppendUsageObject(out, *delta.usage);
+    out->push_back('}');
+    EndEvent(out);
+    BeginEvent(out, "ping");
+    EndEvent(out);
+  }
+  const bool last = delta.finish_reason.has_value();
+  const ToolCallParser::Output said = Push(delta.text, last);
+  AppendText(out, said.text);
+  for (const ToolCall& call : said.calls) AppendCall(out, call);
+  if (!last) return;
+  CloseText(out);
+  finish_ = *delta.finish_reason;
+  if (delta.stop_reason != nullptr) stop_ = *delta.stop_reason;
+  if (delta.turn != nullptr) turn_ = *delta.turn;
+}
+
+void MessagesWriter::AppendUsage(std::string* out, const Usage& usage, const KvReport* kv) {
+  BeginEvent(out, "message_delta");
+  out->append(",\"delta\":{");
+  AppendStop(out, usage.completion_tokens);
+  out->append("},\"usage\":");
+  AppendUsageObject(out, usage);
+  if (kv != nullptr) AppendKvMember(out, *kv);
+  if (turn_.has_value()) AppendTurnMember(out, *turn_);
+  EndEvent(out);
+}
+
+void MessagesWriter::AppendEnd(std::string* out) {
+  BeginEvent(out, "message_stop");
+  EndEvent(out);
+}
+
+void MessagesWriter::AppendError(std::string* out, const ApiError& error) {
+  out->append("event: error\n").append(kSseData);
+  out->append(MessagesErrorJson(error, std::string_view(head_.id).substr(id_prefix().size()))).append("\n\n");
+}
+
+}  // namespace hydrant
