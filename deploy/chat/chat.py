@@ -1,0 +1,404 @@
+#!/usr/bin/env python3
+"""`./hydrant chat`: a conversation in the terminal, with this server or another OpenAI-style one.
+
+What is typed is a message; a line that begins with / is a command (/help). Standard input that is no terminal is read line by
+line, an answer each, so that it can be scripted. Python's standard library only."""
+
+import argparse
+import http.client
+import json
+import os
+import pathlib
+import secrets
+import sys
+import time
+import urllib.parse
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+CONNECT_S = 10
+BUSY_S = 3
+
+HELP = """\
+/budget N | off    keep N tokens of the conversation in the cache, or all of it
+/policy NAME       h2o, h2o-plus, streaming, … (docs/kv.md); full: keep everything
+/system TEXT       what the model is told before anything else; without TEXT: nothing
+/temperature X     0: always the likeliest; /temperature alone: the server's default
+/max N             longest answer, in tokens; alone: as the server has it
+/schema FILE       answers are JSON of this schema; off: text
+/again             another answer to the last message
+/undo              forget the last message and its answer
+/new               forget everything
+/save FILE         write the conversation as JSON
+/load FILE         go on from such a file
+/show              settings, and what the cache holds
+/quit              end; so does Ctrl-D. Ctrl-C stops an answer
+A line that ends with \\ goes on in the next one."""
+
+
+class ChatError(Exception):
+    """Something that the user can mend; its words are shown. `busy`: the turn before has not ended yet."""
+
+    def __init__(self, words, busy=False):
+        super().__init__(words)
+        self.busy = busy
+
+
+class Server:
+    def __init__(self, url, key):
+        parts = urllib.parse.urlsplit(url if "://" in url else "http://" + url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ChatError(f"{url} is no address of a server: try {DEFAULT_URL}")
+        path = parts.path.rstrip("/")
+        self.prefix = path[: -len("/v1")] if path.endswith("/v1") else path
+        self.scheme, self.host, self.port = parts.scheme, parts.hostname, parts.port
+        self.url = f"{parts.scheme}://{parts.netloc}{self.prefix}"
+        self.key = key
+
+    def open(self, method, path, body=None, timeout=None):
+        """The response, whose body is still to be read; a ChatError for a status other than 200."""
+        kind = http.client.HTTPSConnection if self.scheme == "https" else http.client.HTTPConnection
+        connection = kind(self.host, self.port, timeout=CONNECT_S)
+        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            connection.connect()
+            connection.sock.settimeout(timeout)  # an answer may take its time
+            connection.request(method, self.prefix + path, None if body is None else json.dumps(body).encode(), headers)
+            response = connection.getresponse()
+        except OSError as error:
+            raise ChatError(f"There is no server at {self.url} ({error}). `./hydrant up` starts one.") from error
+        if response.status != 200:
+            raise refusal(response)
+        return response
+
+    def model(self, wanted):
+        """(name, whether it is a Hydrant): the model called `wanted`, or the first there is."""
+        models = json.loads(self.open("GET", "/v1/models", timeout=CONNECT_S).read()).get("data", [])
+        for model in models:
+            if wanted in (None, model.get("id")):
+                return model["id"], "kv_block_bytes" in model
+        raise ChatError(f"{self.url} serves {', '.join(m['id'] for m in models) or 'nothing'}, not {wanted}.")
+
+
+def refusal(response):
+    """What a server says that does not answer, in one line."""
+    text, code = response.read().decode("utf-8", "replace"), None
+    try:
+        error = json.loads(text)["error"]
+        message, code = (error["message"], error.get("code")) if isinstance(error, dict) else (str(error), None)
+    except (ValueError, KeyError, TypeError):
+        message = text.strip()[:200] or response.reason
+    wait = response.getheader("Retry-After")
+    return ChatError(f"{message} ({response.status})" + (f" Try again in {wait} s." if wait else ""), code == "session_busy")
+
+
+# What a model writes is not to move the cursor or to name the window: all control characters but line ends and tabs.
+CONTROLS = {code: None for code in [*range(32), *range(127, 160)] if code not in (9, 10)}
+
+
+def events(response):
+    """The JSON of each event of a stream."""
+    for line in response:
+        line = line.strip()
+        if line.startswith(b"data:") and line != b"data: [DONE]":
+            event = json.loads(line[5:])
+            if "error" in event:
+                raise ChatError(event["error"].get("message", "The answer failed."))
+            yield event
+
+
+class Chat:
+    def __init__(self, server, arguments, out):
+        self.server, self.out = server, out
+        self.model, self.is_hydrant = server.model(arguments.model)
+        self.messages = []
+        self.settings = {"temperature": arguments.temperature, "max_tokens": arguments.max_tokens}
+        self.kv = {}
+        if arguments.budget is not None:
+            self.kv["budget"] = arguments.budget
+        if arguments.policy is not None:
+            self.kv["policy"] = arguments.policy
+        self.schema = None
+        self.report = {}
+        self.rename()
+        if arguments.system:
+            self.set_system(arguments.system)
+
+    def rename(self):
+        """Another session: what the server keeps under the old one is not this conversation's any more."""
+        self.session = "chat-" + secrets.token_hex(6)
+
+    def set_system(self, text):
+        self.messages = [message for message in self.messages if message["role"] != "system"]
+        if text:
+            self.messages.insert(0, {"role": "system", "content": text})
+
+    def body(self):
+        body = {"model": self.model, "messages": self.messages, "stream": True, "stream_options": {"include_usage": True}}
+        body |= {name: value for name, value in self.settings.items() if value is not None}
+        if self.kv:
+            body["kv"] = self.kv
+        if self.schema is not None:
+            body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": self.schema}}
+        if self.is_hydrant:  # its cache is kept from turn to turn
+            body |= {"session_id": self.session, "kv_report": True}
+        return body
+
+    def open(self):
+        """The stream of an answer. A turn that was stopped is over as soon as the server has seen that."""
+        give_up = time.monotonic() + BUSY_S
+        while True:
+            try:
+                return self.server.open("POST", "/v1/chat/completions", self.body())
+            except ChatError as error:
+                if not error.busy or time.monotonic() > give_up:
+                    raise
+                time.sleep(0.1)
+
+    def answer(self):
+        """Sends the conversation and writes what comes. One that is stopped or fails leaves the conversation as it was."""
+        began, first, text = time.monotonic(), None, ""
+        response = self.open()
+        finish = usage = None
+        try:
+            for event in events(response):
+                usage = event.get("usage") or usage
+                self.report = event.get("kv") or self.report
+                for choice in event.get("choices", []):
+                    finish = choice.get("finish_reason") or finish
+                    piece = choice.get("delta", {}).get("content") or ""
+                    if piece and first is None:
+                        first = time.monotonic()
+                    text += piece
+                    self.out.write(piece.translate(CONTROLS) if self.out.isatty() else piece)
+                    self.out.flush()
+        except (OSError, http.client.HTTPException) as error:
+            raise ChatError(f"The connection ended before the answer did ({error}).") from error
+        finally:
+            response.close()
+            self.out.write("" if text.endswith("\n") else "\n")
+        if finish is None:
+            raise ChatError("The connection ended before the answer did.")
+        self.messages.append({"role": "assistant", "content": text})
+        return self.summary(usage or {}, finish, began, first or time.monotonic())
+
+    def summary(self, usage, finish, began, first):
+        parts = [f"{(first - began):.2f} s to the first token"]
+        tokens = usage.get("completion_tokens")
+        if tokens and tokens > 1:
+            parts.append(f"{(tokens - 1) / max(time.monotonic() - first, 1e-6):.0f} tokens/s")
+        if usage.get("prompt_tokens"):
+            cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
+            parts.append(f"{usage['prompt_tokens']} tokens read, {cached} of them kept")
+        if self.report:
+            parts.append(f"cache {self.report['live']}" + (f" of {self.report['budget']}" if self.report.get("budget") else ""))
+        if finish == "length":
+            parts.append("cut at its longest (/max)")
+        return ", ".join(parts)
+
+    def turn(self, text):
+        self.messages.append({"role": "user", "content": text})
+        try:
+            return self.answer()
+        except (ChatError, KeyboardInterrupt):
+            self.messages.pop()
+            raise
+
+    # --- commands: each returns what to tell -------------------------------------------------------------------------
+
+    def command(self, line):
+        name, _, rest = line[1:].partition(" ")
+        run = getattr(self, "do_" + name, None)
+        if run is None:
+            raise ChatError(f"There is no command /{name}. /help lists them.")
+        return run(rest.strip())
+
+    def do_help(self, _):
+        return HELP
+
+    def do_budget(self, rest):
+        self.kv.pop("budget", None)
+        if rest not in ("", "off"):
+            self.kv["budget"] = number(rest, int, "/budget")
+        self.rename()  # a session has one budget for its life
+        return f"The cache keeps {self.kv.get('budget', 'everything')}" + (" tokens." if "budget" in self.kv else ".")
+
+    def do_policy(self, rest):
+        self.kv.pop("policy", None)
+        if rest:
+            self.kv["policy"] = rest
+        self.rename()
+        return f"Policy: {rest or 'as the server has it'}."
+
+    def do_system(self, rest):
+        self.set_system(rest)
+        self.rename()
+        return "The model is told that before anything else." if rest else "The model is told nothing beforehand."
+
+    def do_temperature(self, rest):
+        self.settings["temperature"] = number(rest, float, "/temperature") if rest else None
+        return f"Temperature: {rest or 'as the server has it'}."
+
+    def do_max(self, rest):
+        self.settings["max_tokens"] = number(rest, int, "/max") if rest else None
+        return f"Answers have at most {rest} tokens." if rest else "Answers are as long as the server lets them be."
+
+    def do_schema(self, rest):
+        self.schema = None if rest in ("", "off") else read_json(rest)
+        return "Answers are text." if self.schema is None else f"Answers are JSON as {rest} has it."
+
+    def do_again(self, _):
+        dropped = self.drop_answer()
+        if not self.messages or self.messages[-1]["role"] != "user":
+            self.messages += dropped
+            raise ChatError("There is no message to answer yet.")
+        try:
+            return self.answer()
+        except (ChatError, KeyboardInterrupt):
+            self.messages += dropped
+            raise
+
+    def drop_answer(self):
+        """The last answer, which is forgotten; the session of what is left is another one."""
+        if not self.messages or self.messages[-1]["role"] != "assistant":
+            return []
+        self.rename()
+        return [self.messages.pop()]
+
+    def do_undo(self, _):
+        self.drop_answer()
+        if not self.messages or self.messages[-1]["role"] != "user":
+            raise ChatError("There is nothing to undo.")
+        self.messages.pop()
+        return f"{len(self.messages)} messages are left."
+
+    def do_new(self, _):
+        self.messages = [message for message in self.messages if message["role"] == "system"]
+        self.report = {}
+        self.rename()
+        return "A new conversation."
+
+    def do_save(self, rest):
+        if not rest:
+            raise ChatError("/save FILE: into which file?")
+        try:
+            pathlib.Path(rest).write_text(json.dumps({"model": self.model, "kv": self.kv, "messages": self.messages}, indent=1) + "\n")
+        except OSError as error:
+            raise ChatError(f"{rest} cannot be written: {error.strerror}.") from error
+        return f"{len(self.messages)} messages are in {rest}."
+
+    def do_load(self, rest):
+        saved = read_json(rest)
+        messages = saved.get("messages") if isinstance(saved, dict) else None
+        good = isinstance(messages, list) and all(
+            isinstance(message, dict) and isinstance(message.get("role"), str) and isinstance(message.get("content"), str)
+            for message in messages
+        )
+        if not good:
+            raise ChatError(f"{rest} is no conversation that /save wrote.")
+        self.messages = messages
+        self.rename()
+        return f"{len(messages)} messages are there again."
+
+    def do_show(self, _):
+        lines = [f"{self.model} at {self.server.url}, {len(self.messages)} messages"]
+        lines += [f"{name}: {value}" for name, value in (self.settings | self.kv).items() if value is not None]
+        if self.report:
+            lines.append(f"cache: {self.report['live']} tokens held, {self.report['evicted']} evicted, {self.report['blocks']} blocks")
+        return "\n".join(lines)
+
+
+def number(text, kind, name):
+    try:
+        return kind(text)
+    except ValueError:
+        raise ChatError(f"{name} wants a number, not {text}.") from None
+
+
+def read_json(path):
+    try:
+        return json.loads(pathlib.Path(path).read_text())
+    except OSError as error:
+        raise ChatError(f"{path or 'A file'} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise ChatError(f"{path} is no JSON: {error}.") from error
+
+
+class Terminal:
+    """Where lines come from and remarks go to, in grey where that is a terminal."""
+
+    def __init__(self):
+        self.interactive = sys.stdin.isatty()
+        self.grey = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+        if self.interactive:
+            try:
+                import readline  # noqa: F401, PLC0415: gives input() a history
+            except ImportError:
+                pass
+
+    def tell(self, text):
+        print(f"\033[2m{text}\033[0m" if self.grey else text, file=sys.stderr, flush=True)
+
+    def line(self):
+        """What was typed, with the lines that it goes on in; None at the end."""
+        text, prompt = "", "> "
+        while True:
+            try:
+                piece = input(prompt if self.interactive else "")
+            except EOFError:
+                return text or None
+            if not piece.endswith("\\"):
+                return text + piece
+            text, prompt = text + piece[:-1] + "\n", "… "
+
+
+def talk(chat, terminal):
+    """Until there are no more lines. The number of those that failed."""
+    failed = 0
+    while True:
+        try:
+            line = terminal.line()
+            if line is None or line.strip() == "/quit":
+                return failed
+            if not line.strip():
+                continue
+            is_command = line.startswith("/")
+            said = chat.command(line.strip()) if is_command else chat.turn(line)
+            if terminal.interactive or is_command:
+                terminal.tell(said)
+        except ChatError as error:
+            failed += 1
+            terminal.tell(str(error))
+        except KeyboardInterrupt:
+            terminal.tell("stopped")
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(prog="./hydrant chat", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     epilog="Commands:\n" + HELP)  # fmt: skip
+    parser.add_argument("--url", default=os.environ.get("OPENAI_BASE_URL", DEFAULT_URL), help="of the server (default: OPENAI_BASE_URL, or %(default)s)")
+    parser.add_argument("--api-key", default=os.environ.get("OPENAI_API_KEY"), help="default: OPENAI_API_KEY")
+    parser.add_argument("--model", help="default: the first that the server has")
+    parser.add_argument("--system", metavar="TEXT", help="what the model is told before anything else")
+    parser.add_argument("--temperature", type=float)
+    parser.add_argument("--max-tokens", type=int, metavar="N", help="longest answer")
+    parser.add_argument("--budget", type=int, metavar="N", help="tokens that the cache keeps")
+    parser.add_argument("--policy", metavar="NAME", help="which it keeps (docs/kv.md)")
+    arguments = parser.parse_args(argv)
+    terminal = Terminal()
+    try:
+        chat = Chat(Server(arguments.url, arguments.api_key), arguments, sys.stdout)
+    except ChatError as error:
+        terminal.tell(f"hydrant: {error}")
+        return 1
+    if terminal.interactive:
+        terminal.tell(f"{chat.model} at {chat.server.url}. /help lists commands, Ctrl-D ends.")
+    return 1 if talk(chat, terminal) else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except BrokenPipeError:
+        sys.exit(0)

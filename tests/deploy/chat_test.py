@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""`./hydrant chat` as a user has it: against the real server, with lines on its standard input."""
+
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+
+from serving import BINARY, ROOT, ServerProcess, folder, small_model
+
+CHAT = ROOT / "deploy" / "chat" / "chat.py"
+
+
+def chat(base, lines, *flags):
+    """(exit status, answers, remarks) of a conversation with these lines."""
+    run = subprocess.run([sys.executable, "-B", CHAT, "--url", base, "--temperature", "0", "--max-tokens", "6", *flags],
+                         input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=120)  # fmt: skip
+    return run.returncode, run.stdout, run.stderr
+
+
+def expect(holds, fact, found=None):
+    print(("ok    " if holds else "FAIL  ") + fact + ("" if holds else f": {found!r}"), flush=True)
+    if not holds:
+        sys.exit(1)
+
+
+def check_talk(server):
+    code, said, _ = chat(server.base, ["Hello.", "And you?"])
+    expect(code == 0 and said.count("\n") >= 2, "every line has an answer", (code, said))
+    _, again, _ = chat(server.base, ["Hello.", "/again"])
+    first = said.splitlines()[0]
+    expect(again.splitlines() == [first, first], "/again answers the same message again", again)
+    _, joined, _ = chat(server.base, ["Hello.\\", "What?"])
+    expect(joined.count("\n") == 1, "a line that ends with a backslash goes on", joined)
+    found = server.metric("vllm:prompt_tokens_by_source_total", source="external_kv_transfer")
+    expect(found > 0, "the second turn goes on from the first one's cache", found)
+
+
+def check_commands(server, path):
+    saved = path / "saved.json"
+    code, _, told = chat(server.base, ["/budget 32", "Hello.", "/show", f"/save {saved}", "/undo", "/new", f"/load {saved}", "/show"])
+    expect(code == 0, "commands do what they say", told)
+    expect("The cache keeps 32 tokens." in told and "budget: 32" in told and "tokens held" in told, "the budget is shown", told)
+    messages = json.loads(saved.read_text())["messages"]
+    expect([message["role"] for message in messages] == ["user", "assistant"], "/save writes the conversation", messages)
+    expect("2 messages are there again." in told, "/load reads it", told)
+    for line, words in (
+        ("/nothing", "There is no command /nothing"), ("/budget x", "/budget wants a number"), ("/undo", "nothing to undo"),
+        ("/again", "no message to answer"), ("/load /nowhere", "cannot be read"), ("/save", "into which file"),
+    ):  # fmt: skip
+        code, said, told = chat(server.base, [line])
+        expect(code == 1 and words in told and said == "", f"{line} says what is wrong", told)
+    code, _, told = chat(server.base, ["/policy nonsense", "Hello.", "/policy", "Hello."])
+    expect(code == 1 and "kv.policy" in told and told.count("(400)") == 1, "a refusal is told and forgotten", told)
+
+
+def check_errors(server):
+    code, _, told = chat("http://127.0.0.1:9", ["Hello."])
+    expect(code == 1 and "./hydrant up" in told, "no server: what to do", told)
+    code, _, told = chat(server.base, ["Hello."], "--model", "other")
+    expect(code == 1 and "not other" in told, "no such model: which there are", told)
+    code, _, told = chat("ftp://x", [])
+    expect(code == 1 and "no address" in told, "no address", told)
+
+
+def read_until(terminal, words, seconds=60):
+    text, end = "", time.monotonic() + seconds
+    while words not in text and time.monotonic() < end:
+        if select.select([terminal], [], [], 0.1)[0]:
+            text += os.read(terminal, 4096).decode(errors="replace")
+    return text
+
+
+def check_interrupt(server):
+    """Ctrl-C ends an answer, not the conversation."""
+    terminal, side = pty.openpty()
+    process = subprocess.Popen([sys.executable, "-B", CHAT, "--url", server.base, "--temperature", "0"], stdin=side,
+                               stdout=side, stderr=side, start_new_session=True,
+                               preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))  # fmt: skip
+    os.close(side)
+    read_until(terminal, "> ")
+    os.write(terminal, b"/max 800\n")
+    read_until(terminal, "at most")
+    os.write(terminal, b"Hello.\n")
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    expect("stopped" in read_until(terminal, "stopped"), "Ctrl-C stops an answer")
+    os.write(terminal, b"/max 3\n")
+    read_until(terminal, "at most 3")
+    os.write(terminal, b"Hello.\n")
+    expect("to the first token" in read_until(terminal, "to the first token"), "and the conversation goes on")
+    os.write(terminal, b"\x04")
+    expect(process.wait(30) == 0, "Ctrl-D ends it")
+    os.close(terminal)
+
+
+def check_controls():
+    sys.path.insert(0, str(CHAT.parent))
+    import chat as module  # noqa: PLC0415
+
+    expect("\x1b[2Ja\x07\x9b\n\tb".translate(module.CONTROLS) == "[2Ja\n\tb", "an answer cannot command the terminal")
+
+
+def main():
+    path = folder("chat")
+    check_controls()
+    flags = ("--max-model-len", 1024, "--num-gpu-blocks-override", 512)
+    with ServerProcess(BINARY, small_model(path), flags) as server:
+        check_talk(server)
+        check_commands(server, path)
+        check_errors(server)
+        check_interrupt(server)
+
+
+if __name__ == "__main__":
+    main()
