@@ -26,6 +26,7 @@ ONLY_WHEN_NAMED = ["kv_quality", "stored_weights", "peer_quality", "long_chat", 
 ALSO_RUN = {"stored_weights": ["weight_quality_bench"], "peer_quality": ["weight_quality_bench"]}
 MEASURES = {
     "attention": "attention and H2O against the machine's bandwidth and peak",
+    "grammar": "compiling schemas, and which tokens may come next",
     "linear": "products with weights, for each batch size, against the same",
     "loadgen": "events per second that the load generator takes on one core",
     "model": "prompts and decoding without HTTP or scheduler, and what H2O costs",

@@ -14,7 +14,7 @@ import time
 
 from serving import BINARY, ROOT, ServerProcess, folder, small_model
 
-CHAT = ROOT / "deploy" / "chat" / "chat.py"
+CHAT = ROOT / "deploy" / "clients" / "chat.py"
 
 
 def chat(base, lines, *flags):

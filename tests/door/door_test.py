@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FORBIDDEN = ("apt-get", "sudo", "cmake", "ninja", "ctest", "g++", "c++", "clang++-14", "pip", "pip3", "curl", "git")
 AT_ONCE_S = 5  # a loaded machine has time for two dozen small programs in it, and for no build
 EXIT_USAGE = 64
-COMMANDS = ("up", "models", "fetch", "test", "fuzz", "bench", "load", "chat", "sessions", "fmt", "lint")
+COMMANDS = ("up", "models", "fetch", "test", "fuzz", "bench", "load", "chat", "batch", "sessions", "fmt", "lint")
 
 
 class Door(unittest.TestCase):

@@ -12,10 +12,10 @@ import pathlib
 import secrets
 import sys
 import time
-import urllib.parse
 
-DEFAULT_URL = "http://127.0.0.1:8000"
-CONNECT_S = 10
+import openai_server
+from openai_server import Failure, Server, events
+
 BUSY_S = 3
 
 HELP = """\
@@ -35,77 +35,8 @@ HELP = """\
 A line that ends with \\ goes on in the next one."""
 
 
-class ChatError(Exception):
-    """Something that the user can mend; its words are shown. `busy`: the turn before has not ended yet."""
-
-    def __init__(self, words, busy=False):
-        super().__init__(words)
-        self.busy = busy
-
-
-class Server:
-    def __init__(self, url, key):
-        parts = urllib.parse.urlsplit(url if "://" in url else "http://" + url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ChatError(f"{url} is no address of a server: try {DEFAULT_URL}")
-        path = parts.path.rstrip("/")
-        self.prefix = path[: -len("/v1")] if path.endswith("/v1") else path
-        self.scheme, self.host, self.port = parts.scheme, parts.hostname, parts.port
-        self.url = f"{parts.scheme}://{parts.netloc}{self.prefix}"
-        self.key = key
-
-    def open(self, method, path, body=None, timeout=None):
-        """The response, whose body is still to be read; a ChatError for a status other than 200."""
-        kind = http.client.HTTPSConnection if self.scheme == "https" else http.client.HTTPConnection
-        connection = kind(self.host, self.port, timeout=CONNECT_S)
-        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        try:
-            connection.connect()
-            connection.sock.settimeout(timeout)  # an answer may take its time
-            connection.request(method, self.prefix + path, None if body is None else json.dumps(body).encode(), headers)
-            response = connection.getresponse()
-        except OSError as error:
-            raise ChatError(f"There is no server at {self.url} ({error}). `./hydrant up` starts one.") from error
-        if response.status != 200:
-            raise refusal(response)
-        return response
-
-    def model(self, wanted):
-        """(name, whether it is a Hydrant): the model called `wanted`, or the first there is."""
-        models = json.loads(self.open("GET", "/v1/models", timeout=CONNECT_S).read()).get("data", [])
-        for model in models:
-            if wanted in (None, model.get("id")):
-                return model["id"], "kv_block_bytes" in model
-        raise ChatError(f"{self.url} serves {', '.join(m['id'] for m in models) or 'nothing'}, not {wanted}.")
-
-
-def refusal(response):
-    """What a server says that does not answer, in one line."""
-    text, code = response.read().decode("utf-8", "replace"), None
-    try:
-        error = json.loads(text)["error"]
-        message, code = (error["message"], error.get("code")) if isinstance(error, dict) else (str(error), None)
-    except (ValueError, KeyError, TypeError):
-        message = text.strip()[:200] or response.reason
-    wait = response.getheader("Retry-After")
-    return ChatError(f"{message} ({response.status})" + (f" Try again in {wait} s." if wait else ""), code == "session_busy")
-
-
 # What a model writes is not to move the cursor or to name the window: all control characters but line ends and tabs.
 CONTROLS = {code: None for code in [*range(32), *range(127, 160)] if code not in (9, 10)}
-
-
-def events(response):
-    """The JSON of each event of a stream."""
-    for line in response:
-        line = line.strip()
-        if line.startswith(b"data:") and line != b"data: [DONE]":
-            event = json.loads(line[5:])
-            if "error" in event:
-                raise ChatError(event["error"].get("message", "The answer failed."))
-            yield event
 
 
 class Chat:
@@ -151,7 +82,7 @@ class Chat:
         while True:
             try:
                 return self.server.open("POST", "/v1/chat/completions", self.body())
-            except ChatError as error:
+            except Failure as error:
                 if not error.busy or time.monotonic() > give_up:
                     raise
                 time.sleep(0.1)
@@ -174,12 +105,12 @@ class Chat:
                     self.out.write(piece.translate(CONTROLS) if self.out.isatty() else piece)
                     self.out.flush()
         except (OSError, http.client.HTTPException) as error:
-            raise ChatError(f"The connection ended before the answer did ({error}).") from error
+            raise Failure(f"The connection ended before the answer did ({error}).") from error
         finally:
             response.close()
             self.out.write("" if text.endswith("\n") else "\n")
         if finish is None:
-            raise ChatError("The connection ended before the answer did.")
+            raise Failure("The connection ended before the answer did.")
         self.messages.append({"role": "assistant", "content": text})
         return self.summary(usage or {}, finish, began, first or time.monotonic())
 
@@ -201,7 +132,7 @@ class Chat:
         self.messages.append({"role": "user", "content": text})
         try:
             return self.answer()
-        except (ChatError, KeyboardInterrupt):
+        except (Failure, KeyboardInterrupt):
             self.messages.pop()
             raise
 
@@ -211,7 +142,7 @@ class Chat:
         name, _, rest = line[1:].partition(" ")
         run = getattr(self, "do_" + name, None)
         if run is None:
-            raise ChatError(f"There is no command /{name}. /help lists them.")
+            raise Failure(f"There is no command /{name}. /help lists them.")
         return run(rest.strip())
 
     def do_help(self, _):
@@ -252,10 +183,10 @@ class Chat:
         dropped = self.drop_answer()
         if not self.messages or self.messages[-1]["role"] != "user":
             self.messages += dropped
-            raise ChatError("There is no message to answer yet.")
+            raise Failure("There is no message to answer yet.")
         try:
             return self.answer()
-        except (ChatError, KeyboardInterrupt):
+        except (Failure, KeyboardInterrupt):
             self.messages += dropped
             raise
 
@@ -269,7 +200,7 @@ class Chat:
     def do_undo(self, _):
         self.drop_answer()
         if not self.messages or self.messages[-1]["role"] != "user":
-            raise ChatError("There is nothing to undo.")
+            raise Failure("There is nothing to undo.")
         self.messages.pop()
         return f"{len(self.messages)} messages are left."
 
@@ -281,11 +212,11 @@ class Chat:
 
     def do_save(self, rest):
         if not rest:
-            raise ChatError("/save FILE: into which file?")
+            raise Failure("/save FILE: into which file?")
         try:
             pathlib.Path(rest).write_text(json.dumps({"model": self.model, "kv": self.kv, "messages": self.messages}, indent=1) + "\n")
         except OSError as error:
-            raise ChatError(f"{rest} cannot be written: {error.strerror}.") from error
+            raise Failure(f"{rest} cannot be written: {error.strerror}.") from error
         return f"{len(self.messages)} messages are in {rest}."
 
     def do_load(self, rest):
@@ -296,7 +227,7 @@ class Chat:
             for message in messages
         )
         if not good:
-            raise ChatError(f"{rest} is no conversation that /save wrote.")
+            raise Failure(f"{rest} is no conversation that /save wrote.")
         self.messages = messages
         self.rename()
         return f"{len(messages)} messages are there again."
@@ -313,16 +244,16 @@ def number(text, kind, name):
     try:
         return kind(text)
     except ValueError:
-        raise ChatError(f"{name} wants a number, not {text}.") from None
+        raise Failure(f"{name} wants a number, not {text}.") from None
 
 
 def read_json(path):
     try:
         return json.loads(pathlib.Path(path).read_text())
     except OSError as error:
-        raise ChatError(f"{path or 'A file'} cannot be read: {error.strerror}.") from error
+        raise Failure(f"{path or 'A file'} cannot be read: {error.strerror}.") from error
     except ValueError as error:
-        raise ChatError(f"{path} is no JSON: {error}.") from error
+        raise Failure(f"{path} is no JSON: {error}.") from error
 
 
 class Terminal:
@@ -338,6 +269,7 @@ class Terminal:
                 pass
 
     def tell(self, text):
+        text = text.translate(CONTROLS)  # it may be the server's
         print(f"\033[2m{text}\033[0m" if self.grey else text, file=sys.stderr, flush=True)
 
     def line(self):
@@ -367,7 +299,7 @@ def talk(chat, terminal):
             said = chat.command(line.strip()) if is_command else chat.turn(line)
             if terminal.interactive or is_command:
                 terminal.tell(said)
-        except ChatError as error:
+        except Failure as error:
             failed += 1
             terminal.tell(str(error))
         except KeyboardInterrupt:
@@ -377,8 +309,7 @@ def talk(chat, terminal):
 def main(argv):
     parser = argparse.ArgumentParser(prog="./hydrant chat", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      epilog="Commands:\n" + HELP)  # fmt: skip
-    parser.add_argument("--url", default=os.environ.get("OPENAI_BASE_URL", DEFAULT_URL), help="of the server (default: OPENAI_BASE_URL, or %(default)s)")
-    parser.add_argument("--api-key", default=os.environ.get("OPENAI_API_KEY"), help="default: OPENAI_API_KEY")
+    openai_server.add_flags(parser)
     parser.add_argument("--model", help="default: the first that the server has")
     parser.add_argument("--system", metavar="TEXT", help="what the model is told before anything else")
     parser.add_argument("--temperature", type=float)
@@ -389,7 +320,7 @@ def main(argv):
     terminal = Terminal()
     try:
         chat = Chat(Server(arguments.url, arguments.api_key), arguments, sys.stdout)
-    except ChatError as error:
+    except Failure as error:
         terminal.tell(f"hydrant: {error}")
         return 1
     if terminal.interactive:

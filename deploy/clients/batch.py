@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""`./hydrant batch IN.jsonl OUT.jsonl`: many requests, some at a time, in OpenAI's batch format.
+
+A line of IN is {"custom_id": "…", "method": "POST", "url": "/v1/chat/completions", "body": {…}}, one of OUT what came of it:
+{"id", "custom_id", "response": {"status_code", "request_id", "body"}, "error"}, in the order in which answers come. A server that
+is busy is asked again when it says so. Run it again to go on: what OUT has answers to is not asked for again.
+The exit status is 0 when every request has its answer, 1 when some have none, 2 when IN is none that could be sent.
+Python's standard library only."""
+
+import argparse
+import concurrent.futures
+import http.client
+import json
+import os
+import pathlib
+import sys
+import threading
+import time
+
+import openai_server
+from openai_server import Failure, Server
+
+BUSY = (429, 503, 529)  # come again later
+WAIT_MAX_S = 60
+
+
+def read_requests(path):
+    """The requests of the file. A Failure names the first line that is none."""
+    requests, seen = [], {}
+    try:
+        lines = pathlib.Path(path).read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure(f"{path} cannot be read: {error}") from error
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            request = checked(line, f"{path}:{number}")
+            first = seen.setdefault(request["custom_id"], number)
+            if first != number:
+                raise Failure(f"{path}:{number}: 'custom_id' is that of line {first}.")
+            requests.append(request)
+    if not requests:
+        raise Failure(f"{path} has no requests.")
+    return requests
+
+
+def checked(line, where):
+    try:
+        request = json.loads(line)
+    except ValueError as error:
+        raise Failure(f"{where}: no JSON: {error}") from error
+    if not isinstance(request, dict):
+        raise Failure(f"{where}: a request is an object.")
+    if not isinstance(request.get("custom_id"), str) or not request["custom_id"]:
+        raise Failure(f"{where}: 'custom_id' must be a string.")
+    if request.get("method", "POST") != "POST":
+        raise Failure(f"{where}: 'method' must be POST.")
+    if not isinstance(request.get("url"), str) or not request["url"].startswith("/v1/"):
+        raise Failure(f"{where}: 'url' must be a path like /v1/chat/completions.")
+    if not isinstance(request.get("body"), dict):
+        raise Failure(f"{where}: 'body' must be an object.")
+    if request["body"].get("stream"):
+        raise Failure(f"{where}: 'body.stream': a batch has no streams.")
+    return request
+
+
+def keep_answers(path):
+    """The custom_ids that the file has answers to; what else was in it, a line cut short too, is gone from it."""
+    kept = {}
+    if path.exists():
+        for line in path.read_text(errors="replace").splitlines():
+            try:
+                result = json.loads(line)
+                if result["response"]["status_code"] == 200:
+                    kept[result["custom_id"]] = line
+            except (ValueError, KeyError, TypeError):
+                pass  # it is asked for again
+    draft = path.with_name(path.name + ".partial")
+    draft.write_text("".join(line + "\n" for line in kept.values()))
+    os.replace(draft, path)
+    return set(kept)
+
+
+def ask(server, request, tries, stop):
+    """The line for a request: its answer, or why there is none. Busy servers and lost connections are tried again."""
+    result = {"id": None, "custom_id": request["custom_id"], "response": None, "error": None}
+    for attempt in range(tries):
+        last = attempt + 1 == tries
+        wait = 2.0**attempt
+        try:
+            response = server.request("POST", request["url"], request["body"])
+            text = response.read()
+        except (Failure, OSError, http.client.HTTPException) as error:
+            result["error"] = {"code": "connection", "message": str(error)}
+        else:
+            identifier = response.getheader("x-request-id")
+            try:
+                body = json.loads(text)
+            except ValueError:
+                body = {"error": {"message": text[:200].decode("utf-8", "replace")}}
+            result["id"] = f"batch_req_{identifier}"
+            result["response"] = {"status_code": response.status, "request_id": identifier, "body": body}
+            result["error"] = None
+            if response.status not in BUSY:
+                break
+            after = response.getheader("Retry-After", "")
+            wait = float(after) if after.isdigit() else wait
+        if last or stop.wait(min(wait, WAIT_MAX_S)):
+            break
+    return result
+
+
+class Progress:
+    """What became of the requests so far, on one line of a terminal, or now and then in a log."""
+
+    def __init__(self, total, kept):
+        self.total, self.done, self.failed, self.tokens = total, kept, 0, 0
+        self.kept, self.began, self.shown = kept, time.monotonic(), 0.0
+        self.terminal = sys.stderr.isatty()
+
+    def add(self, result):
+        response = result["response"] or {}
+        answered = response.get("status_code") == 200
+        self.done += answered
+        self.failed += not answered
+        usage = response.get("body", {}).get("usage") if answered else None
+        self.tokens += (usage or {}).get("completion_tokens") or (usage or {}).get("output_tokens") or 0
+        self.show()
+
+    def text(self):
+        seconds = max(time.monotonic() - self.began, 1e-6)
+        parts = [f"{self.done:,} of {self.total:,} answered"]
+        if self.kept:
+            parts.append(f"{self.kept:,} of them before")
+        if self.failed:
+            parts.append(f"{self.failed:,} failed")
+        parts.append(f"{self.tokens / seconds:,.0f} tokens/s")
+        asked = self.done - self.kept + self.failed
+        if asked and self.done + self.failed < self.total:
+            parts.append(f"{seconds / asked * (self.total - self.done - self.failed):,.0f} s left")
+        return ", ".join(parts)
+
+    def show(self, last=False):
+        now = time.monotonic()
+        if not last and now - self.shown < (0.2 if self.terminal else 10):
+            return
+        self.shown = now
+        start, end = ("\r\033[K", "\n" if last else "") if self.terminal else ("", "\n")
+        sys.stderr.write(start + self.text() + end)
+        sys.stderr.flush()
+
+
+def run(server, requests, path, concurrency, tries):
+    """Whether every request has its answer now."""
+    kept = keep_answers(path)
+    left = [request for request in requests if request["custom_id"] not in kept]
+    progress, stop = Progress(len(requests), len(requests) - len(left)), threading.Event()
+    with path.open("a") as out, concurrent.futures.ThreadPoolExecutor(concurrency) as pool:
+        asked = [pool.submit(ask, server, request, tries, stop) for request in left]
+        try:
+            for future in concurrent.futures.as_completed(asked):
+                result = future.result()
+                out.write(json.dumps(result) + "\n")
+                out.flush()
+                progress.add(result)
+        except KeyboardInterrupt:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            progress.show(last=True)
+            sys.stderr.write("Stopped. The same command goes on.\n")
+            os._exit(130)  # answers that are under way are not waited for
+    progress.show(last=True)
+    return progress.done == len(requests)
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(prog="./hydrant batch", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("input", metavar="IN.jsonl")
+    parser.add_argument("output", metavar="OUT.jsonl", type=pathlib.Path)
+    openai_server.add_flags(parser)
+    parser.add_argument("--concurrency", type=positive, default=16, metavar="N", help="requests at a time (default: %(default)s)")
+    parser.add_argument("--tries", type=positive, default=8, metavar="N", help="of a request, if the server is busy or away (default: %(default)s)")
+    arguments = parser.parse_args(argv)
+    try:
+        server, requests = Server(arguments.url, arguments.api_key), read_requests(arguments.input)
+        server.model(None)
+    except Failure as error:
+        sys.stderr.write(f"hydrant: {error}\n")
+        return 2
+    try:
+        return 0 if run(server, requests, arguments.output, arguments.concurrency, arguments.tries) else 1
+    except OSError as error:
+        sys.stderr.write(f"hydrant: {arguments.output} cannot be written: {error}\n")
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

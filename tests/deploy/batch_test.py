@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""`./hydrant batch` as a user has it: files of requests against the real server, and what becomes of them."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+from serving import BINARY, ROOT, ServerProcess, folder, small_model
+
+BATCH = ROOT / "deploy" / "clients" / "batch.py"
+
+
+def line(i, tokens=4, **members):
+    body = {"messages": [{"role": "user", "content": f"Number {i}."}], "max_tokens": tokens, "temperature": 0}
+    return {"custom_id": f"r{i}", "method": "POST", "url": "/v1/chat/completions", "body": body} | members
+
+
+def write(path, lines):
+    path.write_text("".join(text if isinstance(text, str) else json.dumps(text) + "\n" for text in lines))
+
+
+def batch(base, source, out, *flags):
+    run = subprocess.run([sys.executable, "-B", BATCH, source, out, "--url", base, *flags], capture_output=True, text=True, timeout=200)
+    return run.returncode, run.stderr
+
+
+def results(path):
+    """By custom_id; every line is whole, and none occurs twice."""
+    lines = [json.loads(text) for text in path.read_text().splitlines()]
+    by_id = {result["custom_id"]: result for result in lines}
+    expect(len(by_id) == len(lines), "no request is answered twice")
+    return by_id
+
+
+def expect(holds, fact, found=None):
+    print(("ok    " if holds else "FAIL  ") + fact + ("" if holds else f": {found!r}"), flush=True)
+    if not holds:
+        sys.exit(1)
+
+
+def check_answers(server, path):
+    source, out = path / "in.jsonl", path / "out.jsonl"
+    out.unlink(missing_ok=True)
+    bad = line(20)
+    bad["body"]["temperature"] = 9
+    write(source, [*(line(i) for i in range(20)), "\n", bad, line(21, url="/v1/nothing")])
+    code, told = batch(server.base, source, out)
+    by_id = results(out)
+    expect(code == 1 and "20 of 22 answered, 2 failed" in told, "what failed is told", (code, told))
+    good = by_id["r3"]
+    expect(good["response"]["status_code"] == 200 and good["error"] is None, "an answer is there", good)
+    expect(good["response"]["body"]["usage"]["completion_tokens"] == 4, "whole", good)
+    expect(good["id"] == f"batch_req_{good['response']['request_id']}", "with its name", good)
+    refused = by_id["r20"]["response"]
+    expect(refused["status_code"] == 400 and refused["body"]["error"]["param"] == "temperature", "a refusal says why", refused)
+    alone = server.post("/v1/chat/completions", line(3)["body"])
+    expect(alone["choices"][0]["message"] == good["response"]["body"]["choices"][0]["message"], "it is the answer of one request")
+
+    # It goes on: what is answered is kept, what failed and a line that was cut short are asked for again.
+    kept = out.read_text().splitlines()
+    answered = [text for text in kept if json.loads(text)["response"]["status_code"] == 200]
+    out.write_text("\n".join(answered[:19]) + "\n" + answered[19][:40])
+    write(source, [line(i) for i in range(22)])
+    code, told = batch(server.base, source, out)
+    expect(code == 0 and "22 of 22 answered, 19 of them before" in told, "the same command goes on", (code, told))
+    expect(set(results(out)) == {f"r{i}" for i in range(22)}, "and all are there")
+
+
+def check_busy(path):
+    """One request at a time, no queue: everybody else is told to come again, and does."""
+    source, out = path / "busy.jsonl", path / "busy_out.jsonl"
+    out.unlink(missing_ok=True)
+    write(source, [line(i, tokens=60) for i in range(6)])
+    with ServerProcess(BINARY, small_model(path), ("--max-model-len", 512, "--max-num-seqs", 1, "--max-waiting-seqs", 1)) as server:
+        code, told = batch(server.base, source, out, "--concurrency", "6")
+        expect(code == 0, "a busy server is asked again", told)
+        refused = server.metric("hydrant_rejected_total")
+        expect(refused > 0, "it was busy", refused)
+
+
+def check_stop(server, path):
+    source, out = path / "long.jsonl", path / "long_out.jsonl"
+    out.unlink(missing_ok=True)
+    write(source, [line(i, tokens=300) for i in range(200)])
+    process = subprocess.Popen([sys.executable, "-B", BATCH, source, out, "--url", server.base, "--concurrency", "4"],
+                               stderr=subprocess.PIPE, text=True)  # fmt: skip
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not (out.exists() and out.read_text().count("\n") > 2):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+    expect(process.returncode == 130 and "goes on" in told, "Ctrl-C stops it at once", (process.returncode, told))
+    expect(len(results(out)) >= 2, "what was answered is kept")
+
+
+def check_input(server, path):
+    source = path / "bad.jsonl"
+    for lines, words in (
+        ([], "no requests"), (["{"], ":1: no JSON"), (["[]\n"], "an object"), ([line(1), line(1)], ":2: 'custom_id' is that of line 1"),
+        ([line(1, custom_id=7)], "'custom_id'"), ([line(1, method="GET")], "'method'"), ([line(1, url="http://x")], "'url'"),
+        ([line(1, body=[])], "'body'"), ([line(1, body={"stream": True})], "no streams"),
+    ):  # fmt: skip
+        write(source, lines)
+        code, told = batch(server.base, source, path / "none.jsonl")
+        expect(code == 2 and words in told, f"the file is refused: {words}", told)
+    expect(not (path / "none.jsonl").exists(), "and nothing is written")
+    write(source, [line(1)])
+    code, told = batch("http://127.0.0.1:9", source, path / "none.jsonl")
+    expect(code == 2 and "./hydrant up" in told, "no server: what to do", told)
+
+
+def main():
+    path = folder("batch")
+    with ServerProcess(BINARY, small_model(path), ("--max-model-len", 1024, "--num-gpu-blocks-override", 512)) as server:
+        check_answers(server, path)
+        check_stop(server, path)
+        check_input(server, path)
+    check_busy(path)
+
+
+if __name__ == "__main__":
+    main()
