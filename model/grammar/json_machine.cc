@@ -62,6 +62,11 @@ FrameId JsonMachine::Intern(const Frame& frame) {
   return found->second;
 }
 
+void JsonMachine::BackTo(const Mark& mark) {
+  for (; frames_.size() > mark.frames; frames_.pop_back()) frame_ids_.erase(frames_.back());
+  for (; seen_.size() > mark.seen; seen_.pop_back()) seen_ids_.erase(seen_.back());
+}
+
 bool JsonMachine::MaySpace(const Configuration& from, uint8_t byte) const {
   if (!IsSpace(byte) || from.frame == kNoFrame || plan_->white_space_max == 0) return false;
   return from.space < std::min(std::max(plan_->white_space_max, 1 + 4 * frame(from.frame).depth), 255);

@@ -90,6 +90,13 @@ class JsonMachine {
   static uint64_t KeyHash(uint64_t hash, uint8_t byte) { return (hash ^ byte) * 0x100000001b3u; }
   static constexpr uint64_t kNoKeyHash = 0xcbf29ce484222325u;
 
+  // Frames and keys made since are taken back. REQUIRES: no configuration that is still in use has one.
+  struct Mark {
+    size_t frames, seen;
+  };
+  Mark Here() const { return {frames_.size(), seen_.size()}; }
+  void BackTo(const Mark& mark);
+
   LazyDfa& dfa() { return dfa_; }
   const JsonPlan& plan() const { return *plan_; }
   // How much is remembered beyond what was there at the beginning.

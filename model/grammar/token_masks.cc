@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace hydrant::grammar {
 
@@ -11,17 +12,82 @@ TokenMasks::TokenMasks(std::shared_ptr<Grammar> grammar, std::shared_ptr<const T
       stack_(trie_->depth_max() + 1),
       lexemes_(trie_->depth_max() + 1) {}
 
-void TokenMasks::AddTokens(const TokenTrie::Node& node, std::span<uint32_t> out) const {
-  for (uint32_t i = node.tokens_begin; i < node.tokens_end; ++i) {
-    const auto id = static_cast<uint32_t>(trie_->tokens()[i]);
+void TokenMasks::AddTokens(std::span<const int32_t> tokens, std::span<uint32_t> out) {
+  for (const int32_t token : tokens) {
+    const auto id = static_cast<uint32_t>(token);
     out[id / 32] |= uint32_t{1} << (id % 32);
   }
 }
 
-bool TokenMasks::WalkNodes(size_t begin, size_t end, size_t depth, const Configurations& from, Walk& walk,
+// Whether it matches each single character of plain text.
+bool TokenMasks::TakesEveryCharacter(RegexId id, Fuel& fuel) {
+  if (const auto known = takes_every_.find(id); known != takes_every_.end()) return known->second;
+  LazyDfa& dfa = machine_->dfa();
+  bool every = true;
+  for (int byte = 0x20; byte < 0x80 && every; ++byte) {
+    every = byte == '"' || byte == '\\' || dfa.arena().nullable(dfa.Step(id, static_cast<uint8_t>(byte), fuel));
+  }
+  // Places inside a character: what is left, how many bytes are missing, and the borders of the next one.
+  struct Place {
+    RegexId left;
+    int missing, low, high;
+    bool operator==(const Place&) const = default;
+  };
+  std::vector<Place> places;
+  const auto add = [&](const Place& place) {
+    if (std::ranges::find(places, place) == places.end()) places.push_back(place);
+  };
+  for (int lead = 0xc2; lead <= 0xf4; ++lead) {
+    const RegexId left = dfa.Step(id, static_cast<uint8_t>(lead), fuel);
+    const int missing = lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
+    add({left, missing,
+         lead == 0xe0   ? 0xa0
+         : lead == 0xf0 ? 0x90
+                        : 0x80,
+         lead == 0xed   ? 0x9f
+         : lead == 0xf4 ? 0x8f
+                        : 0xbf});
+  }
+  for (size_t i = 0; i < places.size() && every; ++i) {
+    const Place place = places[i];
+    for (int byte = place.low; byte <= place.high && every; ++byte) {
+      const RegexId left = dfa.Step(place.left, static_cast<uint8_t>(byte), fuel);
+      if (place.missing == 1) {
+        every = dfa.arena().nullable(left);
+      } else {
+        add({left, place.missing - 1, 0x80, 0xbf});
+      }
+    }
+  }
+  return takes_every_[id] = every;
+}
+
+int32_t TokenMasks::PlainCharacters(RegexId left, Fuel& fuel) {
+  const RegexArena& arena = machine_->dfa().arena();
+  if (plain_characters_.size() <= static_cast<size_t>(left)) plain_characters_.resize(arena.size(), -1);
+  if (const int32_t known = plain_characters_[static_cast<size_t>(left)]; known >= 0) return known;
+  // A union takes what any of its members does.
+  const RegexNode whole = arena.node(left);
+  const std::vector<RegexId> members = whole.kind == RegexKind::kOr
+                                           ? std::vector<RegexId>(arena.list(left).begin(), arena.list(left).end())
+                                           : std::vector<RegexId>{left};
+  int32_t characters = 0;
+  for (const RegexId member : members) {
+    RegexNode node = arena.node(member);
+    if (node.kind == RegexKind::kConcat) {
+      if (!arena.node(node.b).plain) continue;
+      node = arena.node(node.a);
+    }
+    if (node.kind == RegexKind::kRepeat && node.c > characters && TakesEveryCharacter(node.a, fuel))
+      characters = node.c;
+  }
+  return plain_characters_[static_cast<size_t>(left)] = characters;
+}
+
+bool TokenMasks::WalkNodes(size_t begin, size_t end, size_t depth, std::span<const Configuration> from, Walk& walk,
                            std::span<uint32_t> out) {
   const std::span<const TokenTrie::Node> nodes = trie_->nodes();
-  stack_[depth] = from;
+  stack_[depth].assign(from.begin(), from.end());
   for (size_t i = begin; i < end;) {
     const TokenTrie::Node& node = nodes[i];
     Configurations& next = stack_[node.depth + 1u];
@@ -33,7 +99,7 @@ bool TokenMasks::WalkNodes(size_t begin, size_t end, size_t depth, const Configu
       i = node.below_end;
       continue;
     }
-    AddTokens(node, out);
+    AddTokens(trie_->tokens().subspan(node.tokens_begin, node.tokens_end - node.tokens_begin), out);
     ++i;
   }
   return !walk.fuel.empty();
@@ -48,9 +114,17 @@ const TokenMasks::Inside* TokenMasks::InsideOf(const Configuration& from, Walk& 
   const std::span<const TokenTrie::Node> nodes = trie_->nodes();
   LazyDfa& dfa = machine_->dfa();
   lexemes_[0] = from.lexeme;
+  // Where any plain text may come, most of the mask is known.
+  const bool any_plain = static_cast<size_t>(PlainCharacters(from.lexeme, walk.fuel)) >= trie_->depth_max();
+  if (any_plain) std::ranges::copy(trie_->plain_tokens(), inside->tokens.begin());
   for (size_t i = 0; i < nodes.size();) {
     const TokenTrie::Node& node = nodes[i];
     const RegexId before = lexemes_[node.depth];
+    if (node.plain_below && PlainCharacters(before, walk.fuel) >= node.bytes_below) {
+      if (!any_plain || !node.plain_way) AddTokens(trie_->TokensBelow(i), inside->tokens);
+      i = node.below_end;
+      continue;
+    }
     const RegexId left = dfa.Step(before, node.byte, walk.fuel);
     // A value that is complete has ended; a key ends with its quote, a number before what is no part of it.
     const bool ends = is_key ? left == kNothing && node.byte == '"' && dfa.arena().nullable(before)
@@ -61,7 +135,7 @@ const TokenMasks::Inside* TokenMasks::InsideOf(const Configuration& from, Walk& 
       continue;
     }
     lexemes_[node.depth + 1u] = left;
-    AddTokens(node, inside->tokens);
+    AddTokens(trie_->tokens().subspan(node.tokens_begin, node.tokens_end - node.tokens_begin), inside->tokens);
     ++i;
   }
   if (walk.fuel.empty()) return nullptr;
@@ -72,9 +146,6 @@ const TokenMasks::Inside* TokenMasks::InsideOf(const Configuration& from, Walk& 
 
 bool TokenMasks::AddConfiguration(const Configuration& from, Walk& walk, std::span<uint32_t> out) {
   const std::span<const TokenTrie::Node> nodes = trie_->nodes();
-  if (from.phase != Phase::kScalar && from.phase != Phase::kExtraKey) {
-    return WalkNodes(0, nodes.size(), 0, {from}, walk, out);
-  }
   const Inside* inside = InsideOf(from, walk);
   if (inside == nullptr) return false;
   for (size_t i = 0; i < out.size(); ++i) out[i] |= inside->tokens[i];
@@ -87,59 +158,57 @@ bool TokenMasks::AddConfiguration(const Configuration& from, Walk& walk, std::sp
         way_.push_back(nodes[at].byte);
       for (size_t i = way_.size(); i-- > 0;) there.key_hash = JsonMachine::KeyHash(there.key_hash, way_[i]);
     }
-    if (!WalkNodes(end, nodes[end].below_end, nodes[end].depth, {there}, walk, out)) return false;
+    if (!WalkNodes(end, nodes[end].below_end, nodes[end].depth, {&there, 1}, walk, out)) return false;
   }
   return true;
 }
 
-void TokenMasks::ForgetIfMuch() {
-  if (remembered_bytes_ <= kRememberedBytesMax) return;
+// Moves to the machine of a state; what is remembered of another one, or too much, is forgotten.
+void TokenMasks::Follow(GrammarState& state) {
+  grammar_->Renew(state);
+  if (machine_ == state.machine_ && remembered_bytes_ <= kRememberedBytesMax) return;
+  machine_ = state.machine_;
   masks_.clear();
   insides_.clear();
+  plain_characters_.clear();
+  takes_every_.clear();
   remembered_bytes_ = 0;
 }
 
 Grammar::Verdict TokenMasks::Mask(GrammarState& state, std::span<uint32_t> out) {
-  grammar_->Renew(state);
-  if (machine_ != state.machine_) {
-    remembered_bytes_ = kRememberedBytesMax + 1;  // it speaks of another
-    machine_ = state.machine_;
-  }
-  ForgetIfMuch();
+  Follow(state);
   if (const auto known = masks_.find(state.configurations_); known != masks_.end()) {
     std::ranges::copy(known->second, out.begin());
     return Grammar::Verdict::kAllowed;
   }
   std::ranges::fill(out, 0u);
   Walk walk{kNodesMax, {kMaskFuel}};
-  if (state.configurations_.size() == 1) {
-    if (!AddConfiguration(state.configurations_[0], walk, out)) return Grammar::Verdict::kLimit;
-  } else {
-    // Those inside of scalars one by one; the others together.
-    Configurations others;
-    for (const Configuration& each : state.configurations_) {
-      if (each.phase != Phase::kScalar && each.phase != Phase::kExtraKey) {
-        others.push_back(each);
-      } else if (!AddConfiguration(each, walk, out)) {
-        return Grammar::Verdict::kLimit;
-      }
+  const JsonMachine::Mark mark = machine_->Here();
+  bool is_known = true;
+  // Those inside of scalars and keys one by one; the others together.
+  Configurations others;
+  for (const Configuration& each : state.configurations_) {
+    if (each.phase != Phase::kScalar && each.phase != Phase::kExtraKey) {
+      others.push_back(each);
+    } else {
+      is_known = is_known && AddConfiguration(each, walk, out);
     }
-    if (!others.empty() && !WalkNodes(0, trie_->nodes().size(), 0, others, walk, out)) return Grammar::Verdict::kLimit;
   }
+  is_known = is_known && (others.empty() || WalkNodes(0, trie_->nodes().size(), 0, others, walk, out));
+  // What stands behind tokens that are not taken would fill the memory.
+  machine_->BackTo(mark);
+  if (!is_known) return Grammar::Verdict::kLimit;
   masks_.emplace(state.configurations_, Words(out.begin(), out.end()));
   remembered_bytes_ += out.size() * 4 + state.configurations_.size() * sizeof(Configuration);
   return Grammar::Verdict::kAllowed;
 }
 
 Grammar::Verdict TokenMasks::PlainMask(GrammarState& state, std::span<uint32_t> out) {
-  grammar_->Renew(state);
-  if (machine_ != state.machine_) remembered_bytes_ = kRememberedBytesMax + 1;
-  machine_ = state.machine_;
-  ForgetIfMuch();
+  Follow(state);
   std::ranges::fill(out, 0u);
   Walk walk{kNodesMax, {kMaskFuel}};
-  const bool known = WalkNodes(0, trie_->nodes().size(), 0, state.configurations_, walk, out);
-  return known ? Grammar::Verdict::kAllowed : Grammar::Verdict::kLimit;
+  const bool is_known = WalkNodes(0, trie_->nodes().size(), 0, state.configurations_, walk, out);
+  return is_known ? Grammar::Verdict::kAllowed : Grammar::Verdict::kLimit;
 }
 
 }  // namespace hydrant::grammar

@@ -49,20 +49,26 @@ class TokenMasks {
   static constexpr size_t kNodesMax = size_t{1} << 26;  // looked at for one mask
   static constexpr int64_t kMaskFuel = 500'000'000;
 
+  // REQUIRES: inside a scalar or an extra key.
   bool AddConfiguration(const Configuration& from, Walk& walk, std::span<uint32_t> out);
   const Inside* InsideOf(const Configuration& from, Walk& walk);
   // Adds all tokens below the nodes [begin, end) that are allowed behind `from`, where the first `depth` bytes are read.
-  bool WalkNodes(size_t begin, size_t end, size_t depth, const Configurations& from, Walk& walk,
+  bool WalkNodes(size_t begin, size_t end, size_t depth, std::span<const Configuration> from, Walk& walk,
                  std::span<uint32_t> out);
-  void AddTokens(const TokenTrie::Node& node, std::span<uint32_t> out) const;
-  void ForgetIfMuch();
+  static void AddTokens(std::span<const int32_t> tokens, std::span<uint32_t> out);
+  // As many characters of plain text as may come next at least, whatever they are; kUnbounded: any number.
+  int32_t PlainCharacters(RegexId left, Fuel& fuel);
+  bool TakesEveryCharacter(RegexId id, Fuel& fuel);
+  void Follow(GrammarState& state);
 
   std::shared_ptr<Grammar> grammar_;
   std::shared_ptr<const TokenTrie> trie_;
   std::shared_ptr<JsonMachine> machine_;  // that what is remembered speaks of
   absl::flat_hash_map<std::vector<Configuration>, Words> masks_;
   absl::flat_hash_map<std::pair<int32_t, bool>, std::unique_ptr<Inside>>
-      insides_;  // by what is left, and whether it is a key
+      insides_;                            // by what is left, and whether it is a key
+  std::vector<int32_t> plain_characters_;  // by what is left; -1: unknown
+  absl::flat_hash_map<RegexId, bool> takes_every_;
   size_t remembered_bytes_ = 0;
   std::vector<Configurations> stack_;
   std::vector<RegexId> lexemes_;

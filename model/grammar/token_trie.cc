@@ -6,6 +6,27 @@
 #include <string_view>
 
 namespace hydrant::grammar {
+namespace {
+
+// Where a byte leaves one who reads UTF-8: how many bytes of a character are missing, and between what the next one has to be.
+struct Reading {
+  int missing = 0;
+  uint8_t low = 0x80, high = 0xbf;
+  bool valid = true;
+};
+Reading ReadByte(const Reading& before, uint8_t byte) {
+  if (byte < 0x80) return {0, 0x80, 0xbf, before.missing == 0 && before.valid};
+  if (!before.valid) return before;
+  if (before.missing > 0) return {before.missing - 1, 0x80, 0xbf, before.low <= byte && byte <= before.high};
+  if (byte < 0xc2 || byte > 0xf4) return {0, 0x80, 0xbf, false};
+  if (byte < 0xe0) return {1, 0x80, 0xbf, true};
+  if (byte < 0xf0)
+    return {2, static_cast<uint8_t>(byte == 0xe0 ? 0xa0 : 0x80), static_cast<uint8_t>(byte == 0xed ? 0x9f : 0xbf),
+            true};
+  return {3, static_cast<uint8_t>(byte == 0xf0 ? 0x90 : 0x80), static_cast<uint8_t>(byte == 0xf4 ? 0x8f : 0xbf), true};
+}
+
+}  // namespace
 
 TokenTrie::TokenTrie(std::span<const std::string> tokens) : vocabulary_(tokens.size()) {
   std::vector<int32_t> order;
@@ -26,7 +47,7 @@ TokenTrie::TokenTrie(std::span<const std::string> tokens) : vocabulary_(tokens.s
       const uint32_t parent = open.empty() ? kNoParent : open.back();
       open.push_back(static_cast<uint32_t>(nodes_.size()));
       const auto begin = static_cast<uint32_t>(tokens_.size());
-      nodes_.push_back({parent, 0, begin, begin, static_cast<uint16_t>(depth), static_cast<uint8_t>(bytes[depth])});
+      nodes_.push_back({parent, 0, begin, begin, static_cast<uint16_t>(depth), 1, static_cast<uint8_t>(bytes[depth])});
     }
     // Sorted, so that those with the same bytes follow each other, and no other node has got a token since.
     tokens_.push_back(id);
@@ -35,6 +56,47 @@ TokenTrie::TokenTrie(std::span<const std::string> tokens) : vocabulary_(tokens.s
     before = bytes;
   }
   for (const uint32_t node : open) nodes_[node].below_end = static_cast<uint32_t>(nodes_.size());
+  FindPlainText();
+}
+
+void TokenTrie::FindPlainText() {
+  std::vector<Reading> readings(nodes_.size());
+  const Reading start;
+  plain_tokens_.assign(words(), 0);
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    const bool is_root = node.parent == kNoParent;
+    const Reading& before = is_root ? start : readings[node.parent];
+    // An ASCII byte that cuts a character off is a border all the same.
+    readings[i] = ReadByte(before, node.byte);
+    const bool plain = readings[i].valid && node.byte >= 0x20 && node.byte != '"' && node.byte != '\\';
+    if (node.byte < 0x80) readings[i].valid = true;
+    node.plain_way = plain && (is_root || nodes_[node.parent].plain_way);
+    node.plain_below = plain;
+    node.bytes_below = 1;
+    for (uint32_t t = node.tokens_begin; t < node.tokens_end && node.plain_way; ++t) {
+      const auto id = static_cast<uint32_t>(tokens_[t]);
+      plain_tokens_[id / 32] |= uint32_t{1} << (id % 32);
+    }
+  }
+  for (size_t i = nodes_.size(); i-- > 0;) {
+    Node& node = nodes_[i];
+    if (node.parent != kNoParent) {
+      Node& above = nodes_[node.parent];
+      above.plain_below &= node.plain_below;
+      above.bytes_below = std::max<uint16_t>(above.bytes_below, static_cast<uint16_t>(node.bytes_below + 1));
+    }
+  }
+  for (Node& node : nodes_) {
+    const bool begins = node.parent == kNoParent || (readings[node.parent].valid && readings[node.parent].missing == 0);
+    node.plain_below &= begins;
+  }
+}
+
+std::span<const int32_t> TokenTrie::TokensBelow(size_t node) const {
+  const size_t end = nodes_[node].below_end, begin = nodes_[node].tokens_begin;
+  const size_t last = end < nodes_.size() ? nodes_[end].tokens_begin : tokens_.size();
+  return std::span(tokens_).subspan(begin, last - begin);
 }
 
 }  // namespace hydrant::grammar

@@ -315,7 +315,7 @@ std::vector<std::string> AllOrders(const Json& value) {
 
 TEST(ShapeBuilder, AgreesWithAPlainValidator) {
   int taken = 0, refused = 0, valid = 0;
-  for (uint32_t seed = 0; seed < 2000; ++seed) {
+  for (uint32_t seed = 0; seed < 1000; ++seed) {
     Generator generator(seed);
     Json root = generator.Schema(2);
     if (root.is_object()) root["$defs"]["d"] = generator.Schema(1);
@@ -344,9 +344,9 @@ TEST(ShapeBuilder, AgreesWithAPlainValidator) {
       valid += want ? 1 : 0;
     }
   }
-  EXPECT_GT(taken, 1200);
-  EXPECT_GT(refused, 50);
-  EXPECT_GT(valid, 2000);
+  EXPECT_GT(taken, 600);
+  EXPECT_GT(refused, 25);
+  EXPECT_GT(valid, 1000);
 }
 
 // What is not written in the validator's way: references that go in circles.
