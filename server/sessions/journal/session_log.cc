@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,8 @@
 
 namespace hydrant {
 namespace {
+
+constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
 
 absl::Status Unavailable(std::string_view where, int64_t negated_errno) {
   return absl::UnavailableError(absl::StrCat(std::string(where), std::strerror(static_cast<int>(-negated_errno))));
@@ -116,7 +119,13 @@ absl::Status SessionLog::Replay(uint32_t number) {
   const int64_t got = ReadAll(*directory_, segment.fd, bytes.data(), bytes.size(), 0);
   if (got < 0) return FileUnavailable(LogFileName(number, kSegmentSuffix), got);
   bytes.resize(static_cast<size_t>(got));
-  ScanRecords(bytes, number, [this](const ScannedRecord& record) { ApplyReplayed(record); });
+  // Between two records nothing is lost by a process that ends; behind the last one there may be what it had begun to write.
+  size_t expected = kSegmentHeaderBytes;
+  ScanRecords(bytes, number, [this, &expected](const ScannedRecord& record) {
+    if (record.place.offset > expected) ++counts_.damaged;
+    expected = record.whole ? record.place.offset + kRecordHeaderBytes + record.header.payload_bytes : kNowhere;
+    ApplyReplayed(record);
+  });
   return absl::OkStatus();
 }
 
