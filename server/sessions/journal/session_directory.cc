@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/process/random_id.h"
 #include "server/process/sha256.h"
@@ -139,6 +140,16 @@ absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Open(const s
   absl::StatusOr<std::string> secret = ReadOrMake(*files, "secret", path, RandomHex(kSecretBytes));
   if (!secret.ok()) return secret.status();
   if (secret->size() != kSecretBytes) return Wrong(path + "/secret", "is not what was written");
+  // A bit of either would make every session a stranger's, and new ones would be written beside them.
+  const Sha256Digest both = Sha256(*format + *secret);
+  const std::string digits = absl::BytesToHexString({reinterpret_cast<const char*>(both.data()), both.size() / 2});
+  absl::StatusOr<std::string> check = ReadOrMake(*files, "check", path, digits);
+  if (!check.ok()) return check.status();
+  if (*check != digits) {
+    return Wrong(path,
+                 "FORMAT and secret are not what was written, or not of this directory, as check tells: put back what "
+                 "they were");
+  }
   directory->secret_ = *std::move(secret);
   const int log = OpenOwn(directory->fd_, "log", path + "/log", &wrong);
   if (log < 0) return wrong;

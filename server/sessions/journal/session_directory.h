@@ -4,6 +4,7 @@
 //   LOCK    locked for as long as the process lives; says whose it is
 //   FORMAT  the version, and the directory's own id
 //   secret  what names are derived from: nothing that a client wrote is the name of anything
+//   check   what both of them were when they were written
 //   log/    the token log
 //
 // Thread: any (immutable once opened).

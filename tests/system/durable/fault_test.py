@@ -12,6 +12,7 @@ import http.client
 import mmap
 import os
 import pathlib
+import random
 import shutil
 import struct
 import subprocess
@@ -81,10 +82,12 @@ class Shadow:
         self.tokens = []  # acknowledged
         self.here = []  # what a server that lives on has: acknowledged or not
         self.possible = []  # what may be there instead after a start: lists of tokens
+        self.turns = []  # what it had after each turn
         self.cut = None  # the turn whose end was not heard: (tokens before its answer, tokens of its answer)
 
     def heard(self, tokens, durable):
         self.here, self.cut = tokens, None
+        self.turns.append(tokens)
         if durable:
             self.tokens, self.possible = tokens, []
         else:
@@ -307,6 +310,42 @@ def check_the_clock(bench, shim):
     shim.plan(clock_s=0)
 
 
+def damage(path, random_numbers):
+    """A bit, or the end."""
+    data = bytearray(path.read_bytes())
+    at = random_numbers.randrange(len(data))
+    if random_numbers.random() < 0.7:
+        data[at] ^= 1 << random_numbers.randrange(8)
+    else:
+        del data[at:]
+    path.write_bytes(data)
+    return f"{path.name} of {len(data)} bytes, damaged at {at}"
+
+
+def check_damage(bench, count):
+    """What a session has after that is what it had after some turn, or nothing."""
+    random_numbers = random.Random(7)
+    for number in range(count):
+        directory = bench.directory(f"damaged{number}")
+        files = sorted(file for file in pathlib.Path(directory).rglob("*") if file.is_file() and file.name != "LOCK")
+        where = damage(random_numbers.choice(files), random_numbers)
+        try:
+            with ServerProcess(bench.binary, bench.model, bench.flags(directory)) as server:
+                for shadow in bench.said.values():
+                    there = tokens_of(server.base, shadow.name)
+                    if there and there not in shadow.turns:
+                        raise Lost(f"{where}: {shadow.name} has {len(there)} tokens that it never had")
+                    shadow_now = Shadow(shadow.name, shadow.kv)
+                    shadow_now.found(there)
+                    outcome = say(server.base, shadow_now, 90)
+                    if outcome not in ("durable", "session_damaged"):
+                        raise Lost(f"{where}: {shadow.name} is answered with {outcome}")
+        except NotReady as refused:
+            if refused.code not in REFUSED or "--session-dir" not in refused.log:
+                raise Lost(f"{where}: the start ends with {refused.code}: {refused.log}") from None
+        shutil.rmtree(directory)
+
+
 def check_a_removed_directory(bench):
     """Turns go on, and nothing is said to be durable."""
     directory, sessions = bench.directory("removed"), bench.sessions()
@@ -320,12 +359,13 @@ def check_a_removed_directory(bench):
         until(server.base, "a removed directory", "/ready", "not durable")
 
 
-def check_environment(bench, library, problems):
+def check_environment(bench, library, damages, problems):
     try:
         for error in (errno.ENOSPC, errno.EROFS):
             check_a_while(bench, Shim(library, tempfile.mkdtemp(dir=bench.temp)), error)
         check_the_clock(bench, Shim(library, tempfile.mkdtemp(dir=bench.temp)))
         check_a_removed_directory(bench)
+        check_damage(bench, damages)
     except Exception as problem:  # whatever it is, the main thread tells
         problems.append(problem)
 
@@ -348,7 +388,7 @@ def main():
         bench = Bench(arguments.binary, model, library, temp)
         problems, environment = [], None
         if not arguments.fault:
-            environment = threading.Thread(target=check_environment, args=(bench, library, problems))  # it waits most of the time
+            environment = threading.Thread(target=check_environment, args=(bench, library, 60 if arguments.whole else 6, problems))  # it waits most of the time
             environment.start()
         met = 0
         for at, name in enumerate(arguments.fault or FAULTS):

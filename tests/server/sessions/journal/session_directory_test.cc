@@ -7,6 +7,8 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
 
 #include "tests/support/temp_dir.h"
@@ -44,6 +46,30 @@ TEST(SessionDirectory, IsItsOwnersAloneAndKeepsItsNames) {
   EXPECT_EQ((*again)->id(), id);
   const TempDir elsewhere;
   EXPECT_NE((*SessionDirectory::Open(elsewhere.File("d")))->NameOf("tenant", "id"), name);
+}
+
+TEST(SessionDirectory, WhatNamesDependOnIsWhatWasWritten) {
+  const TempDir temp;
+  const std::string path = temp.File("d");
+  ASSERT_EQ(WrongWith(path), "");
+  for (const char* file : {"FORMAT", "secret", "check"}) {
+    const std::string name = path + "/" + file;
+    std::filesystem::rename(name, temp.File("kept"));
+    std::ofstream(name) << [&] {
+      std::stringstream text;
+      text << std::ifstream(temp.File("kept")).rdbuf();
+      std::string bytes = text.str();
+      bytes[bytes.size() - 3] = bytes[bytes.size() - 3] == '0' ? '1' : '0';
+      return bytes;
+    }();
+    ASSERT_EQ(chmod(name.c_str(), 0600), 0);
+    EXPECT_THAT(WrongWith(path), HasSubstr("as check tells")) << file;
+    std::filesystem::remove(name);
+    const bool made_anew = file == std::string("check");  // from what is there
+    EXPECT_EQ(WrongWith(path).empty(), made_anew) << "no " << file;
+    std::filesystem::rename(temp.File("kept"), name);
+    EXPECT_EQ(WrongWith(path), "") << file;
+  }
 }
 
 TEST(SessionDirectory, HasOneProcessAtATime) {
