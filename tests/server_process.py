@@ -50,12 +50,12 @@ class NotReady(RuntimeError):
 class ServerProcess:
     """`environment`: variables besides the script's own."""
 
-    def __init__(self, binary=DEFAULT_BINARY, model=DEFAULT_MODEL, flags=(), environment=None):
+    def __init__(self, binary=DEFAULT_BINARY, model=DEFAULT_MODEL, flags=(), environment=None, port=0):
         self.log = []
         self._listening = threading.Event()
         started = time.monotonic()
         self.process = subprocess.Popen(
-            [str(binary), "serve", str(model), "--host", "127.0.0.1", "--port", "0", *map(str, flags)],
+            [str(binary), "serve", str(model), "--host", "127.0.0.1", "--port", str(port), *map(str, flags)],
             stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, errors="replace", preexec_fn=end_with_parent,
             env={**os.environ, **(environment or {})},
         )  # fmt: skip

@@ -1,5 +1,5 @@
 // Server-sent events as OpenAI's clients read them: every event is exactly `data: <one line>` and a blank line. No
-// event names, ids or comments: some clients crash on them.
+// event names or ids, and comments only where a stream would be cut without them: some clients crash on them.
 //
 // Thread: any (pure functions).
 #ifndef HYDRANT_API_RESPONSE_SSE_H_
@@ -15,6 +15,8 @@ namespace hydrant {
 inline constexpr std::string_view kSseContentType = "text/event-stream; charset=utf-8";
 // What an event begins with, for those that write its line straight into a buffer; it ends with a blank line.
 inline constexpr std::string_view kSseData = "data: ";
+// A comment, which clients pass over: what a stream says that has begun and had nothing to say for Limits::stream_quiet_s.
+inline constexpr std::string_view kSseComment = ": still here\n\n";
 // The last event of every stream, also after an error.
 inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 

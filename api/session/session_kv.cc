@@ -18,6 +18,8 @@ const char* NameOf(KvUnknown unknown) {
       return "cold";
     case KvUnknown::kQueued:
       return "queued";
+    case KvUnknown::kAside:
+      return "set_aside";
     case KvUnknown::kRolling:
       return "rolling_positions";
     case KvUnknown::kTooMany:
@@ -140,6 +142,8 @@ std::string SessionKvJson(const SessionKv& kv) {
   AppendHeld(&out, kv);
   AppendName(&out, "ahead");
   kv.ahead.has_value() ? AppendJsonInteger(&out, *kv.ahead) : void(out.append("null"));
+  AppendName(&out, "aside");
+  AppendJsonBool(&out, kv.aside);
   if (kv.pair.has_value()) AppendPair(&out, *kv.pair);
   if (kv.token.has_value()) {
     AppendName(&out, "token");

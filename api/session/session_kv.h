@@ -33,6 +33,7 @@ enum class KvUnknown : uint8_t {
   kNothing,  // it is there
   kCold,     // the session's KV is not kept
   kQueued,   // its first turn waits
+  kAside,    // scores and positions are not in the pool
   kRolling,  // slots know their tokens' ranks, not their positions
   kTooMany,  // more slots than are copied to be looked at
 };
@@ -43,6 +44,7 @@ struct SessionKv {
   SessionState state = SessionState::kCold;
   std::optional<int32_t>
       ahead;           // a turn waits for admission: so many sequences of its tenant are before it in the line
+  bool aside = false;  // its turn has stepped aside for others, and goes on when there is room again
   std::string policy;  // preset; empty: not known yet
   int32_t budget = 0;  // in force; 0: none
   int32_t heavy = 0;   // of it; 0 where there is no budget

@@ -28,6 +28,8 @@ struct KvReading {
   // A turn waits: for admission, with so many sequences of its tenant before it in the line; or for its KV to be back,
   // with 0.
   std::optional<int32_t> ahead;
+  // kRunning: its KV is on its way out of the pool, outside, or on its way back: no step computes it until that is over.
+  bool aside = false;
   uint64_t turn = 0;      // kParked: which turn left it
   int32_t computed = 0;   // logical length
   int32_t live = 0;       // slots; one of a running sequence at its budget is the victim, which the next token replaces

@@ -152,6 +152,7 @@ void SessionMover::AddReturns(std::span<const PlanSwapIn> from, std::vector<Swap
 void SessionMover::Read(uint64_t session, bool evicts, KvReading* out) {
   out->source = KvReading::Source::kNone;
   out->ahead.reset();
+  out->aside = false;
   out->score_blocks_read = false;
   out->tokens.clear();
   for (const int32_t index : scheduler_.running_sequences()) {
@@ -198,6 +199,7 @@ void SessionMover::ReadRunning(int32_t index, KvReading* out) {
   out->computed = sequence.ended() ? sequence.computed : sequence.scheduled;
   out->live = sequence.ended() ? sequence.held : sequence.live;
   out->blocks = sequence.blocks.size();
+  out->aside = sequence.place != KvPlace::kPool;
   out->budget = sequence.request.budget;
   out->policy = *policy;
   out->policy_label = label;

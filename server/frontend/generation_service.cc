@@ -1,5 +1,6 @@
 #include "server/frontend/generation_service.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -159,10 +160,12 @@ asio::awaitable<void> GenerationService::Collect(HttpExchange& exchange, Generat
 
 asio::awaitable<void> GenerationService::Stream(HttpExchange& exchange, GenerationRun& run,
                                                 RequestDeadlines& deadlines) {
+  const auto quiet_us = static_cast<int64_t>(context_.limits.stream_quiet_s * 1e6);
   std::string out;
   bool begun = false;
+  int64_t comment_us = kNever;  // when to write one
   while (!run.done()) {
-    co_await exchange.WaitForWake(deadlines.next_us());
+    co_await exchange.WaitForWake(std::min(deadlines.next_us(), comment_us));
     if (exchange.client_gone()) co_return;
     run.Absorb();
     EndIfDue(exchange, run, deadlines);
@@ -170,6 +173,8 @@ asio::awaitable<void> GenerationService::Stream(HttpExchange& exchange, Generati
     if (run.done()) exchange.ClosePlace();
     out.clear();
     run.AppendEvents(&out);
+    // What is set aside says nothing for as long as others need its place, and proxies cut what says nothing.
+    if (out.empty() && MonotonicUs() >= comment_us) out = kSseComment;
     if (out.empty()) continue;
     if (!begun) {
       HttpResponse head;
@@ -181,6 +186,7 @@ asio::awaitable<void> GenerationService::Stream(HttpExchange& exchange, Generati
     }
     const bool ok = co_await exchange.Write(out);
     if (!ok) co_return;
+    comment_us = MonotonicUs() + quiet_us;
   }
   if (run.error().has_value()) {
     exchange.ClosePlace();

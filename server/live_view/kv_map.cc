@@ -195,9 +195,12 @@ SessionKv MakeSessionKv(const std::string& id, const SessionStore::View& view, c
   }
   kv.logical = reading.computed;
   kv.live = reading.live;
+  kv.aside = running && reading.aside;
   kv.blocks = running ? reading.blocks : static_cast<int32_t>(BlocksForSlots(reading.live));
   if (!policy.evicts) {
     HoldEverything(window, shape, query, &kv);
+  } else if (kv.aside && !reading.score_blocks_read) {
+    kv.unknown = KvUnknown::kAside;
   } else if (policy.rolling && reading.score_blocks_read && !reading.score_blocks.logical) {
     kv.unknown = KvUnknown::kRolling;
   } else if (reading.live > 0 && !reading.score_blocks_read) {

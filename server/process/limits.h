@@ -37,7 +37,8 @@ struct Limits : RequestLimits {
   int32_t send_buffer_bytes = 64 << 10;
   int64_t stream_buffer_bytes_max = 256 << 10;  // unsent events of one request; then it is paused
   double stream_stall_s = 30;                   // a paused or unread response is ended after this long
-  double answer_bytes_per_s_min = 32 << 10;     // beyond that, of a long answer as a whole
+  double stream_quiet_s = 5;  // then a stream that has nothing to say writes a comment; proxies cut idle ones
+  double answer_bytes_per_s_min = 32 << 10;  // beyond that, of a long answer as a whole
   // Keep-alive probes find a peer that vanished: 20 s idle + 3 probes 10 s apart = 50 s <= 60 s.
   int32_t tcp_keepalive_idle_s = 20;
   int32_t tcp_keepalive_interval_s = 10;

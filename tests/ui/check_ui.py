@@ -335,6 +335,40 @@ def visit_without_a_template(scratch):
         check_a_model_without_a_chat_template_is_given_the_text(browser, server)
 
 
+def check_a_restart_is_survived(scratch):
+    """The page finds the server again, and the session with its text."""
+    model = scratch / "small.gguf"
+    maker = ROOT / "tests" / "conformance" / "small_model.py"
+    subprocess.run([sys.executable, "-B", maker, DEFAULT_MODEL, model], check=True)
+    flags = ("--api-key", KEY, *FLAGS, "--session-dir", scratch / "sessions")
+    first = KeyedServer(BINARY, model, flags)
+    try:
+        with Browser(find_chromium()) as browser:
+            browser.size(1280, 800)
+            enter(browser, first)
+            choose(browser, "length", 60)
+            browser.evaluate("document.getElementById('say').focus()")
+            browser.type("Hello.")
+            browser.press("Enter")
+            browser.wait("document.querySelectorAll('.token').length > 0")
+            before = settled(browser, first)
+            first.stop()
+            browser.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # as if somebody looked at the page again
+            browser.wait("document.getElementById('state').textContent.startsWith('The server does not answer')", 60)
+            port = first.base.rsplit(":", 1)[1]
+            with KeyedServer(BINARY, model, flags, port=port):
+                browser.wait("document.getElementById('state').textContent.startsWith('cold')", 60)
+                require(text(browser, "#seen") == str(before["known"]), "the tokens that were said", text(browser, "#seen"))
+                require(count(browser, ".map .token") == before["known"], "their text", count(browser, ".map .token"))
+                browser.evaluate("document.getElementById('say').focus()")
+                browser.type("And then?")
+                browser.press("Enter")
+                browser.wait("document.getElementById('state').textContent.startsWith('parked')", 120)
+                require(text(browser, "#chat-error") == "", "the chat goes on", text(browser, "#chat-error"))
+    finally:
+        first.stop()
+
+
 def visit(pictures):
     server = KeyedServer(BINARY, DEFAULT_MODEL, ("--api-key", KEY, *FLAGS))
     try:
@@ -376,6 +410,7 @@ def main():
         pictures.mkdir(parents=True, exist_ok=True)
         visit(pictures)
         visit_without_a_template(pathlib.Path(scratch))
+        check_a_restart_is_survived(pathlib.Path(scratch))
     print("ui: everything holds")
     return 0
 

@@ -140,6 +140,29 @@ class Conversation(page_case.PageCase):
         self.wait(f"{ANSWERS}[0] === 'Now.'")
         self.assertIsNone(self.browser.evaluate(PROGRESS), "there is something to read instead")
 
+    def test_an_answer_that_is_set_aside_says_so_and_goes_on(self):
+        go, said = threading.Event(), {"aside": False}
+        self.addCleanup(go.set)
+
+        def events():
+            yield piece("Once ")
+            yield ": still here\n\n"
+            go.wait()
+            yield piece("more.")
+
+        self.server.chat = lambda request: (200, events())
+        self.server.kv = lambda request: (200, kv_answer(request.session, 40, request.query) | {"state": "busy"} | said)
+        self.say("Hello.")
+        self.wait(f"{ANSWERS}[0]?.trim() === 'Once'")
+        said["aside"] = True
+        self.wait(f"{PROGRESS}?.textContent === 'Set aside for others, back in a moment.'")
+        self.wait("document.getElementById('state').textContent === 'set aside for others, back in a moment'")
+        said["aside"] = False
+        self.wait(f"{PROGRESS} === null")
+        go.set()
+        self.wait(f"{ANSWERS}[0] === 'Once more.'")
+        self.assertEqual(self.browser.problems, [])
+
     def test_a_turn_that_waits_behind_what_the_session_had_is_not_said_to_be_read(self):
         self.chat()
         self.wait("document.querySelectorAll('.token[data-position]').length === 40")

@@ -72,6 +72,21 @@ class Page(page_case.PageCase):
         self.browser.wait(f"{answers} > {before}")
         self.assertEqual(self.browser.evaluate(f"new Promise(done => setTimeout(() => done({MARKED}), 50))"), 1, "the pair's map stays")
 
+    def test_a_server_that_comes_back_is_found(self):
+        self.chat()
+        state = "document.getElementById('state').textContent"
+        self.browser.wait(f"{state}.startsWith('parked')")
+        self.server.away = True
+        self.browser.wait(f"{state}.startsWith('The server does not answer')", 30)
+        # It knows of the session what its disk has.
+        cold = {"state": "cold", "logical": 0, "live": 0, "blocks": 0, "held": None, "scores": None, "reach": None, "unknown": "cold"}
+        self.server.kv = lambda request: (200, kv_answer(request.session, 40, request.query) | cold)
+        self.server.away = False
+        self.browser.wait(f"{state}.startsWith('cold')", 30)
+        self.assertEqual(self.browser.evaluate("document.getElementById('seen').textContent"), "40")
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('.token[data-position]').length"), 40)
+        self.browser.problems.clear()  # the refused connections, which the browser notes
+
     def test_a_new_chat_offers_no_pair_of_the_old_one(self):
         self.chat()
         self.browser.evaluate("document.querySelector('.cell').click()")

@@ -6,6 +6,7 @@ import http.server
 import json
 import pathlib
 import re
+import socket
 import threading
 import time
 import urllib.parse
@@ -25,7 +26,7 @@ def kv_answer(session, known, query):
     answer = {
         "id": session, "state": "parked", "policy": "full", "budget": None, "heavy": 0, "recent": 0, "layers": LAYERS,
         "kv_heads": HEADS, "known": known, "logical": known, "live": known, "blocks": -(-known // 16), "ahead": None, "after": after,
-        "has_more": after + limit < known, "tokens": [100 + at for at in window], "pieces": [f" {at}" for at in window],
+        "aside": False, "has_more": after + limit < known, "tokens": [100 + at for at in window], "pieces": [f" {at}" for at in window],
         "specials": [], "held": [LAYERS * HEADS] * len(window), "scores": None, "reach": [[0.5] * HEADS] * LAYERS, "unknown": None,
     }  # fmt: skip
     if "layer" in query:
@@ -46,11 +47,13 @@ class Request:
 
 class ScriptedServer:
     """`kv(request)`, `chat(request)`, `models(request)` and `forget(request)` return (status, JSON) or (status, JSON, fields of the
-    head); or (200, events) of a stream, which is sent as they come from a list or a generator. They are called on a thread of the
+    head); or (200, events) of a stream, which is sent as they come from a list or a generator, a text as it is. While it is `away` no
+    request is answered. They are called on a thread of the
     request's own, so one may wait while others are answered. A test replaces what it is about."""
 
     def __init__(self):
         self.requests = []  # to /v1/, in the order they came
+        self.away = False
         self.known = 40  # tokens of every session
         self.chat = lambda request: (200, [{"choices": [{"delta": {"content": "An answer."}}]}])
         self.kv = lambda request: (200, kv_answer(request.session, self.known, request.query))
@@ -94,6 +97,10 @@ class ScriptedServer:
             file = UI / (request.path.removeprefix("/ui").lstrip("/") or "index.html")
             return self._send(handler, 200, TYPES[file.suffix], file.read_bytes(), {"Content-Security-Policy": POLICY})
         self.requests.append(request)
+        if self.away:
+            handler.close_connection = True
+            handler.connection.shutdown(socket.SHUT_RDWR)
+            return None
         status, answer, *fields = self._answer(request)
         if isinstance(answer, dict):
             return self._send(handler, status, "application/json", json.dumps(answer).encode(), *fields)
@@ -124,7 +131,7 @@ class ScriptedServer:
             handler.send_header("Content-Type", "text/event-stream")
             handler.end_headers()
             for event in events:
-                handler.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
+                handler.wfile.write((event if isinstance(event, str) else f"data: {json.dumps(event)}\n\n").encode())
             handler.wfile.write(b"data: [DONE]\n\n")
         except OSError:
             pass

@@ -100,8 +100,10 @@ export async function* eventsOf(response) {
     if (done) throw new ApiError(0, "The connection ended before the answer did.", null);
     pending += value;
     for (let end = pending.indexOf("\n\n"); end >= 0; end = pending.indexOf("\n\n")) {
-      const data = pending.slice("data: ".length, end);
+      const event_text = pending.slice(0, end);
       pending = pending.slice(end + 2);
+      if (!event_text.startsWith("data: ")) continue; // a comment: there is nothing to say at present
+      const data = event_text.slice("data: ".length);
       if (data === "[DONE]") return;
       const event = JSON.parse(data);
       if (event.error) throw new ApiError(200, event.error.message, event.error.code);

@@ -325,6 +325,11 @@ export class Chat {
   // is as it was before this turn.
   look(kv, is_old) {
     const { answer } = this;
+    if (this.busy && (kv.aside || this.aside)) {
+      this.aside = Boolean(kv.aside);
+      this.follow(() => answer.wait(kv.aside ? "Set aside for others, back in a moment." : ""));
+      return;
+    }
     if (!this.busy || answer.text !== "" || !answer.progress.hidden && answer.progress.querySelector("button")) return;
     const tell = (text, more) => this.follow(() => answer.wait(text, more));
     if (kv.ahead > 0) tell(`Waiting: ${plural(kv.ahead, "request")} before yours.`);

@@ -10,6 +10,7 @@ const WINDOW = 4096; // tokens of one answer at most
 const BUSY_MS = 300;
 const IDLE_MS = [0, 400, 2000, 5000, 15000, 30000]; // after a turn; then it is left alone
 const BLOCK_TOKENS = 16;
+const AWAY_MS = 1500; // between questions to a server that does not answer
 const SAMPLES_MAX = 1200;
 const LOOK_MS = 90; // a pointer that only passes over asks nothing
 
@@ -18,7 +19,9 @@ const STATES = {
   parked: "parked: between turns it takes nothing from the pool",
   cold: "cold: only its text is kept",
 };
+const ASIDE = "set aside for others, back in a moment";
 const UNKNOWN = {
+  set_aside: "The turn has stepped aside: what it holds comes back with it.",
   queued: "The turn waits for its first step.",
   cold: "The session's KV is not kept; the next turn computes it again.",
   rolling_positions: "Under rolling positions a slot knows its token's rank, not its place in the text: no map.",
@@ -53,6 +56,7 @@ export class Memory {
     this.kv = null;
     this.samples = [];
     this.time = 0;
+    this.away = false; // the server did not answer
     this.after = null; // null: the newest tokens
     this.picked = null;
     this.looked = null; // position
@@ -127,18 +131,25 @@ export class Memory {
     try {
       const kv = await cacheOf(this.session, more);
       if (number !== this.polls) return;
+      if (this.away) this.idle = 0;
+      this.away = false;
       this.take(kv);
     } catch (error) {
       if (number !== this.polls) return;
       this.failed(error);
     }
     if (document.hidden) return;
-    if (this.busy) this.schedule(BUSY_MS);
+    if (this.away) this.schedule(AWAY_MS);
+    else if (this.busy) this.schedule(BUSY_MS);
     else if (this.idle < IDLE_MS.length) this.schedule(IDLE_MS[this.idle++]);
   }
 
   failed(error) {
-    if (error.status === 404) {
+    // Restarted, or still loading: what it has on its disk is there again when it answers.
+    this.away = error.status === 0 || error.status >= 502;
+    if (this.away) {
+      find("state").textContent = "The server does not answer. It is asked again.";
+    } else if (error.status === 404) {
       // Not there yet, or not any more: a first turn that was stopped leaves nothing.
       if (!this.busy) find("state").textContent = this.kv
         ? "gone: a first turn that is stopped leaves no session" : "gone: your next message has the chat read anew";
@@ -170,7 +181,7 @@ export class Memory {
     const { kv } = this;
     if (kv === null) return this.legend();
     this.renderFigures();
-    find("state").textContent = STATES[kv.state];
+    find("state").textContent = kv.aside ? ASIDE : STATES[kv.state];
     this.live.update(this.samples, kv.budget);
     this.blocks.update(this.samples);
     const unknown = UNKNOWN[kv.unknown] ?? (this.mode === "score" && kv.scores === null ? "This policy keeps no scores." : "");

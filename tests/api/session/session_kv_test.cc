@@ -39,13 +39,21 @@ TEST(SessionKv, TheBodyIsColumnsOfTheWindow) {
             R"({"object":"session.kv","id":"s","state":"busy","policy":"h2o","budget":4,"heavy":2,"recent":2,)"
             R"("layers":2,"kv_heads":1,"known":10,"logical":9,"live":5,"blocks":1,"after":6,"has_more":true,)"
             R"("tokens":[70,71,72],"pieces":["a \"",[240,159],"<s>"],"specials":[8],"held":[2,0,1],)"
-            R"("scores":[1.5,0,0.25],"unknown":null,"reach":[[0.5],[0.125]],"ahead":null})");
+            R"("scores":[1.5,0,0.25],"unknown":null,"reach":[[0.5],[0.125]],"ahead":null,"aside":false})");
 }
 
 TEST(SessionKv, TheNextInLineHasNobodyAhead) {
   SessionKv kv = Example();
   kv.ahead = 0;
-  EXPECT_THAT(SessionKvJson(kv), HasSubstr(R"("ahead":0})"));
+  EXPECT_THAT(SessionKvJson(kv), HasSubstr(R"("ahead":0,"aside":false})"));
+}
+
+TEST(SessionKv, WhoHasSteppedAsideIsSaidToHave) {
+  SessionKv kv = Example();
+  kv.aside = true;
+  kv.unknown = KvUnknown::kAside;
+  EXPECT_THAT(SessionKvJson(kv), HasSubstr(R"("unknown":"set_aside")"));
+  EXPECT_THAT(SessionKvJson(kv), HasSubstr(R"("aside":true})"));
 }
 
 TEST(SessionKv, WhatIsNotKnownIsNull) {
@@ -58,7 +66,9 @@ TEST(SessionKv, WhatIsNotKnownIsNull) {
   kv.budget = 0;
   const std::string body = SessionKvJson(kv);
   EXPECT_THAT(body, HasSubstr(R"("policy":null,"budget":null)"));
-  EXPECT_THAT(body, HasSubstr(R"("held":null,"scores":null,"unknown":"rolling_positions","reach":null,"ahead":null})"));
+  EXPECT_THAT(
+      body,
+      HasSubstr(R"("held":null,"scores":null,"unknown":"rolling_positions","reach":null,"ahead":null,"aside":false})"));
 }
 
 TEST(SessionKv, APairAndATokenComeWithTheirScores) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/response/sse.h"
 #include "tests/server/generation/byte_context.h"
 #include "tests/server/test_server.h"
 
@@ -286,6 +287,29 @@ TEST(GenerationService, AReaderThatNeverReadsIsEnded) {
   lazy.Send(CompletionPost(R"({"prompt":"hi","max_tokens":50000,"stream":true})"));
   ASSERT_TRUE(Eventually([&] { return server.engine().backlog().sequences == 1; }));
   EXPECT_TRUE(server.BecomesIdle(30));
+}
+
+// Whose sequence stands aside hears nothing for a while; what has not begun is still to have a status of its own.
+TEST(GenerationService, AStreamThatHasNothingToSaySaysSo) {
+  TestServerOptions options;
+  options.http.limits.stream_quiet_s = 0.02;
+  TestServer server(std::move(options));
+  server.executor().Hold(2);
+  RawClient client(server.port());
+  client.Send(CompletionPost(R"({"prompt":"hi","max_tokens":4,"stream":true})"));
+  const std::string quiet = client.ReadUntil(std::string(kSseComment), 10);
+  EXPECT_THAT(quiet, HasSubstr("data: {"));
+  EXPECT_NE(quiet.find(kSseComment), std::string::npos);
+  EXPECT_LT(quiet.find("data: {"), quiet.find(kSseComment)) << "the first event comes first";
+  EXPECT_THAT(client.ReadUntil(std::string(kSseComment), 10), HasSubstr(kSseComment)) << "and again";
+  server.executor().Release();
+  EXPECT_THAT(client.ReadUntil("data: [DONE]", 10), HasSubstr("finish_reason\":\"length"));
+  RawClient waits(server.port());
+  server.executor().Hold();
+  waits.Send(CompletionPost(R"({"prompt":"hi","max_tokens":4,"stream":true})"));
+  EXPECT_EQ(waits.ReadUntil("HTTP", 0.1), "") << "no head before there is something to say";
+  server.executor().Release();
+  EXPECT_EQ(waits.ReadResponse().status, 200);
 }
 
 TEST(GenerationService, AFullQueueSaysWhenToComeBack) {

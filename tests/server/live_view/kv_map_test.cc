@@ -190,6 +190,20 @@ TEST_F(KvMap, ATurnThatWaitsSaysHowManyAreBeforeIt) {
   EXPECT_EQ(Make(BusyView(), running).ahead, std::nullopt);
 }
 
+TEST_F(KvMap, WhoHasSteppedAsideHasNothingToBeLookedAt) {
+  KvReading reading = Running();
+  EXPECT_FALSE(Make(BusyView(), reading).aside);
+  reading.aside = true;
+  reading.score_blocks_read = false;
+  const SessionKv kv = Make(BusyView(), reading);
+  EXPECT_TRUE(kv.aside);
+  EXPECT_EQ(kv.unknown, KvUnknown::kAside);
+  EXPECT_THAT(kv.tokens, SizeIs(kKnown));
+  reading.policy = {};
+  EXPECT_EQ(Make(BusyView(), reading).unknown, KvUnknown::kNothing)
+      << "what drops nothing holds it all, wherever that is";
+}
+
 TEST_F(KvMap, SaysWhyItDoesNotKnow) {
   EXPECT_EQ(Make(BusyView(), KvReading()).unknown, KvUnknown::kQueued);
   KvReading rolling = Running();
