@@ -359,20 +359,36 @@ def check_a_removed_directory(bench):
         until(server.base, "a removed directory", "/ready", "not durable")
 
 
-def check_environment(bench, library, damages, problems):
-    try:
-        for error in (errno.ENOSPC, errno.EROFS):
-            check_a_while(bench, Shim(library, tempfile.mkdtemp(dir=bench.temp)), error)
-        check_the_clock(bench, Shim(library, tempfile.mkdtemp(dir=bench.temp)))
+def start(check, problems):
+    """A thread for it: these wait most of their time."""
+
+    def run():
+        try:
+            check()
+        except Exception as problem:  # whatever it is, the main thread tells
+            problems.append(problem)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def start_environment(bench, library, damages, problems):
+    def shim():
+        return Shim(library, tempfile.mkdtemp(dir=bench.temp))
+
+    def others():
+        check_the_clock(bench, shim())
         check_a_removed_directory(bench)
         check_damage(bench, damages)
-    except Exception as problem:  # whatever it is, the main thread tells
-        problems.append(problem)
+
+    whiles = [lambda error=error: check_a_while(bench, shim(), error) for error in (errno.ENOSPC, errno.EROFS)]
+    return [start(check, problems) for check in (*whiles, others)]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--whole", action="store_true", help="every call; else every 23rd")
+    parser.add_argument("--whole", action="store_true", help="every call; else every 43rd")
     parser.add_argument("--fault", choices=FAULTS, action="append", help="these alone")
     parser.add_argument("--binary", default=os.environ.get("HYDRANTD", "build/release/hydrantd"))
     parser.add_argument("--shim", default=os.environ.get("FAULT_SHIM", "build/release/tests/system/durable/libfault_shim.so"))
@@ -386,10 +402,9 @@ def main():
         subprocess.run([sys.executable, "-B", HERE.parents[1] / "conformance" / "small_model.py", arguments.model, model], check=True)
         library = str(pathlib.Path(arguments.shim).resolve())
         bench = Bench(arguments.binary, model, library, temp)
-        problems, environment = [], None
+        problems, threads = [], []
         if not arguments.fault:
-            environment = threading.Thread(target=check_environment, args=(bench, library, 60 if arguments.whole else 6, problems))  # it waits most of the time
-            environment.start()
+            threads = start_environment(bench, library, 60 if arguments.whole else 6, problems)
         met = 0
         for at, name in enumerate(arguments.fault or FAULTS):
             spots = range(CALLS_MAX) if arguments.whole else range(5 * at, CALLS_MAX, 43)
@@ -397,8 +412,8 @@ def main():
             met += faults
             if arguments.whole:
                 print(f"{name}: {faults} calls", flush=True)
-        if environment is not None:
-            environment.join()
+        for thread in threads:
+            thread.join()
         if problems:
             raise problems[0]
         print(f"{met} faults, nothing that was acknowledged is lost")
