@@ -16,7 +16,8 @@ Scheduler::Scheduler(const SchedulerOptions& options)
       tenants_(options.policy, options.blocks, options.sequences_max),
       parking_(options.parked_blocks_max, sequences_, tenants_, block_manager_, counters_),
       elastic_(sequences_, tenants_, block_manager_, parking_),
-      swapping_(options.swap_blocks_max, sequences_, tenants_, block_manager_, parking_, elastic_, counters_),
+      swapping_(options.swap_blocks_max, options.swap_patience, sequences_, tenants_, block_manager_, parking_,
+                elastic_, counters_),
       admission_(sequences_, tenants_, block_manager_, parking_, elastic_, swapping_, options.swap_patience, counters_),
       builder_(options, sequences_, tenants_, block_manager_),
       commit_(eos_ids_, sequences_, tenants_, block_manager_, parking_, swapping_, counters_) {
@@ -113,7 +114,7 @@ void Scheduler::SetPaused(uint64_t id, bool paused) {
 const StepPlan& Scheduler::Plan(int64_t now_us) {
   StepPlan& plan = builder_.Begin();
   admission_.Begin();
-  swapping_.Begin();
+  swapping_.Begin(plan.number);
   // Who was given room takes it before anybody who grows.
   if (swapping_.on()) admission_.KeepPromise(now_us, plan);
   swapping_.PlanGrowth();
@@ -134,7 +135,7 @@ const StepPlan* Scheduler::PlanAhead(absl::FunctionRef<bool(int32_t sequence)> c
   // KV moves only when no plan is in flight.
   if (!drops().empty() || !parks().empty() || !swap_drops().empty()) return nullptr;
   // What budgets fall for is not taken by those that run.
-  if (shrinks_for() != 0 || !swapping_.GrowAhead()) return nullptr;
+  if (shrinks_for() != 0 || !swapping_.GrowAhead(builder_.plan().number + 1)) return nullptr;
   const StepAhead ahead = LookAhead(builder_.plan(), sequences_, can_plan_ahead);
   if (!ahead.plain || admission_.MayAdmit(ahead.row_becomes_free, builder_.plan().number + 1)) return nullptr;
   const StepPlan* plan = builder_.PlanAhead();

@@ -17,8 +17,8 @@ struct SchedulerOptions {
   int64_t parked_blocks_max = 0;  // blocks' worth of parked KV, in whole sessions; the least recently used goes first
   // Blocks' worth of KV of sequences that may step aside; 0: nobody does, and admission reserves all that a sequence may need.
   int64_t swap_blocks_max = 0;
-  // Plans that a head of line within its tenant's share waits before somebody steps aside for it; >= 1. A second at 30 tokens a
-  // second, the speed of a reader.
+  // Plans that a head of line within its tenant's share waits before somebody steps aside for it, and that a sequence is outside
+  // before it asks for its return; >= 1. A second at 30 tokens a second, the speed of a reader.
   int32_t swap_patience = 32;
   uint64_t prefix_hash_mask = ~uint64_t{0};  // PrefixIndex: for tests that want collisions
   int32_t sequences_max = 256;               // in progress at once

@@ -9,9 +9,9 @@
 
 #include "kernels/step/block_ops.h"
 #include "kernels/step/row_plan.h"
+#include "kernels/step/swap_ops.h"
 #include "scheduler/park_plan.h"
 #include "scheduler/request/sequence_event.h"
-#include "scheduler/swap_plan.h"
 
 namespace hydrant {
 
@@ -24,6 +24,20 @@ struct PlanRow : RowPlan {
   int32_t loss_keep_max = 0;  // asked with loss_cuts > 0: the losses of cuts to this many slots, 16 fewer, 32 fewer, …
   int32_t loss_cuts = 0;
   int32_t evicted = 0;  // tokens this step drops from the cache, in each layer and head
+};
+
+// What leaves the pool of sequences that step aside (swapping.h), and what comes back. The tables are of all slices.
+struct PlanSwapOut : SwapOut {
+  int32_t sequence = 0;
+  int32_t payer = 0;  // the tenant that is charged for the move: for whose sake it is made
+  std::span<const int32_t> block_table = {};
+  std::span<const int32_t> score_table = {};
+};
+
+struct PlanSwapIn : SwapIn {
+  int32_t sequence = 0;
+  int32_t payer = 0;
+  std::span<const int32_t> block_table = {};
 };
 
 // Spans are valid until the plan is committed.

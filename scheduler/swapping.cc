@@ -16,10 +16,6 @@ constexpr int32_t kLostGuard = Victims::kLostGuard;
 // sequence that steps aside.
 constexpr int64_t kHeadroomParts = 50;
 
-// Plans in a row in which somebody who misses blocks waits for budgets to fall: one asks what that costs, with the next they
-// fall. The third is for those that had no row in the first. By then who asked in time has no slot left.
-constexpr int32_t kBudgetWaits = 3;
-
 // What the sequence may come to hold within `steps` decode steps, with `slots` slots of its first `computed` tokens.
 int64_t BlocksWithin(const Sequence& sequence, int32_t slots, int32_t computed, int64_t steps) {
   const Request& request = sequence.request;
@@ -29,9 +25,11 @@ int64_t BlocksWithin(const Sequence& sequence, int32_t slots, int32_t computed, 
 
 }  // namespace
 
-Swapping::Swapping(int64_t blocks_max, SequenceTable& sequences, TenantList& tenants, BlockManager& block_manager,
-                   const Parking& parking, ElasticBudgets& elastic, SchedulerCounters& counters)
+Swapping::Swapping(int64_t blocks_max, int32_t patience, SequenceTable& sequences, TenantList& tenants,
+                   BlockManager& block_manager, const Parking& parking, ElasticBudgets& elastic,
+                   SchedulerCounters& counters)
     : blocks_max_(blocks_max),
+      patience_(static_cast<uint64_t>(patience)),
       sequences_(sequences),
       tenants_(tenants),
       block_manager_(block_manager),
@@ -122,10 +120,15 @@ int32_t Swapping::growing() const {
   }));
 }
 
-void Swapping::Begin() {
+void Swapping::Begin(uint64_t plan) {
   if (!on()) return;
+  plan_ = plan;
   std::erase_if(asides_, [](const Aside& aside) { return aside.sequence < 0; });
   short_ = false;
+  // Whose reader is behind need not come back.
+  for (Aside& aside : asides_) {
+    if (of(aside).paused) aside.asks_at = plan + patience_;
+  }
   largest_ = 0;
   for (int32_t index : sequences_.running()) {
     largest_ = std::max<int64_t>(largest_, sequences_.at(index).peak_blocks);
@@ -138,32 +141,13 @@ void Swapping::Begin() {
   }
   floors_hold_ = Fits(sum, largest_, block_manager_.pool().total());
   anchor_ = FindAnchor();
-  anchor_id_ = anchor_ < 0 ? 0 : sequences_.at(anchor_).request.id;
+  const uint64_t id = anchor_ < 0 ? 0 : sequences_.at(anchor_).request.id;
+  if (id != anchor_id_) anchor_since_ = id == 0 ? 0 : sequences_.at(anchor_).scheduled;
+  anchor_id_ = id;
 }
 
 void Swapping::CountOverlaps() {
   for (int32_t i = 0; i < tenants_.size(); ++i) tenants_.at(i).overlap = block_manager_.overlap(i);
-}
-
-// Turns change with every token, so an anchor that followed them would be safe for a step alone. Whoever is behind with
-// reading does not advance, and holds nobody up.
-int32_t Swapping::FindAnchor() const {
-  const auto advances = [this](int32_t index) {
-    const Sequence& sequence = sequences_.at(index);
-    return !sequence.waiting() && !sequence.paused && !sequence.retired();
-  };
-  if (anchor_id_ != 0) {
-    if (const int32_t index = sequences_.Find(anchor_id_); index >= 0 && advances(index)) return index;
-  }
-  int32_t anchor = -1;
-  for (int32_t index : sequences_.running()) {
-    if (!advances(index)) continue;
-    // running() has the oldest first.
-    if (anchor < 0 || tenants_.of(sequences_.at(index)).turn() < tenants_.of(sequences_.at(anchor)).turn()) {
-      anchor = index;
-    }
-  }
-  return anchor;
 }
 
 bool Swapping::CapHoldsBack(const Sequence& sequence, int64_t blocks) const {
@@ -223,126 +207,6 @@ void Swapping::LowerPeak(Sequence& sequence, int64_t peak) {
   if (!on() || less <= 0) return;
   sequence.peak_blocks -= static_cast<int32_t>(less);
   tenants_.of(sequence).peaks -= less;
-}
-
-void Swapping::PlanGrowth() {
-  if (!on()) return;
-  missing_.assign(static_cast<size_t>(tenants_.size()), 0);
-  missing_all_ = 0;
-  askers_.clear();
-  if (anchor_ >= 0) Ask(anchor_);
-  for (int32_t index : sequences_.running()) {
-    if (index != anchor_) Ask(index);
-  }
-  short_ = !askers_.empty();
-  AwaitBudgets();
-  for (const Asker& asker : askers_) {
-    const bool waits = awaits_budgets_.tenant == &tenants_.at(asker.tenant) && !asker.own_alone;
-    const bool leaves = sequences_.at(asker.sequence).place == KvPlace::kLeaving;  // for one that asked before
-    if (!waits && !leaves) MakeRoom(asker);
-  }
-}
-
-// Whether budgets may fall for the tenant that was the first to ask in vain, by all that its sequences miss. Who of them has to
-// have others step aside is seen when they have fallen.
-void Swapping::AwaitBudgets() {
-  if (elastic_.lowers_for() != 0) budget_waits_ = 0;
-  awaits_budgets_ = Blocked();
-  const auto first = std::find_if(askers_.begin(), askers_.end(), [](const Asker& asker) { return !asker.own_alone; });
-  if (first == askers_.end()) {
-    budget_waits_ = 0;
-    return;
-  }
-  const Tenant& tenant = tenants_.at(first->tenant);
-  int64_t missing = -Leaving(-1);
-  for (const Asker& asker : askers_) missing += asker.tenant == first->tenant && !asker.own_alone ? asker.blocks : 0;
-  if (missing <= 0 || budget_waits_ == kBudgetWaits) {
-    budget_waits_ = 0;
-    return;
-  }
-  const bool over_share = tenants_.fair() && !WithinShare(tenant, tenant.claimed() + missing,
-                                                          WeightsInUse(tenants_.all()), block_manager_.pool().total());
-  const Blocked blocked = {&tenant, missing, over_share, {}};
-  if (!elastic_.CanGain(blocked)) return;
-  awaits_budgets_ = blocked;
-  awaits_budgets_for_ = sequences_.at(first->sequence).request.id;
-  ++budget_waits_;
-}
-
-void Swapping::Ask(int32_t index) {
-  Sequence& sequence = sequences_.at(index);
-  if (index == anchor_ && sequence.place == KvPlace::kOutside) {
-    if (!Return(index)) Miss(index, ReturnNeed(sequence));
-    return;
-  }
-  if (!sequence.in_pool() || !sequence.would_continue()) return;
-  const int64_t wish = Wish(sequence);
-  if (wish > sequence.blocks.reserved() && !Reserve(sequence, wish)) Miss(index, wish - sequence.blocks.reserved());
-}
-
-bool Swapping::GrowAhead() {
-  if (!on()) return true;
-  if (moving()) return false;
-  CountOverlaps();
-  for (const Aside& aside : asides_) {
-    if (aside.sequence >= 0 && !of(aside).paused && MayTake(of(aside), ReturnNeed(of(aside)))) return false;
-  }
-  for (int32_t index : sequences_.running()) {
-    Sequence& sequence = sequences_.at(index);
-    if (!sequence.in_pool() || !sequence.would_continue()) continue;
-    const int64_t wish = Wish(sequence);
-    if (wish > sequence.blocks.reserved() && !Reserve(sequence, wish)) return false;
-  }
-  return true;
-}
-
-// Blocks that become free because somebody was chosen: of one tenant, or of all (-1).
-int64_t Swapping::Leaving(int32_t tenant) const {
-  int64_t blocks = 0;
-  for (const Aside& aside : asides_) {
-    if (aside.sequence < 0 || of(aside).place != KvPlace::kLeaving) continue;
-    if (tenant < 0 || of(aside).request.tenant == tenant) blocks += aside.gain;
-  }
-  return blocks;
-}
-
-// These, and those that become free in any case.
-int64_t Swapping::Coming(int32_t tenant) const {
-  int64_t blocks = Leaving(tenant);
-  for (int32_t i = 0; i < tenants_.size(); ++i) blocks += tenant < 0 || tenant == i ? parking_.ReservedOf(i) : 0;
-  for (int32_t index : sequences_.running()) {
-    const Sequence& sequence = sequences_.at(index);
-    const bool counts = tenant < 0 || sequence.request.tenant == tenant;
-    if (counts && Victims::EndsSoon(sequence)) blocks += sequence.blocks.reserved();
-  }
-  return blocks;
-}
-
-void Swapping::Miss(int32_t index, int64_t blocks) {
-  const Sequence& sequence = sequences_.at(index);
-  askers_.push_back({sequence.request.tenant, index, blocks, CapHoldsBack(sequence, blocks)});
-}
-
-// There are too few blocks for the asker: others step aside, or it does.
-void Swapping::MakeRoom(const Asker& asker) {
-  int64_t& missing = asker.own_alone ? missing_[static_cast<size_t>(asker.tenant)] : missing_all_;
-  missing += asker.blocks;
-  while (Coming(asker.own_alone ? asker.tenant : -1) < missing) {
-    const int32_t victim = victims_.Choose(asker, anchor_, blocks_max_ - blocks_);
-    if (victim < 0 || !SetAside(victim, asker)) return;
-    if (victim == asker.sequence) {
-      missing -= asker.blocks;
-      return;
-    }
-  }
-}
-
-bool Swapping::MakeRoomForHead(int32_t tenant, int64_t blocks, int64_t missing) {
-  MakeRoom({.tenant = tenant, .blocks = missing, .others_alone = true});
-  if (Coming(-1) < missing_all_) return false;
-  kept_tenant_ = tenant;
-  kept_blocks_ = blocks;
-  return true;
 }
 
 // False: the host has no memory for that.
@@ -503,6 +367,7 @@ void Swapping::Leave(Aside& aside) {
   tenants_.of(sequence).reserved -= sequence.blocks.reserved();
   counters_.AddFreed(FreeCause::kSwap, block_manager_.Release(sequence.blocks));
   sequence.place = KvPlace::kOutside;
+  aside.asks_at = plan_ + patience_;
   // What comes back is its own.
   sequence.shares = false;
   LowerPeak(sequence, BlocksWithin(sequence, sequence.live, sequence.scheduled, sequence.request.max_tokens));

@@ -10,7 +10,8 @@
 //
 // Who steps aside: victims.h, and nobody twice within kGuard tokens. The anchor never does: one sequence at a time, the
 // oldest of the tenant whose turn it is, until it ends. So the pool is its in the end, and whatever else happens it
-// advances. And before anybody steps aside, budgets fall that agreed to it, if they win as much (elastic_budgets.h).
+// advances. After kTenure times the patience in tokens it passes that on, if somebody has been outside for long: so each
+// of n sequences that may go on for ever has its turn. And before anybody steps aside, budgets fall that agreed to it, if they win as much (elastic_budgets.h).
 //
 // Thread: engine. Pure. Off (swap_blocks_max 0) it changes nothing. Allocates only when a sequence is chosen.
 //
@@ -20,7 +21,9 @@
 //     most pool and swap space together, or it fits into the pool altogether (HasPlace).
 //  3. The anchor is never chosen. Whoever is chosen had kGuard tokens since it came back, unless its reader is behind.
 //  4. A sequence with Sequence::guard > scheduled has reserved what it needs until then.
-//  5. While somebody waits outside whose reader is not behind, nobody is admitted except into the floor of its tenant, or within
+//  5. Who has been outside for SchedulerOptions::swap_patience plans asks for its return before those that grow, of a tenant's the
+//     one that has been there longest; for it those step aside that have rested (Victims::Rested).
+//  6. While somebody waits outside whose reader is not behind, nobody is admitted except into the floor of its tenant, or within
 //     the share of a tenant that has nobody outside, or for whom somebody stepped aside.
 #ifndef HYDRANT_SCHEDULER_SWAPPING_H_
 #define HYDRANT_SCHEDULER_SWAPPING_H_
@@ -35,7 +38,7 @@
 #include "scheduler/parking.h"
 #include "scheduler/scheduler_counters.h"
 #include "scheduler/sequence_table.h"
-#include "scheduler/swap_plan.h"
+#include "scheduler/step_plan.h"
 #include "scheduler/tenant_list.h"
 #include "scheduler/victims.h"
 
@@ -48,11 +51,13 @@ class Swapping {
   static constexpr int32_t kHorizon = kBlockSlots;
   static constexpr int32_t kAskBefore = 4;
   // Own tokens before a sequence that came back may have to go again.
-  static constexpr int32_t kGuard = 64;
+  static constexpr int32_t kGuard = Victims::kGuard;
+  // Own tokens of an anchor, in plans of patience, before one that has been outside for long may be it.
+  static constexpr int32_t kTenure = 32;
 
-  // `blocks_max`: SchedulerOptions::swap_blocks_max. The others outlive this.
-  Swapping(int64_t blocks_max, SequenceTable& sequences, TenantList& tenants, BlockManager& block_manager,
-           const Parking& parking, ElasticBudgets& elastic, SchedulerCounters& counters);
+  // `blocks_max`, `patience`: SchedulerOptions::swap_blocks_max, swap_patience. The others outlive this.
+  Swapping(int64_t blocks_max, int32_t patience, SequenceTable& sequences, TenantList& tenants,
+           BlockManager& block_manager, const Parking& parking, ElasticBudgets& elastic, SchedulerCounters& counters);
   Swapping(const Swapping&) = delete;
   Swapping& operator=(const Swapping&) = delete;
 
@@ -70,8 +75,8 @@ class Swapping {
   bool somebody_misses() const { return short_; }
   bool HasOutside(int32_t tenant) const;
 
-  // A plan is begun.
-  void Begin();
+  // The plan with this number is begun.
+  void Begin(uint64_t plan);
   // Those that run reserve what they need soon, and where there is too little somebody is chosen to step aside. REQUIRES:
   // no plan is in flight that has rows.
   void PlanGrowth();
@@ -86,8 +91,8 @@ class Swapping {
   // Whoever can come back does, and slices of those that do, `blocks_max` at most, go into the plan. Allocates nothing if
   // `to` has the room.
   void PlanReturns(int64_t blocks_max, std::vector<PlanSwapIn>* to);
-  // As PlanGrowth, behind a plan in flight. False: somebody has to step aside or come back first.
-  bool GrowAhead();
+  // As PlanGrowth for the plan with this number, behind a plan in flight. False: somebody has to step aside or come back first.
+  bool GrowAhead(uint64_t plan);
 
   // What a sequence with `slots` slots, all of whose tokens are computed, keeps of its reservation after a cut; and the
   // most that it may come to hold now.
@@ -129,6 +134,8 @@ class Swapping {
     int32_t moved = 0;           // blocks, in the direction of Sequence::place
     int32_t gain = 0;            // blocks that its leaving frees
     bool begun = false;          // memory was taken for it
+    uint64_t again_at = 0;       // … and asks again, after nobody could step aside for it
+    uint64_t asks_at = 0;        // once it is outside: the number of the plan with which it asks for its return
     std::vector<int32_t> table;  // to which it returns
     int32_t blocks() const { return static_cast<int32_t>(BlocksForSlots(live)); }
   };
@@ -140,6 +147,8 @@ class Swapping {
   void CountOverlaps();
   Aside* FindAside(int32_t index);
   int32_t FindAnchor() const;
+  bool IsOverdue(const Aside& aside) const;
+  void AskForReturns();
   bool MayTake(const Sequence& sequence, int64_t blocks) const;
   bool CapHoldsBack(const Sequence& sequence, int64_t blocks) const;
   bool Reserve(Sequence& sequence, int64_t blocks);
@@ -151,7 +160,7 @@ class Swapping {
   int64_t Leaving(int32_t tenant) const;
   int64_t Coming(int32_t tenant) const;
   void AwaitBudgets();
-  void MakeRoom(const Asker& asker);
+  bool MakeRoom(const Asker& asker);
   bool SetAside(int32_t index, const Asker& asker);
   static bool Waits(const Sequence& sequence);
   void ChooseReturns();
@@ -160,6 +169,7 @@ class Swapping {
   int32_t growing() const;
 
   const int64_t blocks_max_;
+  const uint64_t patience_;  // plans
   SequenceTable& sequences_;
   TenantList& tenants_;
   BlockManager& block_manager_;
@@ -178,6 +188,8 @@ class Swapping {
   bool short_ = false;          // somebody asked in vain in the last plan
   uint64_t anchor_id_ = 0;      // of its request
   int32_t anchor_ = -1;         // its index, as of the last plan
+  int32_t anchor_since_ = 0;    // its Sequence::scheduled when it became that
+  uint64_t plan_ = 0;           // the number of the plan that was begun last
   Blocked awaits_budgets_;
   uint64_t awaits_budgets_for_ = 0;
   int32_t budget_waits_ = 0;  // plans in a row in which somebody missed blocks and budgets were to fall, and none did
@@ -186,7 +198,8 @@ class Swapping {
   std::vector<Asker> askers_;     // scratch of PlanGrowth, in the order in which they asked
   std::vector<int64_t> missing_;  // likewise: by tenant
   int64_t missing_all_ = 0;
-  std::vector<char> passed_;  // scratch of ChooseReturns: by tenant
+  std::vector<char> passed_;   // scratch of ChooseReturns: by tenant
+  std::vector<char> settled_;  // scratch of PlanGrowth: by tenant
 };
 
 }  // namespace hydrant

@@ -13,6 +13,12 @@ int64_t Victims::GainFrom(const Sequence& sequence, int32_t asking) const {
   return freed - (lacks - tenant.unused_floor());
 }
 
+bool Victims::Rested(const Sequence& sequence) {
+  constexpr int32_t kDoublings = 2;
+  const int32_t since = sequence.swaps == 0 ? sequence.prompt_length() : sequence.guard - kGuard;
+  return sequence.paused || sequence.scheduled - since >= kGuard << std::min(sequence.swaps, kDoublings);
+}
+
 bool Victims::GivesToOthers(const Tenant& tenant) const {
   return tenant.options.gone ||
          !WithinShare(tenant, tenant.claimed(), WeightsInUse(tenants_.all()), block_manager_.pool().total());
@@ -24,6 +30,7 @@ bool Victims::MayStepAside(int32_t index, const Asker& asker, int64_t room) cons
   if (!rests || sequence.live == 0 || EndsSoon(sequence)) return false;
   const bool guarded = sequence.scheduled < sequence.guard && (!sequence.paused || sequence.guard == kLostGuard);
   if (guarded || BlocksForSlots(sequence.live) > room) return false;
+  if (asker.rotates && !Rested(sequence)) return false;
   if (index == asker.sequence) return true;
   const bool own = sequence.request.tenant == asker.tenant;
   if (own && asker.others_alone) return false;
@@ -33,12 +40,14 @@ bool Victims::MayStepAside(int32_t index, const Asker& asker, int64_t room) cons
 
 int32_t Victims::Choose(const Asker& asker, int32_t anchor, int64_t room) const {
   int32_t victim = -1;
-  const auto rank = [this](int32_t index) {
+  const auto rank = [&](int32_t index) {
     const Sequence& sequence = sequences_.at(index);
     const Tenant& tenant = tenants_.of(sequence);
+    const int64_t blocks = BlocksForSlots(sequence.live);
+    const bool all = GainFrom(sequence, asker.tenant) >= asker.blocks;
     const double has = static_cast<double>(tenant.claimed()) / tenant.options.weight;
     return std::tuple(tenant.options.gone ? -std::numeric_limits<double>::infinity() : -has, sequence.request.tenant,
-                      sequence.swaps, BlocksForSlots(sequence.live));
+                      sequence.swaps, asker.rotates && !all, asker.rotates && !all ? -blocks : blocks);
   };
   for (int32_t index : sequences_.running()) {
     if (index == anchor || !MayStepAside(index, asker, room)) continue;

@@ -6,84 +6,10 @@
 #include <set>
 #include <vector>
 
-#include "tests/scheduler/driver.h"
+#include "tests/scheduler/swap_driver.h"
 
 namespace hydrant {
 namespace {
-
-// Does what an executor does between two steps with what leaves the pool.
-class SwapDriver : public Driver {
- public:
-  explicit SwapDriver(const SchedulerOptions& options) : Driver(options) {}
-
-  void StepAndMove() {
-    Step();
-    at_once = std::max(at_once, scheduler.running());
-    std::vector<uint64_t> lost;
-    for (const PlanSwapOut& out : scheduler.swap_outs()) {
-      left.insert(out.id);
-      EXPECT_NE(out.sequence, scheduler.swapping().anchor());
-      if (out.begins) begun.push_back(out.id);
-      if (out.begins && out.id == fails_for) lost.push_back(out.id);
-    }
-    for (uint64_t id : scheduler.swap_drops()) dropped.push_back(id);
-    if (!scheduler.swap_outs().empty() || !scheduler.swap_drops().empty()) {
-      scheduler.FinishSwaps(lost);
-    }
-  }
-
-  void DrainAndMove(int32_t steps_max = 20'000) {
-    for (int32_t steps = 0; !scheduler.idle(); ++steps) {
-      ASSERT_LT(steps, steps_max) << "it never ends";
-      StepAndMove();
-    }
-    EXPECT_EQ(used(), 0);
-    EXPECT_EQ(scheduler.swapping().blocks(), 0);
-    EXPECT_EQ(scheduler.swapping().aside(), 0);
-  }
-
-  // Steps until the request is in this place.
-  const Sequence* Until(uint64_t id, KvPlace place, bool move = true) {
-    for (int32_t steps = 0; steps < 2000; ++steps) {
-      if (const Sequence* sequence = Find(id); sequence != nullptr && sequence->place == place) return sequence;
-      if (move) {
-        StepAndMove();
-      } else {
-        Step();
-      }
-    }
-    ADD_FAILURE() << "request " << id << " never gets there";
-    return nullptr;
-  }
-
-  const Sequence* Find(uint64_t id) const {
-    for (int32_t index : scheduler.running_sequences()) {
-      if (scheduler.sequence(index).request.id == id) return &scheduler.sequence(index);
-    }
-    return nullptr;
-  }
-
-  int32_t at_once = 0;
-  std::set<uint64_t> left;
-  std::vector<uint64_t> begun;
-  std::vector<uint64_t> dropped;
-  uint64_t fails_for = 0;  // there is no memory outside for this one
-};
-
-SchedulerOptions WithSwapSpace(int32_t blocks, int64_t swap_blocks, int32_t sequences_max = 8) {
-  SchedulerOptions options = SmallOptions(blocks, sequences_max);
-  options.waiting_max = 200;
-  options.tokens_max = 128;
-  options.swap_blocks_max = swap_blocks;
-  return options;
-}
-
-// A request of 16 prompt tokens and up to 15 blocks more.
-Request Long(uint64_t id, int32_t tenant = 0) {
-  Request request = MakeRequest(id, 16, 15 * kBlockSlots);
-  request.tenant = tenant;
-  return request;
-}
 
 TEST(Swapping, AdmissionReservesThePromptAndABlocksWorthOfTokens) {
   for (const int64_t swap_blocks : {0, 100}) {
@@ -287,91 +213,6 @@ TEST(Swapping, NoMoreMovesWithAStepThanMay) {
   }
   EXPECT_TRUE(driver.scheduler.idle());
   EXPECT_GT(driver.scheduler.counters().swaps_in, 0u);
-}
-
-// Budgets that agreed to it fall before anybody steps aside, and nobody then has to: four chats of 17 blocks in 40.
-TEST(Swapping, BudgetsFallBeforeAnybodyStepsAside) {
-  for (const bool elastic : {false, true}) {
-    SwapDriver driver(WithSwapSpace(40, 300, 4));
-    for (uint64_t id = 1; id <= 4; ++id) {
-      KvBudget budget = KvBudget::Exact(16 * kBlockSlots);
-      if (elastic) budget.floor = 4 * kBlockSlots;
-      ASSERT_TRUE(driver.scheduler.Add(MakeRequest(id, 16, 30 * kBlockSlots, budget)).ok());
-    }
-    driver.DrainAndMove();
-    EXPECT_EQ(driver.at_once, 4);
-    EXPECT_EQ(driver.scheduler.counters().swaps_out > 0, !elastic);
-    EXPECT_EQ(driver.scheduler.counters().shrinks > 0, elastic);
-    for (uint64_t id = 1; id <= 4; ++id) EXPECT_EQ(driver.tokens[id].size(), 30u * kBlockSlots) << id;
-  }
-}
-
-// With floors too high to win what is missing, nobody gives any of his budget.
-TEST(Swapping, BudgetsThatWinTooLittleStay) {
-  SwapDriver driver(WithSwapSpace(34, 300, 4));
-  for (uint64_t id = 1; id <= 3; ++id) ASSERT_TRUE(driver.scheduler.Add(Long(id)).ok());
-  KvBudget budget = KvBudget::Exact(2 * kBlockSlots);
-  budget.floor = 2 * kBlockSlots - 1;
-  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(4, 16, 15 * kBlockSlots, budget)).ok());
-  driver.DrainAndMove();
-  EXPECT_EQ(driver.scheduler.counters().shrinks, 0u);
-  EXPECT_GT(driver.scheduler.counters().swaps_out, 0u);
-}
-
-// Streams of one tenant without end, under any policy, fill the pool. Another tenant within its share waits for its patience and
-// for the move; without that it would wait for ever.
-TEST(Swapping, StreamsWithoutEndStepAsideForATenantWithinItsShare) {
-  const KvBudget policies[] = {KvBudget::Unlimited(), KvBudget::Exact(8 * kBlockSlots),
-                               KvBudget::Periodic(7 * kBlockSlots, kBlockSlots)};
-  for (const KvBudget& policy : policies) {
-    for (const int32_t patience : {8, 1'000'000}) {
-      for (const bool ahead : {false, true}) {
-        SchedulerOptions options = WithSwapSpace(32, 3000, 12);
-        options.swap_patience = patience;
-        options.tenants = {{.name = "streams"}, {.name = "other"}};
-        SwapDriver driver(options);
-        driver.ahead = ahead;
-        for (uint64_t id = 1; id <= 8; ++id) {
-          ASSERT_TRUE(driver.scheduler.Add(MakeRequest(id, 16, policy.limited() ? 100'000 : 480, policy)).ok());
-        }
-        // Until the pool is full, so that one of them has to leave.
-        while (driver.begun.empty()) driver.StepAndMove();
-        ASSERT_TRUE(driver.scheduler.Add(Of(/*tenant=*/1, 100, /*prompt=*/96, 4)).ok());
-        int32_t steps = 0;
-        while (!driver.finished.contains(100) && steps < 300) {
-          driver.StepAndMove();
-          ++steps;
-        }
-        if (patience == 8) {
-          EXPECT_LE(steps, 8 + 64 + 32) << "patience, the tokens of who came back just now, and its own steps";
-        } else if (policy.limited()) {
-          EXPECT_EQ(steps, 300);
-        }
-      }
-    }
-  }
-}
-
-// What is outside of one tenant does not hold up another one within its share.
-TEST(Swapping, ATenantWithinItsShareDoesNotWaitForThoseOutside) {
-  SchedulerOptions options = WithSwapSpace(32, 3000, 12);
-  options.tenants = {{.name = "many"}, {.name = "other"}};
-  SwapDriver driver(options);
-  for (uint64_t id = 1; id <= 8; ++id) ASSERT_TRUE(driver.scheduler.Add(Long(id)).ok());
-  while (driver.scheduler.swapping().aside() == 0) driver.StepAndMove();
-  int32_t let_in_beside = 0;
-  for (uint64_t id = 100; id < 140; ++id) {
-    ASSERT_TRUE(driver.scheduler.Add(Of(/*tenant=*/1, id, /*prompt=*/8, 2)).ok());
-    int32_t steps = 0;
-    for (; !driver.finished.contains(id) && steps < 200; ++steps) {
-      driver.StepAndMove();
-      for (uint64_t admitted : driver.scheduler.admitted()) {
-        if (admitted == id && driver.scheduler.swapping().HasOutside(0)) ++let_in_beside;
-      }
-    }
-    EXPECT_LE(steps, options.swap_patience + 64) << id;
-  }
-  EXPECT_GT(let_in_beside, 10);
 }
 
 // A reader that is behind holds nobody up: not its tenant's line, nor what is outside for others.

@@ -94,6 +94,8 @@ EpisodeResult Episode::Run() {
   result_.swap_budgets = swaps_.budget_checks();
   result_.swap_shares = swaps_.share_checks();
   result_.swap_passes = swaps_.passed();
+  result_.outside_max = swaps_.outside_max();
+  result_.swaps_max = swaps_.swaps_max();
   result_.due_heads = swaps_.due_heads();
   result_.due_plans_max = swaps_.due_plans_max();
   result_.shrinks = executor_.shrinkings();

@@ -66,6 +66,7 @@ constexpr const char* kNames[] = {
     "VictimPays",
     "ClosedToAll",
     "NeverImpatient",
+    "NeverBack",
     "AgreementIgnored",
     "PeaksIgnored",
     "AnswersSwapped",
@@ -357,7 +358,9 @@ void BuggyExecutor::SpoilOutput(StepOutput& output) const {
 void SpoilOptions(PlantedBug bug, EngineCoreOptions& options) {
   if (bug == PlantedBug::kContextIgnored) options.context = FakeRanks::kPositionMax;
   if (bug == PlantedBug::kNeverAhead) options.overlap = false;
-  if (bug == PlantedBug::kNeverImpatient) options.scheduler.swap_patience = 1'000'000;
+  const bool several = options.scheduler.tenants.size() > 1;
+  const bool impatient = bug == PlantedBug::kNeverImpatient && several;
+  if (impatient || (bug == PlantedBug::kNeverBack && !several)) options.scheduler.swap_patience = 1'000'000;
   if (bug == PlantedBug::kPeaksIgnored) options.scheduler.swap_blocks_max *= 100;
   SpoilTenants(bug, options.scheduler.tenants);
 }

@@ -71,6 +71,7 @@ enum class PlantedBug : uint8_t {
   kVictimPays,             // a tenant pays for what others have its sequences step aside for
   kClosedToAll,            // while somebody is outside nobody is let in, whoever waits
   kNeverImpatient,         // … and nobody steps aside for one that waits
+  kNeverBack,              // … nor for one that is outside and waits for its return
   kAgreementIgnored,       // no budget falls, and somebody steps aside instead
   kPeaksIgnored,           // more is let in than has a place in the pool or outside
   // In what the executor answered.

@@ -146,6 +146,8 @@ TEST(Swaps, HoldEveryInvariantOverRandomEpisodes) {
     sum.swap_shares += result.swap_shares;
     sum.swap_passes += result.swap_passes;
     sum.due_heads += result.due_heads;
+    sum.outside_max = std::max(sum.outside_max, result.outside_max);
+    sum.swaps_max = std::max(sum.swaps_max, result.swaps_max);
     sum.due_plans_max = std::max(sum.due_plans_max, result.due_plans_max);
     sum.shrinks += result.shrinks;
     sum.cancelled += result.cancelled;
@@ -160,9 +162,10 @@ TEST(Swaps, HoldEveryInvariantOverRandomEpisodes) {
             << sum.swaps_in << " came back, " << sum.swaps_lost << " found no memory, " << sum.swap_waits
             << " plans with somebody outside and somebody in line, " << sum.shrinks << " budgets lowered, "
             << sum.swap_shares << " choices between tenants, " << sum.swap_passes << " let in past others' outside, "
-            << sum.due_heads << " heads within their share waited, " << sum.due_plans_max << " plans at most, "
-            << sum.swap_budgets << " times by too little for all, " << sum.evicted_tokens << " tokens evicted, "
-            << sum.block_operations << " block operations\n";
+            << sum.outside_max << " plans outside and " << sum.swaps_max << " swaps at most, " << sum.due_heads
+            << " heads within their share waited, " << sum.due_plans_max << " plans at most, " << sum.swap_budgets
+            << " times by too little for all, " << sum.evicted_tokens << " tokens evicted, " << sum.block_operations
+            << " block operations\n";
   if (seeds.alone) return;
   EXPECT_GT(sum.swaps_out * 20, sum.requests);
   EXPECT_GT(sum.swaps_in * 2, sum.swaps_out);

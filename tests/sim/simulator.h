@@ -65,6 +65,8 @@ struct EpisodeResult {
   uint64_t swaps_in = 0;          // and came back
   uint64_t swaps_lost = 0;        // for which there was no memory
   uint64_t swap_waits = 0;        // plans with somebody outside and somebody in line
+  int64_t outside_max = 0;        // plans in a row that a sequence was outside
+  int32_t swaps_max = 0;          // times that one stepped aside
   uint64_t swap_shares = 0;       // sequences that stepped aside where there were several tenants
   uint64_t swap_passes = 0;       // requests let in while another tenant's sequence waited outside
   uint64_t due_heads = 0;         // heads of line within their tenant's share that waited for more than a plan

@@ -21,7 +21,8 @@ constexpr int32_t kWaitsMore = 10;
 
 }  // namespace
 
-// Once chosen it stays, whatever turns there are, until it ends or its reader is behind. It is its tenant's oldest.
+// Once chosen it stays, whatever turns there are, until it ends or its reader is behind, or until it has had its tokens and
+// somebody has been outside for long.
 void SwapChecks::CheckAnchor(const Scheduler& scheduler) {
   const int32_t index = scheduler.swapping().anchor();
   const auto advances = [&](const Sequence& sequence) {
@@ -30,14 +31,20 @@ void SwapChecks::CheckAnchor(const Scheduler& scheduler) {
   };
   const std::span<const int32_t> running = scheduler.running_sequences();
   const uint64_t anchor = index < 0 ? 0 : scheduler.sequence(index).request.id;
+  const bool outside_long = std::any_of(known_.begin(), known_.end(), [&](const auto& known) {
+    return known.second.outside_all + 1 >= workload_.core().scheduler.swap_patience;
+  });
   if (anchor != anchor_) {
     for (int32_t each : running) {
       const Sequence& sequence = scheduler.sequence(each);
-      if (sequence.request.id == anchor_ && advances(sequence)) {
+      const int32_t tenure = Swapping::kTenure * workload_.core().scheduler.swap_patience;
+      const bool over = sequence.scheduled - anchor_since_ >= tenure && outside_long;
+      if (sequence.request.id == anchor_ && advances(sequence) && !over) {
         failure_.Set("request ", anchor_, " was not to step aside before its end, and now it is request ", anchor);
       }
     }
   }
+  if (anchor != anchor_) anchor_since_ = anchor == 0 ? 0 : requests_[anchor - 1]->computed;
   anchor_ = anchor;
 }
 
@@ -70,12 +77,16 @@ bool SwapChecks::HasOutside(const Scheduler& scheduler, int32_t tenant) const {
 // Whether one of the tenant's sequences lacks blocks for its next tokens, or is the one that must come back; or whether its head
 // of line waits, with which it stays within its share.
 bool SwapChecks::Lacks(const Scheduler& scheduler, int32_t tenant) const {
-  if (!scheduler.tenant(tenant).queue.empty() && WithinShareOfPool(workload_, scheduler, tenant, 1)) return true;
+  if (!scheduler.tenant(tenant).queue.empty() && WithinShareOfPool(workload_, scheduler, tenant, 0)) return true;
   const std::span<const int32_t> running = scheduler.running_sequences();
   return std::any_of(running.begin(), running.end(), [&](int32_t index) {
     const Sequence& sequence = scheduler.sequence(index);
     if (sequence.request.tenant != tenant) return false;
-    if (sequence.place == KvPlace::kOutside) return index == scheduler.swapping().anchor();
+    if (sequence.place == KvPlace::kOutside) {
+      const auto known = known_.find(sequence.request.id);
+      const int64_t plans = known == known_.end() ? 0 : known->second.outside_all;
+      return index == scheduler.swapping().anchor() || plans + 1 >= workload_.core().scheduler.swap_patience;
+    }
     if (sequence.place == KvPlace::kReturning || !sequence.decodes()) return false;
     return BlocksForSlots(sequence.request.budget.PeakSlots(sequence.live, kAsksBefore)) > sequence.blocks.reserved();
   });
@@ -139,7 +150,7 @@ bool SwapChecks::HasPlace(const Scheduler& scheduler, const Request& asked) cons
   return peaks + largest - 1 <= options.blocks + options.swap_blocks_max;
 }
 
-// Whether a sequence of a tenant above its share could step aside now.
+// Whether a sequence could step aside now, if its tenant gives it.
 bool SwapChecks::MayLeave(const Scheduler& scheduler, const Sequence& sequence) const {
   const SimRequest& request = *requests_[sequence.request.id - 1];
   const auto known = known_.find(request.id());
@@ -148,8 +159,56 @@ bool SwapChecks::MayLeave(const Scheduler& scheduler, const Sequence& sequence) 
   const int64_t room = workload_.core().scheduler.swap_blocks_max - scheduler.swapping().blocks();
   return sequence.in_pool() && !sequence.retired() && !request.cancelled && sequence.live > 0 && rested &&
          sequence.to_restore == 0 && request.id() != anchor_ && BlocksForSlots(sequence.live) <= room &&
-         !sequence.shares && sequence.decodes() && sequence.steps_after_next() > 1 &&
-         !WithinShareOfPool(workload_, scheduler, sequence.request.tenant, 0);
+         !sequence.shares && sequence.decodes() && sequence.steps_after_next() > 1;
+}
+
+// It has had so many tokens since it was let in or came back that it makes room for another one's return.
+bool SwapChecks::IsRested(const Sequence& sequence) const {
+  const auto known = known_.find(sequence.request.id);
+  if (known == known_.end()) return false;
+  const int32_t since = known->second.came_back_at < 0 ? sequence.prompt_length() : known->second.came_back_at;
+  return sequence.scheduled - since >= (kTokensBetween << std::min(known->second.swaps, 2)) + 2;
+}
+
+// Who is outside comes back: after its patience those of its tenant make room that have rested, if they can. With one tenant, to
+// whom nobody's floor is in the way.
+void SwapChecks::CheckOutside(const Scheduler& scheduler) {
+  const SchedulerOptions& options = workload_.core().scheduler;
+  const bool still = !scheduler.moving() && scheduler.shrinks_for() == 0;
+  for (int32_t index : scheduler.running_sequences()) {
+    const Sequence& sequence = scheduler.sequence(index);
+    Known& known = known_[sequence.request.id];
+    const bool waits = sequence.place == KvPlace::kOutside && !requests_[sequence.request.id - 1]->paused &&
+                       !sequence.retired() && !requests_[sequence.request.id - 1]->cancelled;
+    known.outside_plans = waits ? known.outside_plans + 1 : 0;
+    known.outside_all = sequence.place == KvPlace::kOutside ? known.outside_all + 1 : 0;
+    outside_max_ = std::max(outside_max_, known.outside_plans);
+    swaps_max_ = std::max(swaps_max_, known.swaps);
+    int64_t gain = scheduler.block_manager().pool().available() - scheduler.block_manager().promised();
+    int64_t room = options.swap_blocks_max - scheduler.swapping().blocks();
+    for (int32_t other : scheduler.running_sequences()) {
+      const Sequence& one = scheduler.sequence(other);
+      const bool makes_room =
+          one.request.tenant == sequence.request.tenant && IsRested(one) && MayLeave(scheduler, one);
+      if (!makes_room || BlocksForSlots(one.live) > room) continue;
+      gain += one.blocks.reserved();
+      room -= BlocksForSlots(one.live);
+    }
+    // If it is the one that left first.
+    const bool first = std::none_of(known_.begin(), known_.end(), [&](const auto& other) {
+      return other.first != sequence.request.id && other.second.outside_all >= known.outside_all &&
+             other.second.place == KvPlace::kOutside;
+    });
+    const bool alone =
+        first && sequence.decodes() && scheduler.tenants().size() == 1 && workload_.tenants()[0].blocks_max == 0;
+    const bool could = waits && still && alone && gain >= BlocksForSlots(sequence.live + kTokensBetween + 2);
+    known.could_return = could            ? known.could_return + 1
+                         : waits && still ? 0
+                                          : std::min<int64_t>(known.could_return, known.outside_plans);
+    if (known.could_return <= options.swap_patience + kWaitsMore + kPlansToFall) continue;
+    failure_.Set("request ", sequence.request.id, " has been outside for ", known.outside_plans,
+                 " plans, and nobody steps aside for its return");
+  }
 }
 
 // A tenant within its share waits for nobody outside, and for those above their share only as long as it may, and nobody of them
@@ -160,8 +219,10 @@ void SwapChecks::CheckWaits(const Scheduler& scheduler) {
   const BlockManager& blocks = scheduler.block_manager();
   const int64_t free = blocks.pool().available() - blocks.promised();
   const std::span<const int32_t> running = scheduler.running_sequences();
-  const bool somebody_may_leave = std::any_of(
-      running.begin(), running.end(), [&](int32_t index) { return MayLeave(scheduler, scheduler.sequence(index)); });
+  const bool somebody_may_leave = std::any_of(running.begin(), running.end(), [&](int32_t index) {
+    const Sequence& sequence = scheduler.sequence(index);
+    return !WithinShareOfPool(workload_, scheduler, sequence.request.tenant, 0) && MayLeave(scheduler, sequence);
+  });
   const bool still = !scheduler.moving() && !scheduler.admission_paused() && scheduler.admitted().empty() &&
                      scheduler.shrinks_for() == 0 && !scheduler.swapping().somebody_misses();
   for (int32_t i = 0; i < std::ssize(scheduler.tenants()); ++i) {
@@ -255,7 +316,10 @@ void SwapChecks::CheckBudgetsFirst(const Scheduler& scheduler) {
   int64_t lack = 0;
   for (int32_t index : scheduler.running_sequences()) {
     const Sequence& sequence = scheduler.sequence(index);
-    const bool returns = index == scheduler.swapping().anchor() && sequence.place == KvPlace::kOutside;
+    const auto known = known_.find(sequence.request.id);
+    const bool overdue =
+        known != known_.end() && known->second.outside_all + 1 >= workload_.core().scheduler.swap_patience;
+    const bool returns = sequence.place == KvPlace::kOutside && (overdue || index == scheduler.swapping().anchor());
     if (!returns && !sequence.in_pool() && sequence.place != KvPlace::kLeaving) continue;
     const int64_t steps = returns ? kTokensBetween : kBlockSlots;
     const KvBudget& budget = sequence.request.budget;
@@ -307,10 +371,12 @@ void SwapChecks::AfterPlan(const Scheduler& scheduler, bool as_planned) {
     const bool was_in = known.place == KvPlace::kPool || known.place == KvPlace::kReturning;
     if (left && was_in) {
       CheckChosen(sequence, known);
+      ++known.swaps;
       if (as_planned) CheckShares(scheduler, sequence);
       known.for_whom.clear();
       for (int32_t i = 0; i < std::ssize(scheduler.tenants()); ++i) {
-        if (Lacks(scheduler, i)) known.for_whom.push_back(i);
+        // Afterwards, or when budgets have fallen, nobody can say who lacked something then.
+        if (!as_planned || scheduler.shrinks_for() != 0 || Lacks(scheduler, i)) known.for_whom.push_back(i);
       }
     }
     chosen_now |= left && was_in;
@@ -322,6 +388,7 @@ void SwapChecks::AfterPlan(const Scheduler& scheduler, bool as_planned) {
   if (chosen_now && as_planned) CheckBudgetsFirst(scheduler);
   known_ = std::move(now);
   if (!failure_.any()) CheckWaits(scheduler);
+  if (!failure_.any()) CheckOutside(scheduler);
   for (int32_t index : scheduler.running_sequences()) {
     const Sequence& sequence = scheduler.sequence(index);
     if (sequence.place != KvPlace::kLeaving) continue;

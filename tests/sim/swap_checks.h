@@ -34,6 +34,8 @@ class SwapChecks {
   }  // times somebody was chosen while budgets could fall a little
   uint64_t share_checks() const { return share_checks_; }   // times somebody was chosen of several tenants'
   int64_t due_plans_max() const { return due_plans_max_; }  // the longest that a head of line was due
+  int64_t outside_max() const { return outside_max_; }      // plans in a row that a sequence was outside
+  int32_t swaps_max() const { return swaps_max_; }          // times that one stepped aside
   uint64_t passed() const { return passed_; }               // requests let in while another tenant's waited outside
   uint64_t due_heads() const { return due_heads_; }         // heads of line that were due for longer than a plan
   uint64_t admission_checks() const { return admission_checks_; }  // times somebody was outside and somebody waited
@@ -44,7 +46,11 @@ class SwapChecks {
     KvPlace place = KvPlace::kPool;
     int32_t came_back_at = -1;      // tokens computed then
     std::vector<int32_t> for_whom;  // as it was chosen: tenants that lacked something
-    int32_t gives_plans = 0;        // plans in a row in which its budget could fall
+    int64_t outside_plans = 0;      // in a row, its reader not behind
+    int64_t outside_all = 0;        // in a row, whatever its reader
+    int64_t could_return = 0;       // of them, in a row, those in which a rested one of its tenant could have made room
+    int32_t swaps = 0;
+    int32_t gives_plans = 0;  // plans in a row in which its budget could fall
   };
 
   void CheckAnchor(const Scheduler& scheduler);
@@ -56,6 +62,8 @@ class SwapChecks {
   bool MayLeave(const Scheduler& scheduler, const Sequence& sequence) const;
   void CheckShares(const Scheduler& scheduler, const Sequence& chosen);
   void CheckWaits(const Scheduler& scheduler);
+  bool IsRested(const Sequence& sequence) const;
+  void CheckOutside(const Scheduler& scheduler);
   bool HasOutside(const Scheduler& scheduler, int32_t tenant) const;
   bool HasPlace(const Scheduler& scheduler, const Request& asked) const;
   static int64_t FirstBlocks(const Request& asked);
@@ -83,6 +91,9 @@ class SwapChecks {
   uint64_t due_heads_ = 0;
   int64_t due_plans_max_ = 0;
   uint64_t passed_ = 0;
+  int64_t outside_max_ = 0;
+  int32_t swaps_max_ = 0;
+  int32_t anchor_since_ = 0;  // tokens computed of it then
 };
 
 }  // namespace hydrant::sim

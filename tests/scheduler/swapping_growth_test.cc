@@ -1,0 +1,178 @@
+// The part of Swapping that says who asks for blocks and who steps aside for it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "scheduler/swapping.h"
+#include "tests/scheduler/swap_driver.h"
+
+namespace hydrant {
+namespace {
+
+// What befell each sequence, in steps.
+struct Pauses {
+  int32_t longest = 0;
+  int32_t swaps_most = 0;
+};
+
+// Runs until all have ended, or for `steps_max` steps.
+Pauses Watch(SwapDriver& driver, int32_t steps_max) {
+  Pauses pauses;
+  std::map<uint64_t, int32_t> gaps;
+  std::map<uint64_t, size_t> tokens;
+  for (int32_t steps = 0; !driver.scheduler.idle() && steps < steps_max; ++steps) {
+    driver.StepAndMove();
+    for (int32_t index : driver.scheduler.running_sequences()) {
+      const Sequence& sequence = driver.scheduler.sequence(index);
+      const uint64_t id = sequence.request.id;
+      const size_t before = std::exchange(tokens[id], driver.tokens[id].size());
+      gaps[id] = sequence.decodes() && tokens[id] == before ? gaps[id] + 1 : 0;
+      pauses.longest = std::max(pauses.longest, gaps[id]);
+      pauses.swaps_most = std::max(pauses.swaps_most, sequence.swaps);
+    }
+  }
+  return pauses;
+}
+
+// Twenty chats of 46 blocks at most, where four find room when they are full.
+SchedulerOptions FiveTimesAsMany(int32_t patience) {
+  SchedulerOptions options = WithSwapSpace(200, 3000, 20);
+  options.swap_patience = patience;
+  return options;
+}
+
+// In the end one chat in five is in the pool. Turns make the longest pause shorter, and nobody leaves again and again.
+TEST(Growth, WhoHasBeenOutsideForLongComesBackInTurns) {
+  std::vector<int32_t> longest;
+  for (const int32_t patience : {32, 1'000'000}) {
+    SwapDriver driver(FiveTimesAsMany(patience));
+    for (uint64_t id = 1; id <= 20; ++id) {
+      ASSERT_TRUE(driver.scheduler.Add(MakeRequest(id, 32 + static_cast<int32_t>(id), 700)).ok());
+    }
+    const Pauses pauses = Watch(driver, 20'000);
+    for (uint64_t id = 1; id <= 20; ++id) EXPECT_EQ(driver.tokens[id].size(), 700u) << id;
+    longest.push_back(pauses.longest);
+    // The first time, then after 128 tokens, and then after 256 each: 64, 192, 448 and 704 of 700.
+    EXPECT_LE(pauses.swaps_most, 4) << patience;
+    std::cout << "patience " << patience << ": " << driver.now_us / 2 << " steps, at most " << driver.at_once
+              << " at once, " << driver.scheduler.counters().swaps_out << " swaps, " << pauses.swaps_most
+              << " of one, longest pause " << pauses.longest << " steps\n";
+  }
+  EXPECT_LT(3 * longest[0], 2 * longest[1]);
+}
+
+// Chats without end of which two fit, and one that is the anchor: all advance.
+TEST(Growth, OfChatsWithoutEndEachHasItsTurn) {
+  SchedulerOptions options = WithSwapSpace(20, 3000, 6);
+  options.swap_patience = 2;
+  SwapDriver driver(options);
+  for (uint64_t id = 1; id <= 6; ++id) {
+    ASSERT_TRUE(driver.scheduler.Add(MakeRequest(id, 16, 1'000'000, KvBudget::Exact(15 * kBlockSlots))).ok());
+  }
+  std::vector<size_t> before(7);
+  for (int32_t round = 0; round < 6; ++round) {
+    (void)Watch(driver, 3000);
+    for (uint64_t id = 1; id <= 6; ++id) {
+      if (round > 0) {
+        EXPECT_GT(driver.tokens[id].size(), before[id]) << "request " << id << " in round " << round;
+      }
+      before[id] = driver.tokens[id].size();
+    }
+  }
+}
+
+// Budgets that agreed to it fall before anybody steps aside, and nobody then has to: four chats of 17 blocks in 40.
+TEST(Growth, BudgetsFallBeforeAnybodyStepsAside) {
+  for (const bool elastic : {false, true}) {
+    SwapDriver driver(WithSwapSpace(40, 300, 4));
+    for (uint64_t id = 1; id <= 4; ++id) {
+      KvBudget budget = KvBudget::Exact(16 * kBlockSlots);
+      if (elastic) budget.floor = 4 * kBlockSlots;
+      ASSERT_TRUE(driver.scheduler.Add(MakeRequest(id, 16, 30 * kBlockSlots, budget)).ok());
+    }
+    driver.DrainAndMove();
+    EXPECT_EQ(driver.at_once, 4);
+    EXPECT_EQ(driver.scheduler.counters().swaps_out > 0, !elastic);
+    EXPECT_EQ(driver.scheduler.counters().shrinks > 0, elastic);
+    for (uint64_t id = 1; id <= 4; ++id) EXPECT_EQ(driver.tokens[id].size(), 30u * kBlockSlots) << id;
+  }
+}
+
+// Budgets of a tenant within its share do not fall for one above its own.
+TEST(Growth, BudgetsOfATenantWithinItsShareStayAndSomebodyStepsAside) {
+  SchedulerOptions options = WithSwapSpace(34, 300, 5);
+  options.tenants = {{.name = "many"}, {.name = "one"}};
+  SwapDriver driver(options);
+  KvBudget budget = KvBudget::Exact(8 * kBlockSlots);
+  budget.floor = kBlockSlots;
+  Request agreed = MakeRequest(100, 160, 20 * kBlockSlots, budget);
+  agreed.tenant = 1;
+  ASSERT_TRUE(driver.scheduler.Add(std::move(agreed)).ok());
+  for (uint64_t id = 1; id <= 4; ++id) ASSERT_TRUE(driver.scheduler.Add(Long(id)).ok());
+  driver.DrainAndMove();
+  EXPECT_EQ(driver.scheduler.counters().shrinks, 0u);
+  EXPECT_GT(driver.scheduler.counters().swaps_out, 0u);
+}
+
+// Streams of one tenant without end, under any policy, fill the pool. Another tenant within its share waits for its patience and
+// for the move; without that it would wait for ever.
+TEST(Growth, StreamsWithoutEndStepAsideForATenantWithinItsShare) {
+  const KvBudget policies[] = {KvBudget::Unlimited(), KvBudget::Exact(8 * kBlockSlots),
+                               KvBudget::Periodic(7 * kBlockSlots, kBlockSlots)};
+  for (const KvBudget& policy : policies) {
+    for (const int32_t patience : {8, 1'000'000}) {
+      for (const bool ahead : {false, true}) {
+        SchedulerOptions options = WithSwapSpace(32, 3000, 12);
+        options.swap_patience = patience;
+        options.tenants = {{.name = "streams"}, {.name = "other"}};
+        SwapDriver driver(options);
+        driver.ahead = ahead;
+        for (uint64_t id = 1; id <= 8; ++id) {
+          ASSERT_TRUE(driver.scheduler.Add(MakeRequest(id, 16, policy.limited() ? 100'000 : 480, policy)).ok());
+        }
+        // Until the pool is full, so that one of them has to leave.
+        while (driver.begun.empty()) driver.StepAndMove();
+        ASSERT_TRUE(driver.scheduler.Add(Of(/*tenant=*/1, 100, /*prompt=*/96, 4)).ok());
+        int32_t steps = 0;
+        while (!driver.finished.contains(100) && steps < 300) {
+          driver.StepAndMove();
+          ++steps;
+        }
+        if (patience == 8) {
+          EXPECT_LE(steps, 8 + 64 + 32) << "patience, the tokens of who came back just now, and its own steps";
+        } else if (policy.limited()) {
+          EXPECT_EQ(steps, 300);
+        }
+      }
+    }
+  }
+}
+
+// What is outside of one tenant does not hold up another one within its share.
+TEST(Growth, ATenantWithinItsShareDoesNotWaitForThoseOutside) {
+  SchedulerOptions options = WithSwapSpace(32, 3000, 12);
+  options.tenants = {{.name = "many"}, {.name = "other"}};
+  SwapDriver driver(options);
+  for (uint64_t id = 1; id <= 8; ++id) ASSERT_TRUE(driver.scheduler.Add(Long(id)).ok());
+  while (driver.scheduler.swapping().aside() == 0) driver.StepAndMove();
+  int32_t let_in_beside = 0;
+  for (uint64_t id = 100; id < 140; ++id) {
+    ASSERT_TRUE(driver.scheduler.Add(Of(/*tenant=*/1, id, /*prompt=*/8, 2)).ok());
+    int32_t steps = 0;
+    for (; !driver.finished.contains(id) && steps < 200; ++steps) {
+      driver.StepAndMove();
+      for (uint64_t admitted : driver.scheduler.admitted()) {
+        if (admitted == id && driver.scheduler.swapping().HasOutside(0)) ++let_in_beside;
+      }
+    }
+    EXPECT_LE(steps, options.swap_patience + Swapping::kGuard + 16) << id << ": patience, protected ones, the move";
+  }
+  EXPECT_GT(let_in_beside, 10);
+}
+
+}  // namespace
+}  // namespace hydrant
