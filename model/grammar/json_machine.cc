@@ -277,13 +277,15 @@ void JsonMachine::StepPropertyKey(const Configuration& from, uint8_t byte, Confi
 
 void JsonMachine::StepExtraKey(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to) {
   const RegexId left = dfa_.Step(from.lexeme, byte, fuel);
+  const Frame own = frame(from.frame);
   if (left != kNothing) {
+    const uint64_t hash = KeyHash(from.key_hash, byte);
+    if (!CanBeUnseen(left, hash, own.seen, fuel)) return;
     to.push_back(from);
     to.back().lexeme = left;
-    to.back().key_hash = KeyHash(from.key_hash, byte);
+    to.back().key_hash = hash;
     return;
   }
-  const Frame own = frame(from.frame);
   if (byte != '"' || !dfa_.arena().nullable(from.lexeme) || IsSeen(own.seen, from.key_hash)) return;
   Frame with = WithMember(own, static_cast<int32_t>(object(own).properties.size()));
   with.seen = Seen(own.seen, from.key_hash);
@@ -302,6 +304,21 @@ bool JsonMachine::IsSeen(int32_t list, uint64_t hash) const {
   }
   return false;
 }
+// Exact for up to 64 texts that may be left: an object that has more keys with the same beginning may run out of them.
+bool JsonMachine::CanBeUnseen(RegexId left, uint64_t hash, int32_t list, Fuel& fuel) {
+  if (list < 0) return true;
+  const auto [found, added] = few_left_.try_emplace(left);
+  if (added) {
+    if (auto texts = dfa_.AllTexts(left, 64, fuel)) found->second = std::move(*texts);
+  }
+  const auto is_seen = [&](const std::string& rest) {
+    uint64_t whole = hash;
+    for (const char byte : rest) whole = KeyHash(whole, static_cast<uint8_t>(byte));
+    return IsSeen(list, whole);
+  };
+  return found->second.empty() || !std::ranges::all_of(found->second, is_seen);
+}
+
 int32_t JsonMachine::Seen(int32_t list, uint64_t hash) {
   const auto [found, added] = seen_ids_.try_emplace({list, hash}, static_cast<int32_t>(seen_.size()));
   if (added) seen_.emplace_back(list, hash);

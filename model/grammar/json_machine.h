@@ -100,6 +100,7 @@ class JsonMachine {
   LazyDfa& dfa() { return dfa_; }
   const JsonPlan& plan() const { return *plan_; }
   // How much is remembered beyond what was there at the beginning.
+  bool HasSeenKeys(const Configuration& configuration) const { return frame(configuration.frame).seen >= 0; }
   size_t states() const { return dfa_.arena().size() - base_ + frames_.size() + seen_.size(); }
   // The same configuration in this machine, of another one with the same plan that began with the same expressions.
   Configuration Import(const JsonMachine& from, const Configuration& configuration);
@@ -146,6 +147,8 @@ class JsonMachine {
   ShapeId NextItem(const Frame& frame) const;  // kNoShape: none may come
   Frame WithItem(Frame frame) const;
   bool IsSeen(int32_t list, uint64_t hash) const;
+  // Whether a key whose bytes so far have `hash`, and which goes on with `left`, can still be one that is not seen.
+  bool CanBeUnseen(RegexId left, uint64_t hash, int32_t list, Fuel& fuel);
   int32_t Seen(int32_t list, uint64_t hash);
 
   std::shared_ptr<const JsonPlan> plan_;
@@ -153,6 +156,8 @@ class JsonMachine {
   size_t base_;
   std::vector<Frame> frames_;
   absl::flat_hash_map<Frame, FrameId> frame_ids_;
+  // All that may be left of a key where that is few texts; none where it is many.
+  absl::flat_hash_map<RegexId, std::vector<std::string>> few_left_;
   std::vector<std::pair<int32_t, uint64_t>> seen_;  // the rest of the list, and one hash
   absl::flat_hash_map<std::pair<int32_t, uint64_t>, int32_t> seen_ids_;
 };

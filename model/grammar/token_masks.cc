@@ -84,6 +84,18 @@ int32_t TokenMasks::PlainCharacters(RegexId left, Fuel& fuel) {
   return plain_characters_[static_cast<size_t>(left)] = characters;
 }
 
+bool TokenMasks::StaysEndless(RegexId left, Fuel& fuel) {
+  const RegexArena& arena = machine_->dfa().arena();
+  if (arena.node(left).kind != RegexKind::kAnd) return PlainCharacters(left, fuel) == kUnbounded;
+  // Any text but a few.
+  const std::vector<RegexId> members(arena.list(left).begin(), arena.list(left).end());
+  return std::ranges::all_of(members, [&](RegexId member) {
+    const RegexNode& node = machine_->dfa().arena().node(member);
+    if (node.kind != RegexKind::kNot) return PlainCharacters(member, fuel) == kUnbounded;
+    return machine_->dfa().arena().node(node.a).kind == RegexKind::kStrings;
+  });
+}
+
 bool TokenMasks::WalkNodes(size_t begin, size_t end, size_t depth, std::span<const Configuration> from, Walk& walk,
                            std::span<uint32_t> out) {
   const std::span<const TokenTrie::Node> nodes = trie_->nodes();
@@ -146,6 +158,10 @@ const TokenMasks::Inside* TokenMasks::InsideOf(const Configuration& from, Walk& 
 
 bool TokenMasks::AddConfiguration(const Configuration& from, Walk& walk, std::span<uint32_t> out) {
   const std::span<const TokenTrie::Node> nodes = trie_->nodes();
+  // Which keys were there makes a difference inside of another where few are possible.
+  if (from.phase == Phase::kExtraKey && machine_->HasSeenKeys(from) && !StaysEndless(from.lexeme, walk.fuel)) {
+    return WalkNodes(0, nodes.size(), 0, {&from, 1}, walk, out);
+  }
   const Inside* inside = InsideOf(from, walk);
   if (inside == nullptr) return false;
   for (size_t i = 0; i < out.size(); ++i) out[i] |= inside->tokens[i];

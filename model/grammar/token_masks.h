@@ -58,6 +58,8 @@ class TokenMasks {
   static void AddTokens(std::span<const int32_t> tokens, std::span<uint32_t> out);
   // As many characters of plain text as may come next at least, whatever they are; kUnbounded: any number.
   int32_t PlainCharacters(RegexId left, Fuel& fuel);
+  // Whether a key that goes on with `left` can become one of endlessly many, whatever comes next.
+  bool StaysEndless(RegexId left, Fuel& fuel);
   bool TakesEveryCharacter(RegexId id, Fuel& fuel);
   void Follow(GrammarState& state);
 

@@ -6,9 +6,12 @@ namespace hydrant::grammar {
 namespace {
 
 // RFC 3339. February has a 29th day in years that 4 divides, but of those that 100 divides only where 400 does.
+// There is no year 0 in many a library of dates.
 std::string Date() {
-  const std::string leap = "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)";
-  return StrCat("(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|",
+  const std::string year = "(?:\\d{3}[1-9]|\\d{2}[1-9]\\d|\\d[1-9]\\d{2}|[1-9]\\d{3})";
+  const std::string fourth = "(?:0[48]|[2468][048]|[13579][26])",
+                    leap = StrCat("(?:\\d\\d", fourth, "|", fourth, "00)");
+  return StrCat("(?:", year, "-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|",
                 "02-(?:0[1-9]|1\\d|2[0-8]))|", leap, "-02-29)");
 }
 std::string Time() { return "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d+)?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"; }

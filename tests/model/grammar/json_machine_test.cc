@@ -66,6 +66,13 @@ TEST(JsonMachine, NothingIsBegunThatCannotBeEnded) {
   EXPECT_EQ(grammar->Advance(state, R"({"b)"), Grammar::Verdict::kForbidden);
   EXPECT_EQ(grammar->Advance(state, R"({"a":1,"b":2,"c":3)"), Grammar::Verdict::kAllowed);
   EXPECT_EQ(grammar->Advance(state, ","), Grammar::Verdict::kForbidden);
+  // A key that can only become one that was there.
+  const auto keys = MustCompile(
+      R"({"type":"object","patternProperties":{"^[a-e]{3}$":{"type":"null"}},"additionalProperties":false})");
+  state = keys->Begin();
+  EXPECT_EQ(keys->Advance(state, R"({"abc":null,"ab)"), Grammar::Verdict::kAllowed);
+  EXPECT_EQ(keys->Advance(state, "c"), Grammar::Verdict::kForbidden);
+  EXPECT_EQ(keys->Advance(state, R"(d":null})"), Grammar::Verdict::kAllowed);
   const auto array = MustCompile(R"({"type":"array","prefixItems":[true,false],"items":true})");
   state = array->Begin();
   EXPECT_EQ(array->Advance(state, "[1,"), Grammar::Verdict::kForbidden);

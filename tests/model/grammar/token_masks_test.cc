@@ -35,6 +35,8 @@ const std::vector<const char*> kSchemas = {
     R"({"type":"array","items":{"anyOf":[{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]},{"type":"object"},{"type":"string","minLength":3}]},"minItems":1})",
     R"({"type":["number","string"],"minimum":1.25,"maxLength":20})",
     R"({"type":"object","patternProperties":{"^k":{"type":"string","maxLength":14},"b$":{"type":"array"}},"additionalProperties":false})",
+    R"({"type":"object","patternProperties":{"^(ab|ba|k|x)[a-c]{3}$":{"enum":[1]}},"additionalProperties":false})",
+    R"({"type":"object","properties":{"ab":{"type":"null"}},"additionalProperties":{"enum":[1]}})",
 };
 
 // Mask, PlainMask and Advance, token by token, say the same along random answers.
