@@ -205,6 +205,12 @@ void AddSessionFlags(CLI::App& app, Config& config, Raw& raw) {
   const FlagGroup group(app, "Sessions");
   group.Add("--session-dir", "DIRECTORY", config.session_dir,
             "directory where sessions outlive the server; each process has its own (default: none)");
+  group.AddSwitch("--session-dir-unsafe", config.session_dir_unsafe,
+                  "allow --session-dir on NFS, or in a container's own layer (overlayfs)");
+  group
+      .AddWithDefault("--session-purge-s", "SECONDS", config.session_purge_s,
+                      "time until what deleted sessions said leaves the files of --session-dir")
+      ->check(RealRange(0.0, 1e9));
   group
       .Add("--session-durability", "none|tokens", raw.session_durability,
            "tokens: on disk before a turn's end is told (default: tokens with --session-dir)")

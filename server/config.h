@@ -62,6 +62,8 @@ struct Config {
   std::optional<int64_t> session_memory_bytes;  // nullopt: as large as the pool
   std::string session_dir;                      // empty: sessions do not outlive the process
   bool session_tokens_durable = true;           // with it
+  bool session_dir_unsafe = false;              // on any file system
+  double session_purge_s = 3600;                // until what was deleted leaves its files
   std::string kv_dump_path;
   std::vector<std::string> allowed_origins;
   std::vector<std::string> allowed_hosts;

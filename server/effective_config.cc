@@ -155,6 +155,8 @@ void AddKv(const Config& config, Settings* out) {
 
 void AddLimits(const Limits& limits, const Config& config, Settings* out) {
   out->Text("session_dir", config.session_dir);
+  out->Bool("session_dir_unsafe", config.session_dir_unsafe);
+  out->Seconds("session_purge_s", config.session_purge_s);
   out->Text("session_durability", config.session_dir.empty() || !config.session_tokens_durable ? "none" : "tokens");
   out->Seconds("session_ttl", limits.session_ttl_s);
   out->Seconds("header_timeout_s", limits.header_timeout_s);

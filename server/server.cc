@@ -233,6 +233,8 @@ ModelId MakeModelId(const Tokenizer& tokenizer, const ModelConfig& model, const 
 absl::Status OpenJournal(const Config& config, Parts* parts) {
   if (config.session_dir.empty() || !config.session_tokens_durable) return absl::OkStatus();
   SessionJournal::Options options;
+  options.any_file_system = config.session_dir_unsafe;
+  options.purge_s = static_cast<int64_t>(config.session_purge_s);
   options.clock = MonotonicUs;
   options.wall_clock = [] { return static_cast<int64_t>(std::time(nullptr)); };
   absl::StatusOr<std::unique_ptr<SessionJournal>> journal =
@@ -346,10 +348,8 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   if (!core.ok()) return core.status();
   if (parts->kv_dump != nullptr) parts->kv_dump->Attach(**core);
 
-  ModelId model_id{};
-  if (parts->journal != nullptr) {
-    model_id = MakeModelId(*checkpoint.tokenizer, checkpoint.config, FactsOf(checkpoint.config, sizing.limits));
-  }
+  const ModelId model_id =
+      MakeModelId(*checkpoint.tokenizer, checkpoint.config, FactsOf(checkpoint.config, sizing.limits));
   parts->sessions = MakeSessions(sizing.limits, model_id, parts);
   ServingContext context = MakeContext(config, sizing.limits, checkpoint);
   absl::StatusOr<ChatSetup> chat = MakeChats(config, checkpoint);

@@ -89,7 +89,8 @@ std::string SessionJson(const SessionCard& card) {
   AppendJsonStringOrNull(&out, card.policy);
   absl::StrAppend(&out, ",\"created\":", card.created, ",\"last_used\":", card.last_used);
   AppendIntegerOrNull(&out, "expires", card.expires);
-  out.push_back('}');
+  AppendIntegerOrNull(&out, "turn", static_cast<int64_t>(card.turn));
+  out.append(",\"durable\":").append(card.durable ? "\"tokens\"}" : "false}");
   return out;
 }
 
@@ -105,11 +106,29 @@ std::string SessionListJson(const std::vector<SessionCard>& cards, bool has_more
   return out;
 }
 
-std::string SessionDeletedJson(std::string_view id) {
+std::string SessionDeletedJson(std::string_view id, bool purged) {
   std::string out = "{\"id\":";
   AppendJsonString(&out, id);
-  out.append(",\"object\":\"session\",\"deleted\":true}");
+  out.append(",\"object\":\"session\",\"deleted\":true").append(purged ? ",\"purged\":true}" : "}");
   return out;
+}
+
+std::string SessionImportedJson(std::string_view id, uint64_t turn, bool durable) {
+  std::string out = "{\"id\":";
+  AppendJsonString(&out, id);
+  absl::StrAppend(&out, ",\"object\":\"session\",\"turn\":", turn, ",\"durable\":", durable ? "\"tokens\"}" : "false}");
+  return out;
+}
+
+std::string SessionTag(uint64_t turn) { return absl::StrCat("\"turn-", turn, "\""); }
+
+std::optional<uint64_t> ReadSessionTag(std::string_view text) {
+  constexpr std::string_view kBegin = "\"turn-";
+  if (!text.starts_with(kBegin) || !text.ends_with('"') || text.size() <= kBegin.size()) return std::nullopt;
+  text = text.substr(kBegin.size(), text.size() - kBegin.size() - 1);
+  uint64_t turn = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), turn);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(turn) : std::nullopt;
 }
 
 ApiError InvalidSessionId(std::string_view param) {
@@ -136,6 +155,32 @@ ApiError TurnConflict(uint64_t last) {
   return Conflict(
       last == 0 ? "The session has no turn that ended." : absl::StrCat("The last turn of this session is ", last, "."),
       "turn_conflict");
+}
+
+ApiError TurnChanged(uint64_t last) {
+  return PreconditionFailed(absl::StrCat("The last turn of this session is ", last, "."), "turn_changed", "If-Match");
+}
+
+ApiError SessionExists(uint64_t last) {
+  return PreconditionFailed(
+      absl::StrCat("There is a session with this id",
+                   last == 0 ? std::string(", in its first turn.") : absl::StrCat("; its last turn is ", last, ".")),
+      "session_exists", "If-None-Match");
+}
+
+ApiError SessionDiskExceeded(int64_t left) {
+  return TooLarge(absl::StrCat("Of its session_disk_bytes the tenant has ", left < 0 ? 0 : left, " left."),
+                  "session_disk_exceeded", "Content-Length");
+}
+
+ApiError InvalidSessionState(std::string_view what) {
+  return InvalidField("", absl::StrCat("The body is not a session's state, or not whole: ", std::string(what), "."),
+                      "invalid_session_state");
+}
+
+ApiError SessionOtherModel() {
+  return Conflict("The session's tokens are of another model than this server's, to which they say nothing.",
+                  "session_other_model");
 }
 
 ApiError SessionBusy() {

@@ -48,11 +48,13 @@ ApiResult<int32_t> ReadQueryInteger(std::string_view name, std::string_view text
 struct SessionCard {
   std::string id;
   SessionState state = SessionState::kCold;
-  int64_t tokens = 0;   // of the turns that ended
-  int32_t live = 0;     // slots its KV needs; 0 when cold
-  int32_t budget = 0;   // 0: none (null)
-  std::string policy;   // preset
-  int64_t created = 0;  // Unix seconds
+  uint64_t turn = 0;     // the last that ended; 0: none (null)
+  bool durable = false;  // that one, on disk
+  int64_t tokens = 0;    // of the turns that ended
+  int32_t live = 0;      // slots its KV needs; 0 when cold
+  int32_t budget = 0;    // 0: none (null)
+  std::string policy;    // preset
+  int64_t created = 0;   // Unix seconds
   int64_t last_used = 0;
   int64_t expires = 0;  // 0: never (null)
 };
@@ -67,7 +69,15 @@ struct SessionCounts {
 std::string SessionJson(const SessionCard& card);
 // {"object":"list","data":[…],"has_more":…}
 std::string SessionListJson(const std::vector<SessionCard>& cards, bool has_more);
-std::string SessionDeletedJson(std::string_view id);
+// `purged`: and no file has what it said.
+std::string SessionDeletedJson(std::string_view id, bool purged = false);
+// {"id":…,"object":"session","turn":…,"durable":"tokens"} or false
+std::string SessionImportedJson(std::string_view id, uint64_t turn, bool durable);
+
+// "turn-7" with its quotes: the entity tag of a session's state.
+std::string SessionTag(uint64_t turn);
+// nullopt: not such a tag.
+std::optional<uint64_t> ReadSessionTag(std::string_view text);
 
 // 400 naming `param`.
 ApiError InvalidSessionId(std::string_view param);
@@ -77,6 +87,15 @@ ApiError SessionNotFound(bool expired);
 ApiError SessionDamaged();
 // 409 turn_conflict: `last` is the session's last turn; 0: there is none.
 ApiError TurnConflict(uint64_t last);
+// 412 turn_changed: `last` is the session's last turn. 412 session_exists, likewise.
+ApiError TurnChanged(uint64_t last);
+ApiError SessionExists(uint64_t last);
+// 413: the tenant has `left` bytes left of its session_disk_bytes.
+ApiError SessionDiskExceeded(int64_t left);
+// 400 invalid_session_state: what is wrong with a session's file.
+ApiError InvalidSessionState(std::string_view what);
+// 409 session_other_model.
+ApiError SessionOtherModel();
 // 409 session_busy.
 ApiError SessionBusy();
 // 400 kv_capacity_exceeded: what was parked is gone, and the whole history is too long to be computed.

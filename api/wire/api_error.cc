@@ -129,6 +129,14 @@ ApiError LengthRequired() {
   return Make<411>("length_required", "A body with 'Content-Length' or chunked coding is required.");
 }
 
+ApiError PreconditionFailed(std::string message, ErrorCode<412> code, std::string_view param) {
+  return Make(code, std::move(message), param);
+}
+
+ApiError TooLarge(std::string message, ErrorCode<413> code, std::string_view param) {
+  return Make(code, std::move(message), param);
+}
+
 ApiError PayloadTooLarge(uint64_t body_bytes_max) {
   return Make<413>("payload_too_large",
                    absl::StrCat("The body is larger than the limit of ", body_bytes_max, " bytes."));

@@ -59,10 +59,12 @@ ApiError QueueTimeExceeded(double seconds_max, int32_t retry_after_s);
 ApiError RequestTimeout();                                    // 408: the client did not send its request in time
 ApiError Conflict(std::string message, ErrorCode<409> code);  // 409
 ApiError LengthRequired();                                    // 411
-ApiError PayloadTooLarge(uint64_t body_bytes_max);            // 413
-ApiError UriTooLong();                                        // 414
-ApiError UnsupportedMediaType(std::string message);           // 415
-ApiError ExpectationFailed();                                 // 417
+ApiError PreconditionFailed(std::string message, ErrorCode<412> code, std::string_view param);  // 412
+ApiError PayloadTooLarge(uint64_t body_bytes_max);                                              // 413
+ApiError TooLarge(std::string message, ErrorCode<413> code, std::string_view param);            // 413
+ApiError UriTooLong();                                                                          // 414
+ApiError UnsupportedMediaType(std::string message);                                             // 415
+ApiError ExpectationFailed();                                                                   // 417
 ApiError RateLimited(std::string message, ErrorCode<429> code, int32_t retry_after_s);  // 429: this tenant's limit
 ApiError HeadersTooLarge();                                                             // 431
 ApiError ServerError(std::string message, ErrorCode<500> code);                         // 500

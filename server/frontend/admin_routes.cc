@@ -10,6 +10,7 @@
 #include "api/wire/json_writer.h"
 #include "api/wire/object_reader.h"
 #include "server/frontend/routes.h"
+#include "server/frontend/session_routes.h"
 #include "server/http/http_exchange.h"
 #include "server/process/clock.h"
 #include "server/process/log.h"
@@ -20,6 +21,7 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr size_t kIdsMax = 10'000;
+constexpr int64_t kBodyBytesMax = 1 << 20;
 constexpr size_t kIdBytesMax = 256;
 
 struct State {
@@ -179,6 +181,7 @@ HttpRoute Route(std::string method, std::string path, bool body, Make make) {
     co_await exchange.Respond(std::move(response));
   };
   route.body = body;
+  route.body_bytes_max = kBodyBytesMax;
   return route;
 }
 
@@ -208,6 +211,8 @@ std::vector<HttpRoute> MakeAdminRoutes(AdminSources sources) {
   }));
   // On the io thread: 256 tenants take 2 ms, and behind the large bodies of a worker thread it could take seconds.
   routes.push_back(Route("POST", "/admin/reload", false, [state](const std::string&) { return Reload(*state); }));
+  AddAdminSessionRoutes({state->sources.sessions, state->sources.transfer}, state->sources.admission,
+                        state->sources.tenants, &routes);
   AddHealthRoutes(state->sources.engine, &routes);
   AddMetricsRoute(state->sources.metrics, state->sources.engine, state->sources.sessions, /*open=*/false, &routes);
   return routes;

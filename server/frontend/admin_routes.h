@@ -21,7 +21,9 @@
 #include <vector>
 
 #include "server/engine/engine_port.h"
+#include "server/frontend/admission_control.h"
 #include "server/frontend/request_directory.h"
+#include "server/frontend/session_transfer.h"
 #include "server/http/listener_context.h"
 #include "server/metrics/metrics.h"
 #include "server/sessions/session_store.h"
@@ -36,6 +38,8 @@ struct AdminSources {
   EnginePort& engine;
   Metrics& metrics;
   SessionStore& sessions;
+  const SessionTransfer& transfer;
+  AdmissionControl& admission;
   ListenerContext& service;  // of the tenants' port; /pause sets its `paused`
   std::function<absl::Status()> reload;
   std::function<int64_t()> drain;       // returns the number of requests in flight

@@ -101,6 +101,13 @@ Admitted AdmissionControl::AdmitAnswer(const HttpExchange& exchange) {
   return {std::make_unique<Place>(*this, exchange.caller()), std::nullopt};
 }
 
+Admitted AdmissionControl::AdmitBody(const HttpExchange& exchange, const Caller& tenant) {
+  auto place = std::make_unique<Place>(*this, tenant);
+  const std::optional<Refusal> refusal = place->TryHold(static_cast<int64_t>(exchange.head().content_length));
+  if (refusal.has_value()) return {nullptr, ErrorResponse(refusal->error)};
+  return {std::move(place), std::nullopt};
+}
+
 std::optional<Refusal> AdmissionControl::RefusalFor(std::optional<ByteBudget::Lack> lack) {
   if (!lack.has_value()) return std::nullopt;
   if (*lack == ByteBudget::Lack::kAll) {

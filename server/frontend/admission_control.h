@@ -39,6 +39,9 @@ class AdmissionControl {
   // A request that costs next to nothing, whose answer may be long all the same: it takes no place among the open ones.
   Admitted AdmitAnswer(const HttpExchange& exchange);
 
+  // A request of the operator about a tenant's sessions: its body counts among the tenant's bytes, and it takes no place.
+  Admitted AdmitBody(const HttpExchange& exchange, const Caller& tenant);
+
   // The response to a request that was turned away, which is counted.
   HttpResponse Reject(const TenantEntry& tenant, const Refusal& refusal) const;
   // The response that carries `error`, with the tenant's rates; beside a 503 to a tenant that is alone, what the queue holds and may

@@ -36,7 +36,6 @@ constexpr int kWorkerThreads = 2;
 constexpr auto kDrainPoll = std::chrono::milliseconds(10);
 // Connections of operators and their tools.
 constexpr int32_t kAdminConnections = 64;
-constexpr int64_t kAdminBodyBytes = 1 << 20;
 // A burst of SIGHUP becomes one reload, this long after the first: as late as a reload by signal can be.
 constexpr auto kHangupPause = std::chrono::milliseconds(50);
 // After everything was cancelled: for last events to get out.
@@ -103,7 +102,6 @@ Frontend::Frontend(FrontendOptions options, Metrics& metrics, TenantRegistry& te
   admin_context_.log.SetTenantName(name);
   admin_context_.limits = options_.limits;
   admin_context_.limits.connections_max = kAdminConnections;
-  admin_context_.limits.body_bytes_max = kAdminBodyBytes;
   admin_context_.authenticate = OperatorAuthentication(options_.admin.keys, tenants_, auth_limiter_, on_failure);
   admin_context_.origins = OriginPolicy(options_.admin.host, {}, {});
 }
@@ -130,6 +128,7 @@ absl::Status Frontend::Open(EnginePort& engine) {
       std::make_unique<GenerationService>(options_.context, engine, metrics_, *admission_, workers_, directory_);
   inspector_ = std::make_unique<KvInspector>(engine, options_.kv_shape, *options_.context.sessions,
                                              *options_.context.tokenizer, workers_);
+  transfer_ = std::make_unique<SessionTransfer>(options_.context, *admission_, workers_);
   ModelCard card;
   card.id = options_.context.request.model_names.front();
   card.created = static_cast<int64_t>(std::time(nullptr));
@@ -141,9 +140,9 @@ absl::Status Frontend::Open(EnginePort& engine) {
     metrics_reader =
         OperatorAuthentication(options_.metrics_keys, tenants_, auth_limiter_, [this] { metrics_.CountAuthFailure(); });
   }
-  context_.routes = MakeRoutes({options_.context, *generations_, *inspector_, *admission_, workers_, tenants_.shared(),
-                                std::move(card), options_.version, engine, context_, metrics_, options_.ui,
-                                std::move(metrics_reader)});
+  context_.routes = MakeRoutes({options_.context, *generations_, *inspector_, *transfer_, *admission_, workers_,
+                                tenants_.shared(), std::move(card), options_.version, engine, context_, metrics_,
+                                options_.ui, std::move(metrics_reader)});
   const absl::Status opened =
       options_.socket.has_value() ? listener_.Adopt(*options_.socket) : listener_.Open(options_.host, options_.port);
   if (!opened.ok()) return opened;
@@ -181,9 +180,9 @@ void Frontend::AskIoThreads() {
 absl::Status Frontend::OpenAdmin() {
   const AdminOptions& admin = options_.admin;
   if (!admin.port.has_value() && admin.socket_path.empty()) return absl::OkStatus();
-  admin_context_.routes =
-      MakeAdminRoutes({tenants_, directory_, *engine_, metrics_, *options_.context.sessions, context_,
-                       [this] { return Reload("admin"); }, [this] { return Drain(); }, options_.admin.config});
+  admin_context_.routes = MakeAdminRoutes({tenants_, directory_, *engine_, metrics_, *options_.context.sessions,
+                                           *transfer_, *admission_, context_, [this] { return Reload("admin"); },
+                                           [this] { return Drain(); }, options_.admin.config});
   if (admin.port.has_value()) {
     const absl::Status opened =
         admin.socket.has_value() ? admin_listener_.Adopt(*admin.socket) : admin_listener_.Open(admin.host, *admin.port);

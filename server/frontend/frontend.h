@@ -22,6 +22,7 @@
 #include "server/frontend/admission_control.h"
 #include "server/frontend/generation_service.h"
 #include "server/frontend/request_directory.h"
+#include "server/frontend/session_transfer.h"
 #include "server/http/http_listener.h"
 #include "server/http/listener_context.h"
 #include "server/http/worker_pool.h"
@@ -123,6 +124,7 @@ class Frontend {
   std::unique_ptr<AdmissionControl> admission_;
   std::unique_ptr<GenerationService> generations_;
   std::unique_ptr<KvInspector> inspector_;
+  std::unique_ptr<SessionTransfer> transfer_;
 
   // Connections that a shutdown cuts off end when these are destroyed: their coroutines use what is declared above. The
   // admin listener, signals and the watchdog have an io context of their own, so they work whatever clients do to the

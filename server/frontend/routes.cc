@@ -150,7 +150,7 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
     return id == sources->model.id ? JsonResponse(ModelJson(sources->model))
                                    : ErrorResponse(ModelNotFound(sources->model.id));
   }));
-  AddSessionRoutes(*context.sessions, sources->inspector, &routes);
+  AddSessionRoutes({*context.sessions, sources->transfer}, sources->admission, sources->inspector, &routes);
   routes.push_back(Simple("GET", "/tokenizer_info", false, [&context](const HttpHead&) {
     return JsonResponse(TokenizerInfoJson({context.chat.bos_token, context.chat.eos_token, context.chat.for_all.source,
                                            context.request.vocab_size, context.request.context}));

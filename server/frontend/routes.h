@@ -11,6 +11,7 @@
 #include "server/engine/engine_port.h"
 #include "server/frontend/admission_control.h"
 #include "server/frontend/generation_service.h"
+#include "server/frontend/session_transfer.h"
 #include "server/http/listener_context.h"
 #include "server/http/worker_pool.h"
 #include "server/live_view/kv_inspector.h"
@@ -24,6 +25,7 @@ struct RouteSources {
   const ServingContext& context;
   GenerationService& generations;
   KvInspector& inspector;
+  const SessionTransfer& transfer;
   AdmissionControl& admission;
   WorkerPool& workers;
   bool shared = false;  // by several tenants: what one does is not the others' business

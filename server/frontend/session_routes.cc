@@ -1,6 +1,5 @@
 #include "server/frontend/session_routes.h"
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -11,17 +10,39 @@
 #include "api/session/session.h"
 #include "server/http/http_exchange.h"
 #include "server/process/ascii_text.h"
-#include "server/tenants/tenant_registry.h"
 
 namespace hydrant {
 namespace {
 
 namespace asio = boost::asio;
 
-constexpr std::string_view kPath = "/v1/sessions";
+constexpr const char* kPath = "/v1/sessions";
+constexpr const char* kAdminPath = "/admin/sessions";
+constexpr std::string_view kState = "/state";
+constexpr std::string_view kMap = "/kv";
 // Sessions in one page: a quarter of a megabyte of JSON.
 constexpr int32_t kPageMax = 1000;
-constexpr int32_t kAgainS = 10;  // Retry-After where the disk does not take anything
+
+// Whose sessions a request is about. Errors name the parameter.
+using OwnerOf = std::function<ApiResult<Caller>(const HttpExchange& exchange)>;
+
+// What follows `path` and a slash: an id, and what of it is meant.
+struct Target {
+  std::string id;
+  std::string_view part;  // kState, kMap, or empty: the session
+};
+ApiResult<Target> TargetIn(const HttpHead& head, std::string_view path) {
+  Target target;
+  target.id = PercentDecode(std::string_view(head.path).substr(path.size() + 1));
+  for (const std::string_view part : {kState, kMap}) {
+    if (!target.id.ends_with(part)) continue;
+    target.part = part;
+    target.id.resize(target.id.size() - part.size());
+    break;
+  }
+  if (!IsSessionId(target.id)) return InvalidSessionId("session_id");
+  return target;
+}
 
 HttpResponse List(SessionStore& sessions, int32_t tenant, const HttpHead& head) {
   const std::string after = QueryValue(head.query, "after").value_or("");
@@ -41,87 +62,118 @@ HttpResponse Get(SessionStore& sessions, int32_t tenant, const std::string& id) 
   return card.ok() ? JsonResponse(SessionJson(card.value())) : ErrorResponse(card.error());
 }
 
-// Answers when no start will find the session again.
-asio::awaitable<void> Delete(SessionStore& sessions, HttpExchange& exchange, std::string id) {
-  enum class End { kPending, kDurable, kNotDurable };
-  // Released by whichever thread it became known on, acquired here.
-  const auto end = std::make_shared<std::atomic<End>>(End::kPending);
-  exchange.WatchClient();
-  const std::optional<ApiError> error =
-      sessions.Delete(exchange.caller()->index(), id, [end, wake = exchange.Waker()](bool durable) {
-        end->store(durable ? End::kDurable : End::kNotDurable, std::memory_order_release);
-        wake();
-      });
-  if (error.has_value()) {
-    co_await exchange.RespondError(*error);
-    co_return;
-  }
-  while (end->load(std::memory_order_acquire) == End::kPending) {
-    co_await exchange.WaitForWake();
-    if (exchange.client_gone()) co_return;
-  }
-  if (end->load(std::memory_order_acquire) == End::kNotDurable) {
-    co_await exchange.RespondError(
-        Overloaded("The session is gone, but a restart of the server may bring it back.", "not_durable", kAgainS));
-    co_return;
-  }
-  HttpResponse response = JsonResponse(SessionDeletedJson(id));
-  co_await exchange.Respond(std::move(response));
-}
-
-HttpRoute Route(std::string method, std::string path, std::function<HttpResponse(int32_t, const HttpHead&)> make) {
-  return {std::move(method), std::move(path), /*open=*/false,
-          [make = std::move(make)](HttpExchange& exchange) -> asio::awaitable<void> {
-            HttpResponse response = make(exchange.caller()->index(), exchange.head());
-            co_await exchange.Respond(std::move(response));
+// A route of one session: `handle` gets what is meant, and whose it is.
+HttpRoute RouteOfOne(std::string method, std::string path, OwnerOf owner_of,
+                     std::function<asio::awaitable<void>(HttpExchange&, Caller, Target)> handle) {
+  std::string below = absl::StrCat(path, "/");
+  return {std::move(method), std::move(below), /*open=*/false,
+          [path = std::move(path), owner_of = std::move(owner_of),
+           handle = std::move(handle)](HttpExchange& exchange) -> asio::awaitable<void> {
+            const ApiResult<Target> target = TargetIn(exchange.head(), path);
+            const ApiResult<Caller> owner = owner_of(exchange);
+            if (target.ok() && owner.ok()) {
+              co_await handle(exchange, owner.value(), target.value());
+            } else {
+              co_await exchange.RespondError(target.ok() ? owner.error() : target.error());
+            }
           }};
 }
 
-using OfOne = HttpResponse (*)(SessionStore&, int32_t tenant, const std::string& id);
+// What a PUT may be refused for before its body is read.
+std::optional<ApiError> CheckPut(const HttpExchange& exchange, std::string_view path, const OwnerOf& owner_of,
+                                 const SessionTransfer& transfer, Caller* owner) {
+  const ApiResult<Target> target = TargetIn(exchange.head(), path);
+  if (!target.ok()) return target.error();
+  if (target.value().part != kState) {
+    return MethodNotAllowed(target.value().part.empty() ? "GET, HEAD, DELETE" : "GET, HEAD");
+  }
+  const ApiResult<Caller> found = owner_of(exchange);
+  if (!found.ok()) return found.error();
+  *owner = found.value();
+  return transfer.CheckTake(exchange, **owner, target.value().id);
+}
 
-// What follows kPath and a slash.
-std::string IdIn(const HttpHead& head) { return PercentDecode(std::string_view(head.path).substr(kPath.size() + 1)); }
-
-// A route below kPath: what follows is an id.
-HttpRoute RouteOfOne(std::string method, SessionStore& sessions, OfOne make) {
-  return Route(std::move(method), absl::StrCat(std::string(kPath), "/"),
-               [&sessions, make](int32_t tenant, const HttpHead& head) {
-                 const std::string id = IdIn(head);
-                 if (!IsSessionId(id)) return ErrorResponse(InvalidSessionId("session_id"));
-                 return make(sessions, tenant, id);
-               });
+void AddRoutes(const std::string& path, const SessionRouteSources& sources, const OwnerOf& owner_of,
+               KvInspector* inspector, std::vector<HttpRoute>* routes) {
+  SessionStore& sessions = sources.sessions;
+  const SessionTransfer& transfer = sources.transfer;
+  routes->push_back(
+      {"GET", path, /*open=*/false, [&sessions, owner_of](HttpExchange& exchange) -> asio::awaitable<void> {
+         const ApiResult<Caller> owner = owner_of(exchange);
+         HttpResponse response =
+             owner.ok() ? List(sessions, owner.value()->index(), exchange.head()) : ErrorResponse(owner.error());
+         co_await exchange.Respond(std::move(response));
+       }});
+  routes->push_back(RouteOfOne(
+      "GET", path, owner_of,
+      [&sessions, &transfer, inspector](HttpExchange& exchange, Caller owner, Target target) -> asio::awaitable<void> {
+        if (target.part == kState) {
+          co_await transfer.Give(exchange, std::move(owner), std::move(target.id));
+        } else if (target.part == kMap && inspector != nullptr) {
+          co_await inspector->Serve(exchange, std::move(target.id));
+        } else if (target.part == kMap) {
+          co_await exchange.RespondError(RouteNotFound());
+        } else {
+          HttpResponse response = Get(sessions, owner->index(), target.id);
+          co_await exchange.Respond(std::move(response));
+        }
+      }));
+  routes->push_back(
+      RouteOfOne("DELETE", path, owner_of,
+                 [&transfer](HttpExchange& exchange, Caller owner, Target target) -> asio::awaitable<void> {
+                   if (target.part.empty()) {
+                     co_await transfer.Forget(exchange, std::move(owner), std::move(target.id));
+                   } else {
+                     co_await exchange.RespondError(MethodNotAllowed("GET, HEAD"));
+                   }
+                 }));
+  routes->push_back(RouteOfOne(
+      "PUT", path, owner_of, [&transfer](HttpExchange& exchange, Caller owner, Target target) -> asio::awaitable<void> {
+        co_await transfer.Take(exchange, std::move(owner), std::move(target.id));
+      }));
+  routes->back().content_type = kSessionFileType;
 }
 
 }  // namespace
 
-void AddSessionRoutes(SessionStore& sessions, KvInspector& inspector, std::vector<HttpRoute>* routes) {
-  routes->push_back(Route("GET", std::string(kPath),
-                          [&sessions](int32_t tenant, const HttpHead& head) { return List(sessions, tenant, head); }));
-  HttpRoute get = RouteOfOne("GET", sessions, Get);
-  get.handle = [&inspector, card = std::move(get.handle)](HttpExchange& exchange) -> asio::awaitable<void> {
-    static constexpr std::string_view kMap = "/kv";
-    std::string id = IdIn(exchange.head());
-    if (!id.ends_with(kMap)) {
-      co_await card(exchange);
-      co_return;
+void AddSessionRoutes(const SessionRouteSources& sources, AdmissionControl& admission, KvInspector& inspector,
+                      std::vector<HttpRoute>* routes) {
+  const OwnerOf owner_of = [](const HttpExchange& exchange) { return ApiResult<Caller>(exchange.caller()); };
+  AddRoutes(kPath, sources, owner_of, &inspector, routes);
+  routes->back().admit = [&admission, &transfer = sources.transfer,
+                          owner_of](const HttpExchange& exchange) -> Admitted {
+    Caller owner;
+    if (const auto error = CheckPut(exchange, kPath, owner_of, transfer, &owner)) {
+      return {nullptr, admission.Answer(*error, *exchange.caller())};
     }
-    id.resize(id.size() - kMap.size());
-    if (IsSessionId(id)) {
-      co_await inspector.Serve(exchange, std::move(id));
-    } else {
-      co_await exchange.RespondError(InvalidSessionId("session_id"));
-    }
+    return admission.AdmitWork(exchange);
   };
-  routes->push_back(std::move(get));
-  routes->push_back({"DELETE", absl::StrCat(std::string(kPath), "/"), /*open=*/false,
-                     [&sessions](HttpExchange& exchange) -> asio::awaitable<void> {
-                       std::string id = IdIn(exchange.head());
-                       if (IsSessionId(id)) {
-                         co_await Delete(sessions, exchange, std::move(id));
-                       } else {
-                         co_await exchange.RespondError(InvalidSessionId("session_id"));
-                       }
-                     }});
+}
+
+void AddAdminSessionRoutes(const SessionRouteSources& sources, AdmissionControl& admission, TenantRegistry& tenants,
+                           std::vector<HttpRoute>* routes) {
+  const OwnerOf owner_of = [&tenants](const HttpExchange& exchange) -> ApiResult<Caller> {
+    const std::shared_ptr<const TenantTable> table = tenants.table();
+    const std::optional<std::string> name = QueryValue(exchange.head().query, "tenant");
+    if (!name.has_value() && table->entries().size() == 1) return Caller(table->entries().front());
+    for (const auto& entry : table->entries()) {
+      if (name.has_value() && entry->config.name == *name) return Caller(entry);
+    }
+    if (!name.has_value())
+      return InvalidField("tenant", "'tenant' is required where there are several.", "missing_field");
+    return InvalidField("tenant", "There is no tenant of this name.");
+  };
+  const size_t before = routes->size();
+  AddRoutes(kAdminPath, sources, owner_of, /*inspector=*/nullptr, routes);
+  for (size_t i = before; i < routes->size(); ++i) (*routes)[i].audited = (*routes)[i].method != "GET";
+  routes->back().admit = [&admission, &transfer = sources.transfer,
+                          owner_of](const HttpExchange& exchange) -> Admitted {
+    Caller owner;
+    if (const auto error = CheckPut(exchange, kAdminPath, owner_of, transfer, &owner)) {
+      return {nullptr, ErrorResponse(*error)};
+    }
+    return admission.AdmitBody(exchange, owner);
+  };
 }
 
 }  // namespace hydrant

@@ -208,11 +208,11 @@ std::optional<ApiError> HttpConnection::CheckHead(HttpExchange& exchange, const 
   if (std::optional<ApiError> error = CheckOrigin(head)) return error;
   if (found.preflight) return std::nullopt;
   // Neither asks for a resource of ours, so the question of whether there is one does not arise.
-  if (head.path == "*" || head.method == "CONNECT") return MethodNotAllowed("GET, HEAD, POST, DELETE");
+  if (head.path == "*" || head.method == "CONNECT") return MethodNotAllowed("GET, HEAD, POST, PUT, DELETE");
   if (found.allow.empty()) return RouteNotFound();
   if (found.route == nullptr) return MethodNotAllowed(found.allow);
   if (head.Find("expect") != nullptr && !head.expects_continue) return ExpectationFailed();
-  return found.route->method == "POST" ? CheckBodyHead(head, *found.route) : std::nullopt;
+  return found.route->takes_body() ? CheckBodyHead(head, *found.route) : std::nullopt;
 }
 
 std::optional<ApiError> HttpConnection::Authenticate(HttpExchange& exchange, const HttpRoute* route) {
@@ -255,7 +255,7 @@ bool HttpConnection::AdmitsPage(const HttpHead& head) const {
 }
 
 std::optional<ApiError> HttpConnection::CheckBodyHead(const HttpHead& head, const HttpRoute& route) const {
-  // Before everything that not every POST needs: whatever is let through here has its body read into memory.
+  // Before everything that not every one of them needs: whatever is let through here has its body read into memory.
   const auto bytes_max = static_cast<uint64_t>(BodyBytesMax(route));
   if (head.framing == BodyFraming::kLength && head.content_length > bytes_max) return PayloadTooLarge(bytes_max);
   if (!route.body) return std::nullopt;
@@ -265,8 +265,8 @@ std::optional<ApiError> HttpConnection::CheckBodyHead(const HttpHead& head, cons
     return UnsupportedMediaType("Request bodies must not be compressed (Content-Encoding).");
   }
   const std::string* type = head.Find("content-type");
-  if (type != nullptr && MediaType(*type) != "application/json") {
-    return UnsupportedMediaType("The Content-Type of a request must be application/json.");
+  if (type != nullptr && MediaType(*type) != route.content_type) {
+    return UnsupportedMediaType(absl::StrCat("The Content-Type must be ", std::string(route.content_type), "."));
   }
   return std::nullopt;
 }
@@ -321,7 +321,7 @@ asio::awaitable<void> HttpConnection::Serve(HttpExchange& exchange) {
     exchange.SetPlace(std::move(admitted.place));
   }
   // A body that comes with a GET is not read; the response ends the connection.
-  if (!exchange.body_read() && found.route->method == "POST") {
+  if (!exchange.body_read() && found.route->takes_body()) {
     const bool got = co_await ReadBody(exchange, /*keep=*/found.route->body, BodyBytesMax(*found.route));
     if (!got) co_return;
   }

@@ -33,6 +33,8 @@ std::string_view HttpReason(int status) {
       return "Continue";
     case 200:
       return "OK";
+    case 201:
+      return "Created";
     case 204:
       return "No Content";
     case 302:
@@ -55,6 +57,8 @@ std::string_view HttpReason(int status) {
       return "Conflict";
     case 411:
       return "Length Required";
+    case 412:
+      return "Precondition Failed";
     case 413:
       return "Payload Too Large";
     case 414:

@@ -26,18 +26,21 @@ namespace hydrant {
 class HttpExchange;
 
 struct HttpRoute {
-  std::string method;  // GET, POST or DELETE; a GET route answers HEAD too
+  std::string method;  // GET, POST, PUT or DELETE; a GET route answers HEAD too
   std::string path;    // exact; one that ends with '/' matches every path below it
   bool open = false;   // needs no key
   // Answers the exchange. Runs on the connection's strand.
   std::function<boost::asio::awaitable<void>(HttpExchange&)> handle;
-  bool body = true;  // a POST that must have one; else it may come without, and what comes is not kept
+  bool body = true;  // a POST or PUT that must have one; else it may come without, and what comes is not kept
   // Asked once the head has passed every check, before a byte of the body is read. Null: everything is admitted.
   std::function<Admitted(const HttpExchange&)> admit;
   int64_t body_bytes_max = 0;  // of its own, where Limits::body_bytes_max is too much; 0: none
   Dialect dialect = Dialect::kOpenAi;
-  bool audited = false;                 // its requests change the server: each is logged
-  Authenticate authenticate = nullptr;  // in the place of the listener's; null: the listener's
+  bool audited = false;                                // its requests change the server: each is logged
+  Authenticate authenticate = nullptr;                 // in the place of the listener's; null: the listener's
+  std::string_view content_type = "application/json";  // of the body, where its head says one
+
+  bool takes_body() const { return method == "POST" || method == "PUT"; }
 };
 
 struct ListenerContext {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <ctime>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -296,14 +297,31 @@ void SessionStore::CountBytes(const Session& session, int64_t more) {
   bytes_ += more;
 }
 
-void SessionStore::SetIdle(Session* session) {
+void SessionStore::SetIdle(Session* session, std::optional<int64_t> used_s) {
   Tenant& tenant = TenantOf(session->tenant);
   Count(*session, -1);
   session->busy = false;
-  session->used_us = options_.clock();
-  session->used_s = StampS();
-  tenant.idle.splice(tenant.idle.end(), tenant.busy, session->place);
+  session->used_s = used_s.value_or(StampS());
+  session->used_us = options_.clock() - (used_s.has_value() ? AgeUs(*used_s) : 0);
+  tenant.idle.splice(PlaceIn(tenant.idle, session->used_us), tenant.busy, session->place);
   Count(*session, 1);
+}
+
+// Behind those that were used before: the list is in that order. Sought from both ends: it is nearly always one of them.
+SessionStore::Sessions::iterator SessionStore::PlaceIn(Sessions& idle, int64_t used_us) {
+  auto first = idle.begin(), last = idle.end();
+  while (first != last) {
+    if ((*first)->used_us > used_us) return first;
+    if ((*std::prev(last))->used_us <= used_us) return last;
+    ++first;
+    if (first != last) --last;
+  }
+  return last;
+}
+
+int64_t SessionStore::AgeUs(int64_t used_s) const {
+  const int64_t now_s = WallClock();
+  return used_s >= now_s ? 0 : std::min<uint64_t>(uint64_t(now_s) - uint64_t(used_s), uint64_t{1} << 40) * 1'000'000;
 }
 
 void SessionStore::NotePast(Session* session, const SessionPast& past) {
@@ -334,7 +352,7 @@ void SessionStore::End(Session* session, uint64_t turn, std::shared_ptr<const Se
     TenantOf(session->tenant).logged_bytes += bytes - session->logged_bytes;
     session->logged_bytes = bytes;
   }
-  SetIdle(session);
+  SetIdle(session, logged.used_s);
   if (session->past_turn == 0) {
     Forget(session, /*remember=*/false);
   } else {
@@ -378,6 +396,8 @@ SessionCard SessionStore::CardOf(const Session& session) const {
   card.last_used = session.used_s;
   if (options_.ttl_us > 0 && !session.busy) card.expires = session.used_s + options_.ttl_us / 1'000'000;
   if (session.past_turn == 0) return card;
+  card.turn = session.past_turn;
+  card.durable = session.logged_turn == session.past_turn;
   card.tokens = session.tokens;
   card.budget = session.budget;
   card.policy = KvPresetName(session.preset);
@@ -401,12 +421,14 @@ ApiResult<SessionStore::View> SessionStore::Inspect(int32_t tenant, const std::s
   return View{CardOf(*session), session->number, session->past, session->past == nullptr && session->past_turn > 0};
 }
 
-std::optional<ApiError> SessionStore::Delete(int32_t tenant, const std::string& id, std::function<void(bool)> done) {
+std::optional<ApiError> SessionStore::Delete(int32_t tenant, const std::string& id, std::function<void(bool)> done,
+                                             std::optional<uint64_t> turn) {
   const Lock lock(*this);
   Expire();
   Session* session = Find(tenant, id);
   if (session == nullptr) return SessionNotFound(/*expired=*/false);
   if (session->busy) return SessionBusy();
+  if (turn.has_value() && *turn != session->past_turn) return TurnChanged(session->past_turn);
   Forget(session, /*remember=*/false, std::move(done));
   return std::nullopt;
 }

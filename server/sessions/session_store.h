@@ -122,11 +122,30 @@ class SessionStore {
   // EngineHooks::on_parked. Only notes the events; the next call of another method applies them.
   void OnParked(std::span<const TurnId> dropped, std::span<const ParkedTurn> parked);
 
+  // A session between two turns, as another server can go on from it.
+  struct Kept {
+    std::shared_ptr<const SessionPast> past;
+    int64_t created_s = 0;  // Unix time
+    int64_t used_s = 0;
+  };
+  // Errors: 404 as above; 409 for one with a turn in progress. May wait for the disk where there is a journal.
+  ApiResult<Kept> Export(int32_t tenant, const std::string& id);
+  // Whether a session whose log record is of about `bytes` may be imported now: it takes nobody's place. Errors: 412 session_exists;
+  // 413 session_disk_exceeded, 429 session_limit_exceeded, 503 too_many_sessions.
+  std::optional<ApiError> CheckImport(const SessionOwner& owner, const std::string& id, int64_t bytes);
+  // The session is there from now on, and free once it is durable or cannot be made so: `done` is told which, once, on any thread,
+  // also on this one; not when there is an error. Errors: CheckImport's; 400 for one that has expired. REQUIRES: kept.past, checked
+  // (past_check.h).
+  std::optional<ApiError> Import(const SessionOwner& owner, const std::string& id, const Kept& kept,
+                                 std::function<void(bool durable)> done);
+
   // Errors: 404; 409 for one with a turn in progress.
   ApiResult<SessionCard> Get(int32_t tenant, const std::string& id);
-  // `done` is told when no start will find it again: on any thread, also on this one; not when there is an error.
+  // `done` is told when no start will find it again: on any thread, also on this one; not when there is an error. 412 turn_changed
+  // when `turn` is not the session's last.
   std::optional<ApiError> Delete(int32_t tenant, const std::string& id,
-                                 std::function<void(bool durable)> done = nullptr);
+                                 std::function<void(bool durable)> done = nullptr,
+                                 std::optional<uint64_t> turn = std::nullopt);
 
   struct View {
     SessionCard card;
@@ -149,6 +168,9 @@ class SessionStore {
   Page List(int32_t tenant, const std::string& after, size_t count_max);
 
   SessionCounts counts();
+  const ModelId& model() const { return options_.model; }
+  // `done` is told when no file has what sessions that are gone by now have said, or that this cannot be: as Delete's.
+  void Purge(std::function<void(bool purged)> done);
   // Null without a journal.
   const SessionJournal* journal() const { return options_.journal; }
 
@@ -228,6 +250,7 @@ class SessionStore {
   void LoadNames();
   void Claim(int32_t tenant);
   Sessions& ListOf(const Session& session);
+  static Sessions::iterator PlaceIn(Sessions& idle, int64_t used_us);
   static Session* Oldest(const Tenant& tenant, const Session* newest);
   void Unload(Session* session);
   void SetStored(Session* session);
@@ -244,21 +267,29 @@ class SessionStore {
   static int64_t BytesOf(const std::shared_ptr<const SessionPast>& past);
   static const ParkedTurn* ParkedPast(const Session& session);  // null: nothing of it is parked
   void CountBytes(const Session& session, int64_t more);
-  void SetIdle(Session* session);
+  void SetIdle(Session* session, std::optional<int64_t> used_s = std::nullopt);
   SessionState StateOf(const Session& session) const;
   SessionCard CardOf(const Session& session) const;
   void Count(const Session& session, int64_t delta) { counts_[static_cast<size_t>(StateOf(session))] += delta; }
 
-  // What follows takes the lock. `past` null: as it was. `logged`: the turn is in the journal, as so many bytes.
+  // REQUIRES the lock.
+  std::optional<ApiError> CheckImportNow(const SessionOwner& owner, const std::string& id, int64_t bytes);
+  // How long ago a wall clock showed `used_s`: never less than nothing, whatever was done to that clock.
+  int64_t AgeUs(int64_t used_s) const;
+
+  // What follows takes the lock. `past` null: as it was. `logged`: the turn is in the journal, as so many bytes. `used_s`: it was not
+  // used now but then.
   struct Logged {
     bool yes = false;
     bool whole = false;
     int64_t bytes = 0;
+    std::optional<int64_t> used_s = std::nullopt;
   };
   void End(Session* session, uint64_t turn, std::shared_ptr<const SessionPast> past, Logged logged) noexcept;
-  // REQUIRES: the session is the turn's. Throws std::bad_alloc, and then it still is; else `done` is called once.
+  // REQUIRES: the session is the turn's. Throws std::bad_alloc, and then it still is; else `done` is called once. `used_s`: as in
+  // Logged.
   void Commit(Session* session, uint64_t turn, const SessionPast* before, std::shared_ptr<const SessionPast> past,
-              std::function<void(bool)> done);
+              std::function<void(bool)> done, std::optional<int64_t> used_s = std::nullopt);
   // The past that the journal has. Null: it cannot be gone on from.
   std::shared_ptr<const SessionPast> ReadPast(Session* session);
   std::shared_ptr<const SessionPast> ReadLogged(const SessionName& name, uint64_t turn) const;

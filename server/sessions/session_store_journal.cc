@@ -37,7 +37,7 @@ void SessionStore::Claim(int32_t index) {
   tenant.name = options_.tenant_name(index);
   const auto found = unclaimed_.find(tenant.name);
   if (found == unclaimed_.end()) return;
-  const int64_t now_us = options_.clock(), now_s = WallClock();
+  const int64_t now_us = options_.clock();
   by_number_.reserve(by_number_.size() + found->second.size());
   std::vector<Unclaimed*> oldest_first;
   for (Unclaimed& unclaimed : found->second) oldest_first.push_back(&unclaimed);
@@ -59,8 +59,7 @@ void SessionStore::Claim(int32_t index) {
     session->logged_records = static_cast<int32_t>(std::min<uint32_t>(logged.records, kRecordsMax));
     session->created_s = logged.facts.created_s;
     session->used_s = logged.used_s;
-    // By the wall clock, which may have been put back: a session is never younger than it was, nor from the future.
-    session->used_us = now_us - std::clamp<int64_t>(now_s - logged.used_s, 0, int64_t{1} << 40) * 1'000'000;
+    session->used_us = now_us - AgeUs(logged.used_s);
     session->busy = false;
     session->stored = true;
     tenant.logged_bytes += session->logged_bytes;
@@ -106,9 +105,10 @@ std::shared_ptr<const SessionPast> SessionStore::ReadPast(Session* session) {
 }
 
 void SessionStore::Commit(Session* session, uint64_t turn, const SessionPast* before,
-                          std::shared_ptr<const SessionPast> past, std::function<void(bool)> done) {
+                          std::shared_ptr<const SessionPast> past, std::function<void(bool)> done,
+                          std::optional<int64_t> used_s) {
   if (options_.journal == nullptr) {
-    End(session, turn, std::move(past), {});
+    End(session, turn, std::move(past), {.used_s = used_s});
     done(false);
     return;
   }
@@ -126,15 +126,15 @@ void SessionStore::Commit(Session* session, uint64_t turn, const SessionPast* be
   const bool whole = record.type == RecordType::kReplace;
   record.turn = turn;
   record.turn_before = whole ? 0 : before->turn;
-  record.wall_s = StampS();
+  record.wall_s = used_s.value_or(StampS());
   record.facts.tokens = static_cast<int32_t>(past->tokens.size());
   record.facts.budget = past->kv.budget.keep;
   record.facts.policy = static_cast<uint8_t>(past->spec.preset);
   record.body = EncodePast(*past, whole ? nullptr : before, options_.model);
   const auto bytes = static_cast<int64_t>(record.body.size() + kRecordHeaderBytes);
-  options_.journal->Commit(std::move(record), [this, session, turn, whole, bytes, past = std::move(past),
+  options_.journal->Commit(std::move(record), [this, session, turn, whole, bytes, used_s, past = std::move(past),
                                                done = std::move(done)](bool durable) {
-    End(session, turn, past, {durable, whole, bytes});
+    End(session, turn, past, {durable, whole, bytes, used_s});
     done(durable);
   });
 }

@@ -86,7 +86,7 @@ def starts(binary, model, temp):
     write_log(f"{temp}/many", SESSIONS)
     met = True
     for words in ("from the log", "from a checkpoint", "from a checkpoint"):
-        with ServerProcess(binary, model, (*flags, "--session-dir", f"{temp}/many")) as server:
+        with ServerProcess(binary, model, (*flags, "--session-dir", f"{temp}/many", "--session-dir-unsafe")) as server:
             more = server.ready_s - statistics.median(plain)
             met &= more <= START_MORE_S
             print(f"start with {SESSIONS:,} sessions {words}: {more:+.2f} s to {statistics.median(plain):.2f} s; {resident_mb(server) - plain_mb:+.0f} MB; {server.metric('hydrant_sessions'):,.0f} known", flush=True)
@@ -123,7 +123,7 @@ def ends(binary, model, temp, clients, turns):
     """Prints, and returns whether the target was met."""
     measured = {}
     for round_number in range(2):
-        for words, flags in (("without", ()), ("with", ("--session-dir", f"{temp}/ends"))):
+        for words, flags in (("without", ()), ("with", ("--session-dir", f"{temp}/ends", "--session-dir-unsafe"))):
             with ServerProcess(binary, model, flags) as server:
                 gaps(server, clients, 4)
                 began = time.monotonic()

@@ -44,7 +44,7 @@ class Live(unittest.TestCase):
         folder = serving.folder("prometheus")
         sessions = tempfile.mkdtemp(dir=folder)  # mode 0700, as a session directory has to be
         cls.addClassCleanup(shutil.rmtree, sessions)
-        cls.server = serving.TenantServer(folder, traffic.TENANTS, (*traffic.FLAGS, "--session-dir", sessions))
+        cls.server = serving.TenantServer(folder, traffic.TENANTS, (*traffic.FLAGS, "--session-dir", sessions, "--session-dir-unsafe"))
         cls.addClassCleanup(cls.server.stop)
         cls.address = cls.server.admin.removeprefix("http://")
         cpu = cls.server.cpu_s()

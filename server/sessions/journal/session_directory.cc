@@ -113,7 +113,16 @@ std::string RandomHex(size_t digits) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Open(const std::string& path_in) {
+std::string_view WrongFileSystem(int64_t type) {
+  if (type == NFS_SUPER_MAGIC) return "is on NFS, where neither locks nor syncs are what they are on a local disk";
+  if (type == OVERLAYFS_SUPER_MAGIC) {
+    return "is in a container's own layer (overlayfs), which goes with the container: mount a volume there";
+  }
+  return "";
+}
+
+absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Open(const std::string& path_in,
+                                                                         bool any_file_system) {
   std::string path = path_in;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   std::unique_ptr<SessionDirectory> directory(new SessionDirectory());
@@ -121,8 +130,10 @@ absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Open(const s
   directory->fd_ = OpenOwn(AT_FDCWD, path, path, &wrong);
   if (directory->fd_ < 0) return wrong;
   struct statfs system {};
-  if (fstatfs(directory->fd_, &system) == 0 && system.f_type == NFS_SUPER_MAGIC) {
-    return Wrong(path, "is on NFS, where neither locks nor syncs are what they are on a local disk");
+  if (!any_file_system && fstatfs(directory->fd_, &system) == 0) {
+    const std::string_view wrong_system = WrongFileSystem(static_cast<int64_t>(system.f_type));
+    if (!wrong_system.empty())
+      return Wrong(path, absl::StrCat(std::string(wrong_system), " (--session-dir-unsafe insists)"));
   }
   directory->lock_fd_ = TakeLock(directory->fd_, path, &wrong);
   if (directory->lock_fd_ < 0) return wrong;

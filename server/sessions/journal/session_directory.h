@@ -21,11 +21,15 @@
 
 namespace hydrant {
 
+// Why a directory on a file system of this kind (statfs(2)'s f_type) keeps no promise, or nothing.
+std::string_view WrongFileSystem(int64_t type);
+
 class SessionDirectory {
  public:
   // Makes it where there is none; its parent must be there. Errors: FAILED_PRECONDITION, which names the path and what is wrong: somebody
-  // else's, open to others, a link, in use by another process (which it names), or of a later version.
-  static absl::StatusOr<std::unique_ptr<SessionDirectory>> Open(const std::string& path);
+  // else's, open to others, a link, in use by another process (which it names), of a later version, or, unless `any_file_system`, on
+  // one of WrongFileSystem.
+  static absl::StatusOr<std::unique_ptr<SessionDirectory>> Open(const std::string& path, bool any_file_system = false);
   ~SessionDirectory();
   SessionDirectory(const SessionDirectory&) = delete;
   SessionDirectory& operator=(const SessionDirectory&) = delete;

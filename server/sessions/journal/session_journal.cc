@@ -9,7 +9,7 @@
 
 namespace hydrant {
 absl::StatusOr<std::unique_ptr<SessionJournal>> SessionJournal::Open(const std::string& path, Options options) {
-  absl::StatusOr<std::unique_ptr<SessionDirectory>> directory = SessionDirectory::Open(path);
+  absl::StatusOr<std::unique_ptr<SessionDirectory>> directory = SessionDirectory::Open(path, options.any_file_system);
   if (!directory.ok()) return directory.status();
   SessionLogOptions log_options;
   log_options.directory = (*directory)->id();
@@ -61,7 +61,7 @@ CommitTimes SessionJournal::times() const {
 bool SessionJournal::WaitForWork(bool cleans, std::deque<Waiting>* group) {
   std::unique_lock<std::mutex> lock(mutex_);
   const std::chrono::microseconds look(options_.look_us);
-  if (!cleans) arrived_.wait_for(lock, look, [this] { return stopping_ || !waiting_.empty(); });
+  if (!cleans) arrived_.wait_for(lock, look, [this] { return stopping_ || !waiting_.empty() || !purges_.empty(); });
   if (waiting_.empty()) return !stopping_;
   if (waiting_.size() <= kGroupMax) {
     group->swap(waiting_);
@@ -98,23 +98,62 @@ void SessionJournal::WriteGroup(std::deque<Waiting>& group) {
   }
 }
 
+void SessionJournal::Purge(std::function<void(bool)> done) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!stopping_) {
+      purges_.push_back(std::move(done));
+      done = nullptr;
+    }
+  }
+  if (done) return done(false);
+  arrived_.notify_one();
+}
+
+// Those who ask from here on are the next ones: a purge that others join has no end.
+void SessionJournal::TakePurges(Purges* purges, uint32_t* up_to) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!purges->empty() || purges_.empty()) return;
+  purges->swap(purges_);
+  *up_to = log_->newest_segment();
+}
+
+// A part of the work. True: there is more.
+bool SessionJournal::CleanSome(Purges* purges, uint32_t* up_to) {
+  TakePurges(purges, up_to);
+  bool more = false;
+  try {
+    more = log_->Clean(options_.wall_clock(), /*purge=*/!purges->empty());
+  } catch (const std::exception&) {
+    // No memory: later.
+  }
+  const bool purged = !log_->HasForgotten(*up_to);
+  if (purges->empty() || (more && !purged)) return more;
+  for (const auto& done : *purges) done(purged);
+  purges->clear();
+  return more;
+}
+
 void SessionJournal::Run() {
   bool cleans = false;
   int64_t look_us = options_.clock() + options_.look_us;
   std::deque<Waiting> group;
+  Purges purges;
+  uint32_t purged_up_to = 0;
   while (WaitForWork(cleans, &group)) {
-    if (!group.empty()) {
+    const bool wrote = !group.empty();
+    if (wrote) {
       WriteGroup(group);
       group.clear();
-      // A log that is never at rest is cleaned, too: a part between two groups.
-      if (!cleans && options_.clock() < look_us) continue;
     }
+    TakePurges(&purges, &purged_up_to);
+    // A log that is never at rest is cleaned, too: a part between two groups.
+    if (wrote && !cleans && purges.empty() && options_.clock() < look_us) continue;
     look_us = options_.clock() + options_.look_us;
-    try {
-      cleans = log_->Clean(options_.wall_clock());
-    } catch (const std::exception&) {
-      cleans = false;  // no memory: later
-    }
+    cleans = CleanSome(&purges, &purged_up_to);
+  }
+  for (Purges* left : {&purges, &purges_}) {
+    for (const auto& done : *left) done(false);
   }
   try {
     log_->Checkpoint();

@@ -42,6 +42,7 @@ class SessionJournal {
   static constexpr size_t kWaitingMax = 1 << 16;
 
   struct Options {
+    bool any_file_system = false;  // SessionDirectory::Open's
     int64_t segment_bytes = 64 << 20;
     int64_t purge_s = 3600;
     int64_t retry_s = 10;
@@ -60,6 +61,10 @@ class SessionJournal {
   // `done` is told whether the record is durable: on the journal's thread, or on this one where it cannot be. It takes a
   // short time; null: nobody asks.
   void Commit(LogRecord record, std::function<void(bool durable)> done);
+
+  // `done` is told, as Commit's, when no segment has a record of a session that is gone by now, or that this cannot be. The work is
+  // done between two groups, a part at a time; those who ask meanwhile wait for the next.
+  void Purge(std::function<void(bool purged)> done);
 
   absl::StatusOr<LoggedPast> Read(const SessionName& name) const { return log_->Read(name); }
   void ForEach(const std::function<void(const SessionName&, const LoggedSession&)>& visit) const {
@@ -82,6 +87,9 @@ class SessionJournal {
   void Run();
   bool WaitForWork(bool cleans, std::deque<Waiting>* group);
   void WriteGroup(std::deque<Waiting>& group);
+  using Purges = std::vector<std::function<void(bool)>>;
+  bool CleanSome(Purges* purges, uint32_t* up_to);
+  void TakePurges(Purges* purges, uint32_t* up_to);
 
   const std::unique_ptr<SessionDirectory> directory_;
   const Options options_;
@@ -91,6 +99,7 @@ class SessionJournal {
   std::condition_variable arrived_;
   // Guarded by mutex_.
   std::deque<Waiting> waiting_;
+  std::vector<std::function<void(bool)>> purges_;  // asked for, and not begun
   CommitTimes times_;
   bool stopping_ = false;
   std::thread thread_;  // last: it uses the others

@@ -88,6 +88,9 @@ class SessionLog {
   // Does a part of the work of giving room back, a few ms. `now_s` is Unix time. `purge`: what sessions that are gone have said goes
   // whatever purge_s is. True: there is more.
   bool Clean(int64_t now_s, bool purge = false);
+  // By the writing thread: the newest segment there has been; whether one up to `segment` has records of sessions that are gone.
+  uint32_t newest_segment() const { return next_number_ - 1; }
+  bool HasForgotten(uint32_t segment) const;
   // So that the next start reads nothing else.
   void Checkpoint();
 

@@ -27,6 +27,12 @@ std::optional<uint32_t> SessionLog::ChooseSegment(int64_t now_s, bool purge) con
   return std::nullopt;
 }
 
+bool SessionLog::HasForgotten(uint32_t segment) const {
+  const auto& forgotten = index_.forgotten();
+  return std::any_of(forgotten.begin(), forgotten.end(),
+                     [&](const auto& entry) { return entry.first <= segment && segments_->contains(entry.first); });
+}
+
 bool SessionLog::Clean(int64_t now_s, bool purge) {
   if (retry_us_ >= 0) return false;  // what cannot be written cannot be moved
   if (!cleaning_.has_value()) {

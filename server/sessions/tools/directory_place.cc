@@ -41,11 +41,11 @@ PlacedSession PlacedOf(const LoggedSession& logged) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DirectoryPlace>> DirectoryPlace::Open(const std::string& path) {
-  // A tool that made one would hide a path that was mistyped.
+  // Wherever it is: what is there is to be had. A tool that made one would hide a path that was mistyped.
   if (access(absl::StrCat(path, "/FORMAT").c_str(), F_OK) != 0) {
     return absl::FailedPreconditionError(absl::StrCat("--session-dir: ", path, ": is no directory of sessions"));
   }
-  absl::StatusOr<std::unique_ptr<SessionDirectory>> directory = SessionDirectory::Open(path);
+  absl::StatusOr<std::unique_ptr<SessionDirectory>> directory = SessionDirectory::Open(path, /*any_file_system=*/true);
   if (!directory.ok()) return directory.status();
   std::unique_ptr<LogDirectory> files = (*directory)->TakeLog();
   std::unique_ptr<DirectoryPlace> place(new DirectoryPlace(path, *std::move(directory)));
@@ -124,7 +124,8 @@ absl::StatusOr<bool> DirectoryPlace::Import(const std::string& tenant, const std
   return true;
 }
 
-absl::StatusOr<bool> DirectoryPlace::Forget(const std::string& tenant, const std::string& id, uint64_t turn) {
+absl::StatusOr<bool> DirectoryPlace::Forget(const std::string& tenant, const std::string& id, uint64_t turn,
+                                            bool purge) {
   std::optional<uint64_t> last;
   log_->ForEach([&](const SessionName&, const LoggedSession& logged) {
     if (logged.facts.tenant == tenant && logged.facts.id == id) last = logged.turn;
@@ -137,6 +138,8 @@ absl::StatusOr<bool> DirectoryPlace::Forget(const std::string& tenant, const std
   record.turn = *last;
   record.wall_s = NowS();
   if (!Write(std::move(record))) return absl::UnavailableError(absl::StrCat(path_, ": the disk does not take it"));
+  if (!purge) return true;
+  if (absl::Status status = Purge(); !status.ok()) return status;
   return true;
 }
 

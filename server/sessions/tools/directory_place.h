@@ -26,8 +26,8 @@ class DirectoryPlace : public SessionPlace {
   absl::StatusOr<std::vector<PlacedSession>> List(const std::string& tenant) override;
   absl::StatusOr<std::string> Export(const std::string& tenant, const std::string& id) override;
   absl::StatusOr<bool> Import(const std::string& tenant, const std::string& file) override;
-  absl::StatusOr<bool> Forget(const std::string& tenant, const std::string& id, uint64_t turn) override;
-  absl::Status Purge() override;
+  absl::StatusOr<bool> IsDurable(const std::string&, const std::string&) override { return true; }
+  absl::StatusOr<bool> Forget(const std::string& tenant, const std::string& id, uint64_t turn, bool purge) override;
   // Reads every record and every session's past. `tenant` has to be empty: a file is nobody's.
   absl::StatusOr<VerifyReport> Verify(const std::string& tenant) override;
   absl::Status Close() override;
@@ -37,6 +37,7 @@ class DirectoryPlace : public SessionPlace {
       : path_(std::move(path)), directory_(std::move(directory)) {}
   absl::StatusOr<SessionFile> Read(const SessionName& name);
   bool Write(LogRecord record);
+  absl::Status Purge();
   void VerifySegment(LogDirectory& files, uint32_t number, VerifyReport* report);
   void VerifyRecords(std::string_view bytes, uint32_t number, VerifyReport* report);
 

@@ -61,11 +61,12 @@ class SessionPlace {
   // Puts in what Export gave, under that tenant. True: and no restart will lose it. Errors: ALREADY_EXISTS where there is a session of
   // this tenant and id; FAILED_PRECONDITION for one that this place cannot go on from; INVALID_ARGUMENT for what is no such file.
   virtual absl::StatusOr<bool> Import(const std::string& tenant, const std::string& file) = 0;
-  // True: and no restart brings it back. `turn`: its last, or else the session stays; 0: whichever. Errors: NOT_FOUND, ABORTED as
-  // above, OUT_OF_RANGE where its last turn is another one.
-  virtual absl::StatusOr<bool> Forget(const std::string& tenant, const std::string& id, uint64_t turn) = 0;
-  // What forgotten sessions have said leaves the files now.
-  virtual absl::Status Purge() = 0;
+  // Whether no restart will lose it. Errors: NOT_FOUND.
+  virtual absl::StatusOr<bool> IsDurable(const std::string& tenant, const std::string& id) = 0;
+  // True: and no restart brings it back. `turn`: its last, or else the session stays; 0: whichever. `purge`: what it and those that
+  // were forgotten before it have said leaves the files before this returns. Errors: NOT_FOUND, ABORTED as above, OUT_OF_RANGE where
+  // its last turn is another one.
+  virtual absl::StatusOr<bool> Forget(const std::string& tenant, const std::string& id, uint64_t turn, bool purge) = 0;
   virtual absl::StatusOr<VerifyReport> Verify(const std::string& tenant) = 0;
   // Ends well what was begun.
   virtual absl::Status Close() = 0;

@@ -93,4 +93,23 @@ std::string VerifyJson(const VerifyReport& report) {
   return out.append("]}\n");
 }
 
+std::string HandoverText(const HandoverReport& report) {
+  std::string out =
+      absl::StrCat("moved ", report.moved, " of ", report.sessions, " sessions, ", report.bytes, " bytes\n");
+  const auto line = [&out](int64_t count, const char* what) {
+    if (count > 0) absl::StrAppend(&out, count, " ", what, "\n");
+  };
+  line(report.present, "had been copied before, and have left now");
+  line(report.gone, "ended meanwhile");
+  line(report.not_durable, "were copied and stay here, too: a restart of the new server would lose them");
+  line(report.left, "stay");
+  return out;
+}
+
+std::string HandoverJson(const HandoverReport& report) {
+  return absl::StrCat("{\"sessions\":", report.sessions, ",\"moved\":", report.moved, ",\"present\":", report.present,
+                      ",\"gone\":", report.gone, ",\"not_durable\":", report.not_durable, ",\"left\":", report.left,
+                      ",\"bytes\":", report.bytes, "}\n");
+}
+
 }  // namespace hydrant

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "server/sessions/tools/handover.h"
 #include "server/sessions/tools/session_place.h"
 
 namespace hydrant {
@@ -20,6 +21,10 @@ std::string SessionsJson(const std::vector<PlacedSession>& sessions);
 std::string VerifyText(const VerifyReport& report);
 // {"sessions":…,"records":…,"bytes":…,"unfinished_bytes":…,"damaged":…,"damages":[{"where":…,"what":…}]}
 std::string VerifyJson(const VerifyReport& report);
+
+std::string HandoverText(const HandoverReport& report);
+// {"sessions":…,"moved":…,"present":…,"gone":…,"not_durable":…,"left":…,"bytes":…}
+std::string HandoverJson(const HandoverReport& report);
 
 }  // namespace hydrant
 

@@ -2,15 +2,23 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "api/flags/command_line.h"
 #include "api/wire/nearest_name.h"
+#include "server/process/ascii_text.h"
+#include "server/process/clock.h"
 #include "server/process/exit_codes.h"
+#include "server/process/secret_file.h"
 #include "server/sessions/tools/directory_place.h"
+#include "server/sessions/tools/handover.h"
+#include "server/sessions/tools/http_place.h"
 #include "server/sessions/tools/session_report.h"
 #include "server/sessions/tools/state_files.h"
 
@@ -19,12 +27,22 @@ namespace {
 
 struct ToolOptions {
   std::string session_dir;
+  std::string url;
+  std::string api_key_path, admin_key_path;  // of files
+  std::string from, to;                      // handover: a URL, or a directory
+  double wait_s = 30;
   std::string tenant;
   std::string output;
   std::vector<std::string> names;  // ids, or files
   bool all = false;
   bool json = false;
 };
+
+constexpr int64_t kKeyFileBytesMax = 4096;
+
+bool IsUrl(std::string_view where) {
+  return where.starts_with("http://") || where.starts_with("https://") || where.starts_with("unix:");
+}
 
 int ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {
@@ -58,6 +76,7 @@ class Tool {
     incomplete_ = report->damaged > 0;
     return absl::OkStatus();
   }
+  absl::Status HandOver(SessionPlace& from);
   absl::Status Export(SessionPlace& place);
   absl::Status Import(SessionPlace& place);
   absl::Status Forget(SessionPlace& place);
@@ -153,16 +172,36 @@ absl::Status Tool::Forget(SessionPlace& place) {
   const absl::StatusOr<std::vector<PlacedSession>> sessions = Named(place);
   if (!sessions.ok()) return sessions.status();
   for (const PlacedSession& session : *sessions) {
-    const absl::StatusOr<bool> durable = place.Forget(session.tenant, session.id, 0);
+    const bool is_last = &session == &sessions->back();
+    const absl::StatusOr<bool> durable = place.Forget(session.tenant, session.id, 0, /*purge=*/is_last);
     if (!durable.ok()) {
       Fail(absl::StrCat("session ", session.id), durable.status());
     } else if (!*durable) {
       Fail(absl::StrCat("session ", session.id), absl::UnavailableError("a restart of the server may bring it back"));
     }
   }
-  if (absl::Status status = place.Purge(); !status.ok()) Fail("purge", status);
   if (!incomplete_) streams_.error(absl::StrCat("forgot ", sessions->size(), " sessions; no file has their text"));
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<SessionPlace>> OpenPlace(const std::string& where, bool is_directory,
+                                                        const ToolOptions& options);
+
+absl::Status Tool::HandOver(SessionPlace& from) {
+  absl::StatusOr<std::unique_ptr<SessionPlace>> to = OpenPlace(options_.to, !IsUrl(options_.to), options_);
+  if (!to.ok()) return to.status();
+  HandoverOptions options;
+  options.tenant = options_.tenant;
+  options.wait_s = options_.wait_s;
+  options.clock = MonotonicUs;
+  options.sleep = [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); };
+  options.say = streams_.error;
+  const absl::StatusOr<HandoverReport> report = hydrant::HandOver(from, **to, options);
+  const absl::Status closed = (*to)->Close();
+  if (!report.ok()) return report.status();
+  streams_.out(options_.json ? HandoverJson(*report) : HandoverText(*report));
+  incomplete_ = !report->complete();
+  return closed;
 }
 
 using Word = absl::Status (Tool::*)(SessionPlace& place);
@@ -176,6 +215,7 @@ constexpr WordRow kWords[] = {
     {"verify", "reads everything and says what is not what was written; exit code 1 then", &Tool::Verify},
     {"export", "writes sessions into files: ID …, or --all", &Tool::Export},
     {"import", "reads files that export wrote: FILE …, or a directory of them", &Tool::Import},
+    {"handover", "moves all sessions to another server: --from WHERE --to WHERE", &Tool::HandOver},
     {"forget", "ends sessions, and has their text leave the files: ID …", &Tool::Forget},
 };
 
@@ -193,12 +233,27 @@ std::string WrongWord(const std::vector<std::string>& arguments) {
 
 void AddWord(CLI::App& app, const WordRow& row, ToolOptions* options) {
   CLI::App* word = app.add_subcommand(row.name, row.text);
-  word->add_option("--session-dir", options->session_dir, "the directory of a server that is stopped")
-      ->type_name("DIRECTORY");
+  const std::string_view name = row.name;
+  if (name == "handover") {
+    word->add_option("--from", options->from, "http://HOST:PORT, unix:PATH, or a directory")->type_name("WHERE");
+    word->add_option("--to", options->to, "likewise")->type_name("WHERE");
+    word->add_option("--wait", options->wait_s, "how long turns in progress are waited for (default: 30)")
+        ->type_name("SECONDS")
+        ->check(CLI::Range(0.0, 86400.0));
+  } else {
+    word->add_option("--session-dir", options->session_dir, "the directory of a server that is stopped")
+        ->type_name("DIRECTORY");
+    word->add_option("--url", options->url, "a server that runs: http://HOST:PORT, or unix:PATH of its admin socket")
+        ->type_name("URL");
+  }
+  word->add_option("--api-key-file", options->api_key_path, "file with a tenant's key (or HYDRANT_API_KEY)")
+      ->type_name("FILE");
+  word->add_option("--admin-api-key-file", options->admin_key_path,
+                   "file with the operator's key, for the admin listener (or HYDRANT_ADMIN_KEY)")
+      ->type_name("FILE");
   word->add_option("--tenant", options->tenant, "of this tenant alone; import: into it (default: as the file says)")
       ->type_name("NAME");
-  const std::string_view name = row.name;
-  if (name == "list" || name == "verify") word->add_flag("--json", options->json, "as JSON");
+  if (name == "list" || name == "verify" || name == "handover") word->add_flag("--json", options->json, "as JSON");
   if (name == "export") {
     word->add_option("--output", options->output, "file, directory for several, or - for standard output")
         ->type_name("PATH");
@@ -208,11 +263,55 @@ void AddWord(CLI::App& app, const WordRow& row, ToolOptions* options) {
   if (name == "import") word->add_option("file", options->names, "files, or directories of them");
 }
 
-absl::Status RunWord(const WordRow& row, const ToolOptions& options, const ToolStreams& streams, bool* incomplete) {
-  if (options.session_dir.empty()) {
-    return absl::InvalidArgumentError("--session-dir DIRECTORY: say whose sessions");
+// The first key of a file, or else of the environment.
+absl::StatusOr<std::string> KeyOf(const std::string& path, const char* variable) {
+  if (path.empty()) {
+    const char* key = std::getenv(variable);
+    return std::string(key == nullptr ? "" : key);
   }
-  absl::StatusOr<std::unique_ptr<DirectoryPlace>> place = DirectoryPlace::Open(options.session_dir);
+  absl::StatusOr<std::string> text = ReadSecretFile(path, kKeyFileBytesMax);
+  if (!text.ok()) return text.status();
+  std::string key(Trim(std::string_view(*text).substr(0, text->find('\n'))));
+  if (key.empty() || key.find_first_of("\r\n") != std::string::npos) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": has no key in its first line"));
+  }
+  return key;
+}
+
+absl::StatusOr<std::unique_ptr<SessionPlace>> OpenPlace(const std::string& where, bool is_directory,
+                                                        const ToolOptions& options) {
+  if (is_directory) {
+    absl::StatusOr<std::unique_ptr<DirectoryPlace>> place = DirectoryPlace::Open(where);
+    if (!place.ok()) return place.status();
+    return *std::move(place);
+  }
+  if (!options.api_key_path.empty() && !options.admin_key_path.empty()) {
+    return absl::InvalidArgumentError("--api-key-file, --admin-api-key-file: give one of them");
+  }
+  absl::StatusOr<HttpClient> client = HttpClient::To(where);
+  if (!client.ok()) return client.status();
+  absl::StatusOr<std::string> admin_key = std::string();
+  if (options.api_key_path.empty()) admin_key = KeyOf(options.admin_key_path, "HYDRANT_ADMIN_KEY");
+  if (!admin_key.ok()) return admin_key.status();
+  if (client->is_unix() || !admin_key->empty()) {
+    return std::make_unique<HttpPlace>(*std::move(client), *std::move(admin_key), /*is_admin=*/true);
+  }
+  absl::StatusOr<std::string> key = KeyOf(options.api_key_path, "HYDRANT_API_KEY");
+  if (!key.ok()) return key.status();
+  return std::make_unique<HttpPlace>(*std::move(client), *std::move(key), /*is_admin=*/false);
+}
+
+absl::Status RunWord(const WordRow& row, const ToolOptions& options, const ToolStreams& streams, bool* incomplete) {
+  const bool moves = std::string_view(row.name) == "handover";
+  if (moves && (options.from.empty() || options.to.empty())) {
+    return absl::InvalidArgumentError("--from WHERE --to WHERE: say from where to where");
+  }
+  if (!moves && options.session_dir.empty() == options.url.empty()) {
+    return absl::InvalidArgumentError("--session-dir DIRECTORY, or else --url URL: say whose sessions");
+  }
+  const std::string& where = moves ? options.from : options.url.empty() ? options.session_dir : options.url;
+  const bool is_directory = moves ? !IsUrl(where) : options.url.empty();
+  absl::StatusOr<std::unique_ptr<SessionPlace>> place = OpenPlace(where, is_directory, options);
   if (!place.ok()) return place.status();
   Tool tool(options, streams);
   absl::Status status = (tool.*row.word)(**place);

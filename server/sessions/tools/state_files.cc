@@ -143,9 +143,13 @@ absl::StatusOr<ImportOutcome> ImportOnce(SessionPlace& place, const std::string&
     const absl::StatusOr<SessionFile> other = ReadSessionFile(*there);
     if (!other.ok()) return other.status();
     const Kinship kinship = KinshipOf(*file, *other);
-    if (kinship == Kinship::kSame || kinship == Kinship::kSecondGoesOn) return ImportOutcome::kPresent;
+    if (kinship == Kinship::kSame || kinship == Kinship::kSecondGoesOn) {
+      const absl::StatusOr<bool> is_durable = place.IsDurable(tenant, file->facts.id);
+      if (!is_durable.ok()) return is_durable.status();
+      return *is_durable ? ImportOutcome::kPresent : ImportOutcome::kNotDurable;
+    }
     if (kinship == Kinship::kOthers || !replaces) return durable.status();
-    const absl::StatusOr<bool> gone = place.Forget(tenant, file->facts.id, other->turn);
+    const absl::StatusOr<bool> gone = place.Forget(tenant, file->facts.id, other->turn, /*purge=*/false);
     if (!gone.ok() && !absl::IsNotFound(gone.status())) return gone.status();
   }
 }

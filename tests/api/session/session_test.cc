@@ -67,20 +67,29 @@ TEST(Session, ACardHasNullForWhatIsNotThere) {
   card.last_used = 7;
   EXPECT_EQ(SessionJson(card),
             R"({"id":"s","object":"session","state":"cold","tokens":0,"live":0,"budget":null,"policy":null,)"
-            R"("created":5,"last_used":7,"expires":null})");
+            R"("created":5,"last_used":7,"expires":null,"turn":null,"durable":false})");
   card.state = SessionState::kParked;
   card.tokens = 90;
   card.live = 64;
   card.budget = 64;
   card.policy = "h2o";
   card.expires = 9;
+  card.turn = 7;
+  card.durable = true;
   const std::string list = SessionListJson({card, card}, true);
   EXPECT_THAT(list, HasSubstr(R"("state":"parked","tokens":90,"live":64,"budget":64,"policy":"h2o")"));
-  EXPECT_THAT(list, HasSubstr(R"("expires":9},{"id":)"));
+  EXPECT_THAT(list, HasSubstr(R"("expires":9,"turn":7,"durable":"tokens"},{"id":)"));
   EXPECT_TRUE(list.starts_with(R"({"object":"list","data":[{)"));
   EXPECT_TRUE(list.ends_with(R"(],"has_more":true})"));
   EXPECT_EQ(SessionListJson({}, false), R"({"object":"list","data":[],"has_more":false})");
   EXPECT_EQ(SessionDeletedJson("s"), R"({"id":"s","object":"session","deleted":true})");
+  EXPECT_EQ(SessionDeletedJson("s", true), R"({"id":"s","object":"session","deleted":true,"purged":true})");
+  EXPECT_EQ(SessionImportedJson("s", 7, true), R"({"id":"s","object":"session","turn":7,"durable":"tokens"})");
+  EXPECT_EQ(SessionTag(7), "\"turn-7\"");
+  EXPECT_EQ(ReadSessionTag("\"turn-7\""), 7u);
+  for (const char* wrong : {"turn-7", "\"turn-\"", "\"turn--1\"", "\"turn-7x\"", "W/\"turn-7\"", "*", "\""}) {
+    EXPECT_FALSE(ReadSessionTag(wrong).has_value()) << wrong;
+  }
 }
 
 }  // namespace

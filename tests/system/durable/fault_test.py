@@ -162,7 +162,7 @@ class Bench:
         server.process.wait()
 
     def flags(self, directory):
-        return ("--session-dir", directory, "--threads", 1, "--no-ui", "--num-gpu-blocks-override", 64, "--max-model-len", 512)
+        return ("--session-dir", directory, "--session-dir-unsafe", "--threads", 1, "--no-ui", "--num-gpu-blocks-override", 64, "--max-model-len", 512)
 
     def sessions(self):
         copies = {}

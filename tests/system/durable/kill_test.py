@@ -139,7 +139,7 @@ def main():
         model = f"{temp}/small.gguf"
         subprocess.run([sys.executable, "-B", HERE.parents[1] / "conformance" / "small_model.py", arguments.model, model], check=True)
         # A pool that is full, so that budgets that may shrink do.
-        flags = ("--session-dir", f"{temp}/sessions", "--threads", 2, "--no-ui", "--num-gpu-blocks-override", 160, "--max-model-len", 1024)
+        flags = ("--session-dir", f"{temp}/sessions", "--session-dir-unsafe", "--threads", 2, "--no-ui", "--num-gpu-blocks-override", 160, "--max-model-len", 1024)
         each = [[Session(f"c{c}s{s}", KINDS[(c + s) % len(KINDS)]) for s in range(SESSIONS_EACH)] for c in range(arguments.clients)]
         serials = [[0] for _ in each]
         turns = 0

@@ -19,7 +19,7 @@ namespace {
 using testing::HasSubstr;
 
 std::string WrongWith(const std::string& path) {
-  const auto opened = SessionDirectory::Open(path);
+  const auto opened = SessionDirectory::Open(path, /*any_file_system=*/true);
   return opened.ok() ? "" : std::string(opened.status().message());
 }
 
@@ -29,7 +29,7 @@ TEST(SessionDirectory, IsItsOwnersAloneAndKeepsItsNames) {
   SessionName name{};
   DirectoryId id{};
   {
-    const auto made = SessionDirectory::Open(path + "/");
+    const auto made = SessionDirectory::Open(path + "/", /*any_file_system=*/true);
     ASSERT_TRUE(made.ok()) << made.status();
     name = (*made)->NameOf("tenant", "id");
     id = (*made)->id();
@@ -40,12 +40,12 @@ TEST(SessionDirectory, IsItsOwnersAloneAndKeepsItsNames) {
     ASSERT_EQ(stat((path + file).c_str(), &status), 0) << file;
     EXPECT_EQ(status.st_mode & 077, 0u) << file;
   }
-  const auto again = SessionDirectory::Open(path);
+  const auto again = SessionDirectory::Open(path, /*any_file_system=*/true);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ((*again)->NameOf("tenant", "id"), name);
   EXPECT_EQ((*again)->id(), id);
   const TempDir elsewhere;
-  EXPECT_NE((*SessionDirectory::Open(elsewhere.File("d")))->NameOf("tenant", "id"), name);
+  EXPECT_NE((*SessionDirectory::Open(elsewhere.File("d"), /*any_file_system=*/true))->NameOf("tenant", "id"), name);
 }
 
 TEST(SessionDirectory, WhatNamesDependOnIsWhatWasWritten) {
@@ -74,7 +74,7 @@ TEST(SessionDirectory, WhatNamesDependOnIsWhatWasWritten) {
 
 TEST(SessionDirectory, HasOneProcessAtATime) {
   const TempDir temp;
-  auto first = SessionDirectory::Open(temp.File("d"));
+  auto first = SessionDirectory::Open(temp.File("d"), /*any_file_system=*/true);
   ASSERT_TRUE(first.ok());
   EXPECT_THAT(WrongWith(temp.File("d")), HasSubstr("is in use by process " + std::to_string(getpid()) + " on host "));
   first->reset();
@@ -96,6 +96,13 @@ TEST(SessionDirectory, RefusesWhatOthersCouldReadOrReplace) {
   std::filesystem::remove(temp.File("copy"));
   temp.Write("d/FORMAT", "hydrant-sessions 2.0 abc");
   EXPECT_THAT(WrongWith(path), HasSubstr("this version reads \"hydrant-sessions 1.0\""));
+}
+
+TEST(SessionDirectory, WhereNoPromiseHoldsIsRefusedByName) {
+  EXPECT_THAT(std::string(WrongFileSystem(0x6969)), testing::HasSubstr("is on NFS"));
+  EXPECT_THAT(std::string(WrongFileSystem(0x794c7630)), testing::HasSubstr("mount a volume"));
+  for (const int64_t type : {int64_t{0xEF53}, int64_t{0x58465342}, int64_t{0x01021994}})
+    EXPECT_EQ(WrongFileSystem(type), "");
 }
 
 }  // namespace

@@ -4,10 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "server/process/exit_codes.h"
+#include "server/sessions/journal/byte_codec.h"
+#include "server/sessions/journal/crc32c.h"
 #include "tests/server/sessions/tools/sessions_on_disk.h"
 
 namespace hydrant {
@@ -43,6 +48,91 @@ TEST_F(DirectoryPlaceTools, WhatIsForgottenIsInNoFile) {
   EXPECT_THAT(Run("verify").out, HasSubstr("2 sessions"));
   EXPECT_EQ(Run("forget", {"b", "nobody"}).exit_code, kExitIncomplete) << "all of them or none";
   EXPECT_THAT(Run("list").out, HasSubstr("acme    b "));
+}
+
+// Directories that versions have left: tests/golden/sessions/MAJOR.MINOR, each with what `list --json` says of it.
+std::string GoldenDirectories() { return std::string(HYDRANT_SOURCE_DIR) + "/tests/golden/sessions"; }
+
+// Git keeps no mode, and a test is not to write to the sources.
+std::string CopyOf(const std::filesystem::path& directory, const TempDir& temp) {
+  const std::filesystem::path copy = temp.File("golden");
+  std::filesystem::copy(directory, copy, std::filesystem::copy_options::recursive);
+  using std::filesystem::perms;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(copy)) {
+    std::filesystem::permissions(entry.path(),
+                                 entry.is_directory() ? perms::owner_all : perms::owner_read | perms::owner_write);
+  }
+  std::filesystem::permissions(copy, perms::owner_all);
+  return copy.string();
+}
+
+std::string TextOfFile(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(GoldenSessions, WhatEveryVersionHasWrittenIsRead) {
+  int versions = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(GoldenDirectories())) {
+    if (!entry.is_directory()) continue;
+    ++versions;
+    const TempDir temp;
+    const std::string directory = CopyOf(entry.path() / "directory", temp);
+    const ToolRun list = RunTool({"list", "--session-dir", directory, "--json"});
+    EXPECT_EQ(list.out, TextOfFile(entry.path() / "list.json")) << entry.path() << list.error;
+    const ToolRun verify = RunTool({"verify", "--session-dir", directory});
+    EXPECT_EQ(verify.exit_code, kExitOk) << entry.path() << verify.out;
+    const ToolRun file = RunTool({"export", "--session-dir", directory, "--tenant", "acme", "a", "--output", "-"});
+    EXPECT_EQ(file.out, TextOfFile(entry.path() / "acme.a.session")) << entry.path() << file.error;
+  }
+  EXPECT_GE(versions, 1);
+}
+
+TEST(GoldenSessions, AHigherMajorIsRefusedAndUntouched) {
+  const std::filesystem::path golden = GoldenDirectories() + "/1.0/directory";
+  const auto refused = [](const std::string& directory, const char* says) {
+    const std::string before = BytesBelow(directory + "/log");
+    const ToolRun run = RunTool({"list", "--session-dir", directory});
+    EXPECT_EQ(run.exit_code, kExitConfig);
+    EXPECT_THAT(run.error, HasSubstr(says));
+    EXPECT_EQ(BytesBelow(directory + "/log"), before);
+  };
+  const TempDir one, other;
+  const std::string format = CopyOf(golden, one);
+  std::fstream(format + "/FORMAT", std::ios::in | std::ios::out) << "hydrant-sessions 2.0 ";
+  refused(format, "FORMAT is \"hydrant-sessions 2.0 ");
+  EXPECT_THAT(TextOfFile(format + "/FORMAT"), HasSubstr("hydrant-sessions 2.0 "));
+  const std::string log = CopyOf(golden, other);
+  std::string segment;
+  AppendSegmentHeader(9, {}, &segment);
+  segment[8] = 2;  // the major version
+  segment.resize(segment.size() - 4);
+  PutFixed(Crc32c(segment), &segment);
+  std::ofstream(log + "/log/000009.seg", std::ios::binary) << segment;
+  std::filesystem::permissions(log + "/log/000009.seg", std::filesystem::perms(0600));
+  refused(log, "000009.seg: written by a later version (format 2); this one reads format 1");
+}
+
+// Writes the directory of the version that this is: --gtest_also_run_disabled_tests --gtest_filter='*WriteGolden', with
+// HYDRANT_GOLDEN_OUT=tests/golden/sessions/MAJOR.MINOR. Once, when the format changes.
+TEST(GoldenSessions, DISABLED_WriteGolden) {
+  const char* out = std::getenv("HYDRANT_GOLDEN_OUT");
+  ASSERT_NE(out, nullptr);
+  const std::string directory = std::string(out) + "/directory";
+  std::filesystem::create_directories(out);
+  SessionsOnDisk disk(directory);
+  disk.Add("acme", "a", {"Hello.", " Who is it?", " It is me."});
+  disk.Add("acme", "b", {"Good day."});
+  disk.Add("other", "a", {"Bye."});
+  disk.Stop();
+  disk.Open();  // a second segment, behind a checkpoint
+  disk.Add("other", "c", {"And", " so", " on."});
+  disk.Stop();
+  std::ofstream(std::string(out) + "/list.json") << RunTool({"list", "--session-dir", directory, "--json"}).out;
+  const ToolRun file = RunTool({"export", "--session-dir", directory, "--tenant", "acme", "a", "--output",
+                                std::string(out) + "/acme.a.session"});
+  EXPECT_EQ(file.exit_code, kExitOk) << file.error;
+  std::filesystem::remove(directory + "/LOCK");
 }
 
 }  // namespace

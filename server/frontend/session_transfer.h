@@ -1,0 +1,51 @@
+// SessionTransfer has a session leave for another server as a file (session_file.h), come from one, and be forgotten: the endpoints
+// below /v1/sessions, and the operator's below /admin/sessions.
+//
+// Thread: the connection's strand; what may take long, or waits for the disk, runs on the workers.
+#ifndef HYDRANT_SERVER_FRONTEND_SESSION_TRANSFER_H_
+#define HYDRANT_SERVER_FRONTEND_SESSION_TRANSFER_H_
+
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "server/frontend/admission_control.h"
+#include "server/generation/generation_prepare.h"
+#include "server/http/http_exchange.h"
+#include "server/http/worker_pool.h"
+#include "server/sessions/session_store.h"
+#include "server/sessions/transfer/session_file.h"
+
+namespace hydrant {
+
+class SessionTransfer {
+ public:
+  // The arguments outlive it.
+  SessionTransfer(const ServingContext& context, const AdmissionControl& admission, WorkerPool& workers)
+      : context_(context), admission_(admission), workers_(workers) {}
+
+  // GET …/state of a session of `tenant`: 200 with its file, whose tag is its last turn.
+  boost::asio::awaitable<void> Give(HttpExchange& exchange, Caller tenant, std::string id) const;
+  // PUT …/state, in two steps: what is wrong with the request's head, before a byte of its body is read; then 201 once the session is
+  // durable, or cannot be made so.
+  std::optional<ApiError> CheckTake(const HttpExchange& exchange, const TenantEntry& tenant,
+                                    const std::string& id) const;
+  boost::asio::awaitable<void> Take(HttpExchange& exchange, Caller tenant, std::string id) const;
+  // DELETE: answers when no start will find the session again, and with `purge=now` when no file has what it said.
+  boost::asio::awaitable<void> Forget(HttpExchange& exchange, Caller tenant, std::string id) const;
+
+ private:
+  SessionFile FileOf(const SessionStore::Kept& kept, const TenantEntry& tenant, const std::string& id) const;
+  // Begins the import of a body. `done` as in SessionStore::Import.
+  std::optional<ApiError> Import(const std::string& body, const TenantEntry& tenant, const std::string& id,
+                                 uint64_t* turn, std::function<void(bool)> done) const;
+
+  const ServingContext& context_;
+  const AdmissionControl& admission_;
+  WorkerPool& workers_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_FRONTEND_SESSION_TRANSFER_H_

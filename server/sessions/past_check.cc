@@ -1,0 +1,52 @@
+#include "server/sessions/past_check.h"
+
+#include <algorithm>
+
+#include "server/sessions/past_codec.h"
+
+namespace hydrant {
+namespace {
+
+std::optional<ApiError> CheckKv(const SessionPast& past, const KvModelFacts& facts) {
+  KvSpec spec = past.spec;
+  const bool is_ratio =
+      spec.budget_kind == KvBudgetKind::kRatioOfPrompt || spec.budget_kind == KvBudgetKind::kRatioOfTotal;
+  if (is_ratio && !(spec.budget_ratio > 0 && spec.budget_ratio <= 1)) {
+    return InvalidField("kv.budget", "'kv.budget' is a ratio outside of (0, 1].");
+  }
+  if (std::optional<ApiError> error = CheckKvSpec(spec, facts.budget_max)) return error;
+  // What a ratio came to depends on a prompt that is not known any more; everything else follows from it.
+  if (is_ratio) {
+    spec.budget_kind = KvBudgetKind::kTokens;
+    spec.budget_tokens = past.kv.budget.keep;
+    if (std::optional<ApiError> error = CheckKvSpec(spec, facts.budget_max)) return error;
+  }
+  const ApiResult<KvResolution> kv = ResolveKvPolicy(spec, 1, 1, facts);
+  if (!kv.ok()) return kv.error();
+  // The codec writes every field of it.
+  SessionPast here, there;
+  here.kv = kv.value();
+  there.kv = past.kv;
+  if (EncodePast(here, nullptr, {}) == EncodePast(there, nullptr, {})) return std::nullopt;
+  return InvalidField("kv", "What 'kv' came to is not what it comes to on this server.");
+}
+
+}  // namespace
+
+std::optional<ApiError> CheckPast(const SessionPast& past, int32_t vocab, const KvModelFacts& facts) {
+  const auto tokens = static_cast<int32_t>(past.tokens.size());
+  if (tokens == 0) return InvalidField("tokens", "The session has no tokens.");
+  if (std::any_of(past.tokens.begin(), past.tokens.end(), [vocab](int32_t id) { return id < 0 || id >= vocab; })) {
+    return InvalidField("tokens", "A token id is not in the vocabulary.");
+  }
+  // The last token of an answer has not been computed; a stop token that is not kept has been the one after it.
+  if (past.computed < tokens - 1 || past.computed < 1) {
+    return InvalidField("computed", "All tokens but the last have been computed.");
+  }
+  if (past.added_special_tokens > tokens) {
+    return InvalidField("added_special_tokens", "There are fewer tokens than the server is said to have added.");
+  }
+  return CheckKv(past, facts);
+}
+
+}  // namespace hydrant

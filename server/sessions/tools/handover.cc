@@ -1,0 +1,106 @@
+#include "server/sessions/tools/handover.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/sessions/tools/state_files.h"
+#include "server/sessions/transfer/session_file.h"
+
+namespace hydrant {
+namespace {
+
+constexpr double kSayEveryS = 2;
+constexpr double kPauseS = 0.5;  // between two looks at sessions that were busy
+
+// Whether the next session would end the same way.
+bool EndsAll(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsPermissionDenied(status); }
+
+class Handover {
+ public:
+  Handover(SessionPlace& from, SessionPlace& to, const HandoverOptions& options)
+      : from_(from), to_(to), options_(options), said_us_(options.clock()) {}
+
+  absl::StatusOr<HandoverReport> Run() {
+    absl::StatusOr<std::vector<PlacedSession>> sessions = from_.List(options_.tenant);
+    if (!sessions.ok()) return sessions.status();
+    report_.sessions = std::ssize(*sessions);
+    // Those that are the most likely to be asked for next go first.
+    std::stable_sort(sessions->begin(), sessions->end(),
+                     [](const PlacedSession& a, const PlacedSession& b) { return a.used_s > b.used_s; });
+    const int64_t until_us = options_.clock() + static_cast<int64_t>(options_.wait_s * 1e6);
+    std::vector<PlacedSession> busy = *std::move(sessions);
+    while (true) {
+      std::vector<PlacedSession> left;
+      for (PlacedSession& session : busy) {
+        const absl::Status status = Move(session);
+        if (absl::IsAborted(status)) {
+          left.push_back(std::move(session));
+        } else if (EndsAll(status)) {
+          return status;
+        } else if (!status.ok()) {
+          Stays(session, std::string(status.message()));
+        }
+        SayHowFar();
+      }
+      busy = std::move(left);
+      if (busy.empty() || options_.clock() >= until_us) break;
+      options_.sleep(kPauseS);
+    }
+    for (const PlacedSession& session : busy) Stays(session, "a turn of it is in progress");
+    return report_;
+  }
+
+ private:
+  // ABORTED: it is busy, or has gone on meanwhile, so that it is to be tried again.
+  absl::Status Move(const PlacedSession& session) {
+    const absl::StatusOr<std::string> bytes = from_.Export(session.tenant, session.id);
+    if (absl::IsNotFound(bytes.status())) {
+      ++report_.gone;
+      return absl::OkStatus();
+    }
+    if (!bytes.ok()) return bytes.status();
+    const absl::StatusOr<SessionFile> file = ReadSessionFile(*bytes);
+    if (!file.ok()) return file.status();
+    const absl::StatusOr<ImportOutcome> outcome = ImportOnce(to_, session.tenant, *bytes, /*replaces=*/true);
+    if (!outcome.ok()) return outcome.status();
+    if (*outcome == ImportOutcome::kNotDurable) {
+      ++report_.not_durable;
+      report_.bytes += std::ssize(*bytes);
+      return absl::OkStatus();
+    }
+    const absl::StatusOr<bool> forgotten = from_.Forget(session.tenant, session.id, file->turn, /*purge=*/false);
+    if (absl::IsOutOfRange(forgotten.status())) return absl::AbortedError("it has gone on meanwhile");
+    if (!forgotten.ok() && !absl::IsNotFound(forgotten.status())) return forgotten.status();
+    ++(*outcome == ImportOutcome::kPresent ? report_.present : report_.moved);
+    if (*outcome == ImportOutcome::kImported) report_.bytes += std::ssize(*bytes);
+    return absl::OkStatus();
+  }
+  void Stays(const PlacedSession& session, const std::string& why) {
+    ++report_.left;
+    options_.say(
+        absl::StrCat("session ", session.tenant, session.tenant.empty() ? "" : "/", session.id, " stays: ", why));
+  }
+  void SayHowFar() {
+    const int64_t now_us = options_.clock();
+    if (static_cast<double>(now_us - said_us_) < kSayEveryS * 1e6) return;
+    said_us_ = now_us;
+    const int64_t done = report_.moved + report_.present + report_.gone + report_.not_durable + report_.left;
+    options_.say(absl::StrCat(done, " of ", report_.sessions, " sessions, ", report_.bytes >> 20, " MiB"));
+  }
+
+  SessionPlace& from_;
+  SessionPlace& to_;
+  const HandoverOptions& options_;
+  int64_t said_us_;
+  HandoverReport report_;
+};
+
+}  // namespace
+
+absl::StatusOr<HandoverReport> HandOver(SessionPlace& from, SessionPlace& to, const HandoverOptions& options) {
+  return Handover(from, to, options).Run();
+}
+
+}  // namespace hydrant

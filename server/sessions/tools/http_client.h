@@ -1,0 +1,69 @@
+// HttpClient asks a server one thing after the other, over a connection that is kept.
+//
+// Thread: one at a time; waits for the network, each time for kWaitS at most.
+#ifndef HYDRANT_SERVER_SESSIONS_TOOLS_HTTP_CLIENT_H_
+#define HYDRANT_SERVER_SESSIONS_TOOLS_HTTP_CLIENT_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace hydrant {
+
+class HttpClient {
+ public:
+  static constexpr int kWaitS = 120;  // a purge of a large log takes this long
+  static constexpr size_t kHeadBytesMax = 64 << 10;
+  static constexpr size_t kBodyBytesMax = size_t{1} << 30;
+
+  struct Reply {
+    int status = 0;
+    std::vector<std::pair<std::string, std::string>> fields;  // names in lower case
+    std::string body;
+    // The value of the first field of this name, or "".
+    std::string Field(std::string_view name) const;
+  };
+
+  // "http://HOST[:PORT]", or "unix:PATH". Errors: INVALID_ARGUMENT.
+  static absl::StatusOr<HttpClient> To(const std::string& url);
+  HttpClient(HttpClient&& other) noexcept;
+  HttpClient& operator=(HttpClient&&) = delete;
+  ~HttpClient() { Close(); }
+
+  const std::string& url() const { return url_; }
+  bool is_unix() const { return !path_.empty(); }
+  // `fields`: header lines, each with its CRLF. A connection that the server has closed meanwhile is opened again, and what was
+  // asked is asked once more: it has to do no harm twice. Errors: UNAVAILABLE.
+  absl::StatusOr<Reply> Ask(std::string_view method, const std::string& target, const std::string& fields,
+                            std::string_view body);
+
+ private:
+  HttpClient() = default;
+  absl::Status Connect();
+  absl::Status Send(std::string_view bytes);
+  // False: there is no more.
+  absl::StatusOr<bool> Receive();
+  absl::StatusOr<Reply> ReadReply(bool has_body);
+  absl::Status ReadBody(Reply* reply);
+  absl::Status ReadChunks(std::string* body);
+  // The next line, without its end, from what has come and comes.
+  absl::StatusOr<std::string> ReadLine();
+  absl::Status Fail(std::string_view what) const;
+  void Close();
+
+  std::string url_;
+  std::string host_;  // as in the field Host
+  std::string name_, port_;
+  std::string path_;  // of a Unix socket
+  int fd_ = -1;
+  std::string received_;  // and not taken yet
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_SESSIONS_TOOLS_HTTP_CLIENT_H_

@@ -1,0 +1,125 @@
+// `hydrantd sessions` on servers that run: with a tenant's key, and as their operator.
+#include "server/sessions/tools/http_place.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/process/exit_codes.h"
+#include "server/tenants/key_ring.h"
+#include "tests/server/sessions/tools/sessions_on_disk.h"
+#include "tests/server/test_server.h"
+#include "tests/support/temp_dir.h"
+
+namespace hydrant {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::string HexOfKey(std::string_view key) {
+  std::string text;
+  for (const uint8_t byte : DigestOfKey(key)) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+class HttpPlaceTools : public testing::Test {
+ protected:
+  void SetUp() override {
+    tenants_ =
+        temp_.Write("tenants.json", R"({"tenants":[{"name":"a","api_keys_sha256":[")" + HexOfKey("key-a") +
+                                        R"("]},{"name":"b","api_keys_sha256":[")" + HexOfKey("key-b") + R"("]}]})");
+    key_ = temp_.Write("key", "admin-key\n");
+    tenant_key_ = temp_.Write("key-a", "key-a\n");
+    for (const std::string& path : {tenants_, key_, tenant_key_}) ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+    from_ = Start("from");
+    Say("a", "s", "Hello there.");
+    Say("a", "t", "Good day.");
+    Say("b", "s", "Who is it?");
+  }
+  std::unique_ptr<TestServer> Start(const std::string& name) {
+    TestServerOptions options;
+    options.tenants_path = tenants_;
+    options.http.admin.port = 0;
+    options.http.admin.keys = RotatingKeys::Of("admin-key");
+    options.http.admin.socket_path = temp_.File(name + ".sock");
+    return std::make_unique<TestServer>(std::move(options));
+  }
+  void Say(const std::string& tenant, const std::string& id, const std::string& prompt) {
+    const auto response = from_->Ask(
+        CompletionPost(R"({"session_id":")" + id + R"(","max_tokens":8,"temperature":0,"prompt":")" + prompt + "\"}",
+                       "Authorization: Bearer key-" + tenant + "\r\n"));
+    ASSERT_EQ(response.status, 200) << response.body;
+  }
+  static std::string AdminOf(TestServer& server) {
+    return "http://127.0.0.1:" + std::to_string(server.http().admin_port());
+  }
+  ToolRun Admin(TestServer& server, std::vector<std::string> words) {
+    words.insert(words.begin() + 1, {"--url", AdminOf(server), "--admin-api-key-file", key_});
+    return RunTool(words);
+  }
+
+  const TempDir temp_;
+  std::string tenants_, key_, tenant_key_;
+  std::unique_ptr<TestServer> from_;
+};
+
+TEST_F(HttpPlaceTools, ATenantsKeyShowsItsOwnAndTheOperatorsAllOfThem) {
+  const std::string url = "http://127.0.0.1:" + std::to_string(from_->port());
+  const ToolRun own = RunTool({"list", "--url", url, "--api-key-file", tenant_key_, "--json"});
+  EXPECT_EQ(own.exit_code, kExitOk) << own.error;
+  EXPECT_THAT(own.out, HasSubstr(R"({"tenant":"","id":"s","turn":1,"tokens":20,"bytes":null)"));
+  EXPECT_THAT(own.out, HasSubstr(R"("id":"t")"));
+  const ToolRun all = Admin(*from_, {"list"});
+  EXPECT_EQ(all.exit_code, kExitOk) << all.error;
+  EXPECT_THAT(all.out, HasSubstr("a       s   1"));
+  EXPECT_THAT(all.out, HasSubstr("b       s   1"));
+  EXPECT_EQ(RunTool({"list", "--url", "unix:" + temp_.File("from.sock"), "--admin-api-key-file", key_}).out, all.out);
+  const ToolRun refused = RunTool({"list", "--url", url});
+  EXPECT_NE(refused.exit_code, kExitOk);
+  EXPECT_THAT(refused.error, HasSubstr("401 invalid_api_key"));
+}
+
+TEST_F(HttpPlaceTools, SessionsAreExportedVerifiedImportedAndForgotten) {
+  EXPECT_THAT(Admin(*from_, {"verify"}).out, HasSubstr("3 sessions in 3 records"));
+  ASSERT_EQ(Admin(*from_, {"export", "--all", "--output", temp_.File("out")}).exit_code, kExitOk);
+  const std::unique_ptr<TestServer> to = Start("to");
+  const ToolRun import = Admin(*to, {"import", temp_.File("out")});
+  EXPECT_THAT(import.error, HasSubstr("imported 3 of 3")) << "and a restart loses them, which is told";
+  EXPECT_EQ(import.exit_code, 1);
+  EXPECT_EQ(Admin(*to, {"list"}).out, Admin(*from_, {"list"}).out);
+  EXPECT_EQ(Admin(*to, {"import", "--tenant", "b", temp_.File("out/a.t.session")}).exit_code, 1) << "not durable";
+  EXPECT_THAT(Admin(*to, {"list"}).out, HasSubstr("b       t   1")) << "under another tenant, as the operator says";
+  const ToolRun own = RunTool({"import", "--url", "http://127.0.0.1:" + std::to_string(to->port()), "--api-key-file",
+                               tenant_key_, temp_.File("out/b.s.session")});
+  EXPECT_THAT(own.error, HasSubstr("session_exists")) << "a tenant's key opens its own";
+  EXPECT_EQ(Admin(*to, {"forget", "s", "--tenant", "a"}).exit_code, kExitOk);
+  EXPECT_THAT(Admin(*to, {"list"}).out, Not(HasSubstr("a       s")));
+}
+
+TEST_F(HttpPlaceTools, ADirectoryIsHandedToAServerAndTheOtherWayRound) {
+  SessionsOnDisk disk(temp_.File("d"));
+  disk.Stop();
+  const ToolRun out =
+      RunTool({"handover", "--from", AdminOf(*from_), "--to", disk.path(), "--admin-api-key-file", key_});
+  EXPECT_EQ(out.exit_code, kExitOk) << out.error;
+  EXPECT_THAT(out.out, HasSubstr("moved 3 of 3 sessions"));
+  EXPECT_THAT(Admin(*from_, {"list", "--json"}).out, HasSubstr(R"("data":[])"));
+  const ToolRun back = RunTool({"handover", "--from", disk.path(), "--to", AdminOf(*from_), "--admin-api-key-file",
+                                key_, "--json", "--wait", "0"});
+  EXPECT_EQ(back.exit_code, 1) << "this server keeps them in memory alone";
+  EXPECT_THAT(back.out, HasSubstr(R"("moved":0,"present":0,"gone":0,"not_durable":3,"left":0)"));
+  EXPECT_THAT(RunTool({"list", "--session-dir", disk.path()}).out, HasSubstr("b       s   1"));
+  EXPECT_THAT(Admin(*from_, {"list"}).out, HasSubstr("b       s   1"));
+}
+
+}  // namespace
+}  // namespace hydrant
