@@ -94,4 +94,10 @@ Grammar::Verdict Grammar::Advance(GrammarState& state, std::string_view bytes) {
   return Verdict::kAllowed;
 }
 
+std::optional<int64_t> Grammar::BytesToEnd(GrammarState& state) {
+  Renew(state);
+  Fuel fuel{kAdvanceFuel};
+  return machine_->BytesToEnd(state.configurations_, fuel);
+}
+
 }  // namespace hydrant::grammar

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -65,6 +66,10 @@ class Grammar {
   Verdict Advance(GrammarState& state, std::string_view bytes);
   // Whether the answer may end here.
   bool Accepts(const GrammarState& state) const { return state.machine_->Accepts(state.configurations_); }
+
+  // The least number of bytes with which the answer may end: 0 exactly where it may end here. Nothing where that is not known: an
+  // object that needs several keys that nobody names, or too much work.
+  std::optional<int64_t> BytesToEnd(GrammarState& state);
 
   // How many things may be remembered before all are dropped.
   static constexpr size_t kStatesMax = 20'000;

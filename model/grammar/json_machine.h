@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -90,6 +91,10 @@ class JsonMachine {
   static uint64_t KeyHash(uint64_t hash, uint8_t byte) { return (hash ^ byte) * 0x100000001b3u; }
   static constexpr uint64_t kNoKeyHash = 0xcbf29ce484222325u;
 
+  // The least number of bytes with which the text may end: 0 exactly where it may end here, and one byte that is allowed always makes it
+  // less by one. Nothing where that is not known: an object that needs several keys of its own choice, or the fuel ends.
+  std::optional<int64_t> BytesToEnd(const Configurations& configurations, Fuel& fuel);
+
   // Frames and keys made since are taken back. REQUIRES: no configuration that is still in use has one.
   struct Mark {
     size_t frames, seen;
@@ -120,6 +125,18 @@ class JsonMachine {
       return H::combine(std::move(h), f.parent, f.shape, f.is_object, f.place, f.count, f.seen, f.depth);
     }
   };
+
+  // json_end.cc. kFar: no end, or not known.
+  static constexpr int64_t kFar = int64_t{1} << 60;
+  int64_t BytesOf(RegexId lexeme, Fuel& fuel);
+  std::optional<int64_t> BytesByParts(RegexId lexeme);
+  int64_t BytesOfRest(const Frame& frame, bool first) const;
+  int64_t BytesOfObjectRest(const Frame& frame, bool first) const;
+  int64_t BytesOfMember(const Frame& frame, int32_t property) const;  // behind its key
+  int64_t BytesOfKey(const Frame& frame, int32_t first, int32_t last, size_t read) const;
+  int64_t BytesOfExtra(const Frame& frame, size_t extra) const;
+  int64_t BytesFrom(const Configuration& from, Fuel& fuel);
+  void MeasureShapes(Fuel& fuel);
 
   FrameId Intern(const Frame& frame);
   const Frame& frame(FrameId id) const { return frames_[static_cast<size_t>(id)]; }
@@ -153,6 +170,9 @@ class JsonMachine {
 
   std::shared_ptr<const JsonPlan> plan_;
   LazyDfa dfa_;
+  std::vector<int64_t> value_bytes_;               // the shortest value of each shape; empty: not measured
+  std::vector<std::vector<int64_t>> extra_bytes_;  // the shortest key of each kind, by object
+  absl::flat_hash_map<RegexId, int64_t> lexeme_bytes_;
   size_t base_;
   std::vector<Frame> frames_;
   absl::flat_hash_map<Frame, FrameId> frame_ids_;

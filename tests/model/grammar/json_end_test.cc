@@ -1,0 +1,97 @@
+// The distance to the end, held to what defines it: 0 exactly where the answer may end; elsewhere some byte makes it less by one, and
+// none by more. Along random answers that is as good as a search for the shortest one from each place.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/model/grammar/grammar_checks.h"
+
+namespace hydrant::grammar {
+namespace {
+
+TEST(JsonEnd, IsOneByteNearerBehindTheBestByte) {
+  const std::vector<const char*> schemas = {
+      "{}",
+      R"({"type":"string","minLength":3,"maxLength":9})",
+      R"({"type":"string","pattern":"^(ab+|c{4})x$"})",
+      R"({"type":["integer","null"],"minimum":120})",
+      R"({"enum":["abc","ab",12345,true]})",
+      R"({"type":"array","prefixItems":[{"type":"null"},{"const":"xy"}],"items":{"type":"integer"},"minItems":4})",
+      R"({"type":"object","properties":{"bb":{"type":"null"},"a":{"type":"integer"},"c":{"enum":["long one"]},"dd":{"type":"boolean"}},"required":["a","dd"]})",
+      R"({"type":"object","properties":{"long key":{"type":"null"},"k":{"enum":["a long value"]},"m":{"type":"integer"}},"minProperties":2,"additionalProperties":false})",
+      R"({"anyOf":[{"type":"object","properties":{"a":{"type":"array","minItems":2}},"required":["a"]},{"type":"object","properties":{"b":{"const":1}},"required":["b"]}]})",
+      R"({"$defs":{"t":{"type":"object","properties":{"l":{"anyOf":[{"$ref":"#/$defs/t"},{"const":"a leaf"}]}},"required":["l"]}},"$ref":"#/$defs/t"})",
+      R"({"type":"object","patternProperties":{"^[xy]{3,}$":{"type":"integer","minimum":50}},"additionalProperties":false,"minProperties":1})",
+  };
+  std::mt19937 random(11);
+  for (const char* schema : schemas) {
+    const auto grammar = MustCompile(schema);
+    int measured = 0;
+    for (int answer = 0; answer < 4; ++answer) {
+      GrammarState state = grammar->Begin();
+      for (int step = 0; step < 40; ++step) {
+        const std::optional<int64_t> here = grammar->BytesToEnd(state);
+        if (!here) break;
+        ++measured;
+        ASSERT_EQ(*here == 0, grammar->Accepts(state)) << schema << " step " << step;
+        std::vector<std::string> allowed;
+        std::optional<int64_t> nearest;
+        bool known = true;
+        for (int byte = 0; byte < 256; ++byte) {
+          const std::string next(1, static_cast<char>(byte));
+          GrammarState copy = state;
+          if (grammar->Advance(copy, next) != Grammar::Verdict::kAllowed) continue;
+          allowed.push_back(next);
+          const std::optional<int64_t> there = grammar->BytesToEnd(copy);
+          known &= there.has_value();
+          if (there && (!nearest || *there < *nearest)) nearest = there;
+        }
+        if (*here > 0) {
+          ASSERT_TRUE(nearest.has_value()) << schema << " step " << step;
+          ASSERT_EQ(*nearest, *here - 1) << schema << " step " << step;
+        } else if (nearest && known) {
+          ASSERT_GE(*nearest, 0);
+        }
+        if (allowed.empty()) break;
+        // Mostly bytes that mean something to JSON.
+        std::string pick = allowed[random() % allowed.size()];
+        for (const char likely : std::string("\"}],:")) {
+          for (const std::string& each : allowed) {
+            if (each[0] == likely && random() % 3 == 0) pick = each;
+          }
+        }
+        ASSERT_EQ(grammar->Advance(state, pick), Grammar::Verdict::kAllowed);
+      }
+    }
+    EXPECT_GT(measured, 12) << schema;
+  }
+}
+
+TEST(JsonEnd, IsTheLengthOfTheShortestAnswerAtTheBeginning) {
+  const std::vector<std::pair<const char*, int64_t>> cases = {
+      {"{}", 1},
+      {R"({"type":"object"})", 2},
+      {R"({"type":"string","minLength":5})", 7},
+      {R"({"type":"object","required":["ab"]})", 8},
+      {R"({"type":"array","minItems":3})", 7},
+      {R"({"type":"string","minLength":1000000,"maxLength":2000000})", 1'000'002},
+      {R"({"type":"null"})", 4}};
+  for (const auto& [schema, bytes] : cases) {
+    const auto grammar = MustCompile(schema);
+    GrammarState state = grammar->Begin();
+    EXPECT_EQ(grammar->BytesToEnd(state), bytes) << schema;
+  }
+}
+
+TEST(JsonEnd, IsNotGuessed) {
+  const auto grammar = MustCompile(R"({"type":"object","minProperties":2})");
+  GrammarState state = grammar->Begin();
+  EXPECT_EQ(grammar->BytesToEnd(state), std::nullopt);
+}
+
+}  // namespace
+}  // namespace hydrant::grammar
