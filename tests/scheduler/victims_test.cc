@@ -66,6 +66,31 @@ TEST(Victims, ATenantWithinItsShareGivesNothingForOthers) {
   EXPECT_EQ(table.Choose({.tenant = 1, .own_alone = true}), few);
 }
 
+TEST(Victims, WhereATenantAboveItsShareHasNobodyToGiveNobodyElseDoes) {
+  VictimTable table;
+  const int32_t anchor = table.Add(0, 25);
+  table.Add(1, 2);
+  EXPECT_EQ(table.Choose({.tenant = 0}, anchor), -1);
+}
+
+TEST(Victims, WhoMakesRoomForAReturnHasRestedAndIsLargeEnough) {
+  VictimTable table;
+  const int32_t small = table.Add(0, 6);
+  const int32_t fits = table.Add(0, 8);
+  const int32_t large = table.Add(0, 12);
+  const Asker asker = {.tenant = 0, .blocks = 7, .rotates = true};
+  EXPECT_EQ(table.Choose(asker), fits);
+  EXPECT_EQ(table.Choose(asker, fits), large);
+  EXPECT_EQ(table.Choose({.tenant = 0, .blocks = 20, .rotates = true}), large) << "nobody alone is large enough";
+  // When it came back it had `guard - kGuard` tokens.
+  for (const int32_t index : {small, fits, large}) {
+    table.at(index).swaps = 1;
+    table.at(index).guard = table.at(index).scheduled - Victims::kGuard + (index == small ? 0 : 1);
+  }
+  EXPECT_EQ(table.Choose(asker), small) << "the others have had 127 tokens since they came back";
+  EXPECT_EQ(table.Choose({.tenant = 0, .blocks = 7}), small);
+}
+
 TEST(Victims, WhoIsProtectedOrHasNoRoomOutsideStays) {
   VictimTable table;
   const int32_t large = table.Add(0, 20);
