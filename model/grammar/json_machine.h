@@ -74,7 +74,7 @@ struct Configuration {
 };
 using Configurations = std::vector<Configuration>;  // sorted, each once
 
-inline constexpr size_t kConfigurationsMax = 64;
+inline constexpr size_t kConfigurationsMax = kAlternativesMax;
 inline constexpr int32_t kNestingMax = 200;
 
 class JsonMachine {

@@ -4,6 +4,7 @@
 #ifndef HYDRANT_MODEL_GRAMMAR_SHAPE_H_
 #define HYDRANT_MODEL_GRAMMAR_SHAPE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -14,7 +15,8 @@
 namespace hydrant::grammar {
 
 using ShapeId = int32_t;
-inline constexpr ShapeId kNoShape = -1;  // no value fits
+inline constexpr ShapeId kNoShape = -1;         // no value fits
+inline constexpr size_t kAlternativesMax = 64;  // of objects, or of arrays, that a value may begin with
 inline constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
 struct PropertyShape {

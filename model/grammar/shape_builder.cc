@@ -49,6 +49,13 @@ class ShapeBuilder {
     if (shapes.root == kNoShape) {
       return tree_.Refuse(RefusalKind::kUnsatisfiable, WhatNothingFits(whole), "", "no value fits the schema here");
     }
+    // Elsewhere it takes several values to get as many ways to read a text, and that is seen when it happens.
+    for (size_t i = 0; i < shapes.values.size(); ++i) {
+      if (std::max(shapes.values[i].objects.size(), shapes.values[i].arrays.size()) > kAlternativesMax) {
+        Complex(conjunctions_[i], StrCat("more than ", kAlternativesMax, " alternatives that begin alike"));
+        return std::move(*branches_.refusal());
+      }
+    }
     return shapes;
   }
 

@@ -134,13 +134,21 @@ TEST(JsonMachine, NestingAndAmbiguityHaveLimits) {
   };
   EXPECT_TRUE(IsAnswer(*any, nested(kNestingMax)));
   EXPECT_FALSE(IsAnswer(*any, nested(kNestingMax + 1)));
-  std::string branches;
-  for (int i = 0; i < 70; ++i) {
-    branches += std::string(i == 0 ? "" : ",") + R"({"type":"object","properties":{"a":true,"k)" + std::to_string(i) +
-                R"(":{"type":"null"}}})";
-  }
-  const auto ambiguous = MustCompile("{\"anyOf\":[" + branches + "]}");
+  const auto objects = [](int count) {
+    std::string branches;
+    for (int i = 0; i < count; ++i) {
+      branches += std::string(i == 0 ? "" : ",") + R"({"type":"object","properties":{"a":true,"k)" + std::to_string(i) +
+                  R"(":{"type":"null"}}})";
+    }
+    return "{\"anyOf\":[" + branches + "]}";
+  };
+  EXPECT_EQ(MustRefuse(R"({"items":)" + objects(65) + "}").pointer, "/items");
+  EXPECT_NE(MustCompile(objects(64)), nullptr);
+  // Two kinds of arrays, each of 33 kinds of objects.
+  const auto ambiguous = MustCompile(R"({"anyOf":[{"type":"array","items":)" + objects(33) +
+                                     R"(},{"type":"array","maxItems":9,"items":)" + objects(33) + "}]}");
   GrammarState state = ambiguous->Begin();
+  EXPECT_EQ(ambiguous->Advance(state, "["), Grammar::Verdict::kAllowed);
   EXPECT_EQ(ambiguous->Advance(state, "{"), Grammar::Verdict::kLimit);
   EXPECT_EQ(ambiguous->Advance(state, "3"), Grammar::Verdict::kForbidden);
 }
