@@ -18,7 +18,7 @@ namespace asio = boost::asio;
 
 constexpr int32_t kAgainS = 10;  // Retry-After where the disk does not take anything
 
-SessionOwner OwnerOf(const TenantEntry& tenant) {
+SessionOwner SessionOwnerOf(const TenantEntry& tenant) {
   return {tenant.index(), tenant.config.weight, tenant.config.sessions_max, tenant.config.session_disk_bytes};
 }
 
@@ -98,7 +98,7 @@ std::optional<ApiError> SessionTransfer::CheckTake(const HttpExchange& exchange,
   // What there is room for is decided by how much will come.
   if (head.framing != BodyFraming::kLength) return LengthRequired();
   if (admission_.refusing()) return AdmissionControl::Draining().error;
-  return context_.sessions->CheckImport(OwnerOf(tenant), id, static_cast<int64_t>(head.content_length));
+  return context_.sessions->CheckImport(SessionOwnerOf(tenant), id, static_cast<int64_t>(head.content_length));
 }
 
 std::optional<ApiError> SessionTransfer::Import(const std::string& body, const TenantEntry& tenant,
@@ -115,7 +115,7 @@ std::optional<ApiError> SessionTransfer::Import(const std::string& body, const T
   past->turn = *turn = file->turn;
   const SessionStore::Kept kept = {std::make_shared<const SessionPast>(*std::move(past)), file->facts.created_s,
                                    file->used_s};
-  return context_.sessions->Import(OwnerOf(tenant), id, kept, std::move(done));
+  return context_.sessions->Import(SessionOwnerOf(tenant), id, kept, std::move(done));
 }
 
 asio::awaitable<void> SessionTransfer::Take(HttpExchange& exchange, Caller tenant, std::string id) const {
