@@ -169,6 +169,7 @@ void Admission::Plan(int64_t now_us, StepPlan& plan) {
     MakeRoom(*overdue, plan.number);
     return;
   }
+  if (blocked_.tenant != nullptr && OthersHaveRoom(*blocked_.tenant)) return;
   CountMissing();
   Sequence* head = blocked_.tenant == nullptr ? nullptr : &sequences_.at(blocked_.tenant->queue.front());
   elastic_.Plan(blocked_, head == nullptr ? 0 : head->request.id, plan.number);
@@ -305,6 +306,14 @@ Tenant* Admission::FindOverdue(uint64_t plan) {
   return overdue;
 }
 
+// Somebody else's head of line is to have what becomes free, so what budgets win would not be this one's.
+bool Admission::OthersHaveRoom(const Tenant& tenant) const {
+  const std::span<const Tenant> tenants = tenants_.all();
+  return swapping_.on() && std::any_of(tenants.begin(), tenants.end(), [&](const Tenant& other) {
+           return &other != &tenant && !other.queue.empty() && sequences_.at(other.queue.front()).given_room;
+         });
+}
+
 void Admission::MakeRoom(Tenant& tenant, uint64_t plan) {
   Sequence& head = sequences_.at(tenant.queue.front());
   const int64_t blocks = BlocksNeeded(head, tenant);
@@ -317,7 +326,7 @@ void Admission::MakeRoom(Tenant& tenant, uint64_t plan) {
     const Blocked blocked = {&tenant, missing, /*over_share=*/false, {}};
     // Budgets have this long to fall: one plan asks, the next cuts.
     const bool in_time = plan - head.waits_since < static_cast<uint64_t>(patience_) + kBudgetPlans;
-    if (in_time && elastic_.CanGain(blocked)) {
+    if (in_time && !OthersHaveRoom(tenant) && elastic_.CanGain(blocked)) {
       elastic_.Plan(blocked, head.request.id, plan);
       head.given_room |= lowers_for() != 0;
       return;

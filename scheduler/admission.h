@@ -125,6 +125,7 @@ class Admission {
   bool FindsRow(const Tenant& tenant) const;
   bool IsDue(const Tenant& tenant);
   Tenant* FindOverdue(uint64_t plan);
+  bool OthersHaveRoom(const Tenant& tenant) const;
   void MakeRoom(Tenant& tenant, uint64_t plan);
   void CountMissing();
   void CountOverlaps();

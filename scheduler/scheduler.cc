@@ -121,8 +121,8 @@ const StepPlan& Scheduler::Plan(int64_t now_us) {
   // Where sessions' KV moves, too, they take turns.
   const bool swaps = swapping_.on() && (!parking_.moving() || plan.number % 2 == 0);
   swapping_.PlanReturns(swaps ? blocks_moved_max_ : 0, &plan.swap_ins);
+  admission_.Plan(now_us, plan);  // for which somebody may step aside, too
   swaps_ = swaps && (swapping_.moving() || !plan.swap_ins.empty());
-  admission_.Plan(now_us, plan);
   parking_.LimitMoves(swaps_ ? 0 : blocks_moved_max_);
   parking_.PlanRestores(&plan.restores);
   builder_.AddRows(admission_.somebody_is_blocked());

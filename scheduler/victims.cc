@@ -27,7 +27,8 @@ bool Victims::GivesToOthers(const Tenant& tenant) const {
 bool Victims::MayStepAside(int32_t index, const Asker& asker, int64_t room) const {
   const Sequence& sequence = sequences_.at(index);
   const bool rests = sequence.in_pool() && !sequence.retired() && sequence.in_flight == 0 && sequence.to_restore == 0;
-  if (!rests || sequence.live == 0 || EndsSoon(sequence)) return false;
+  // One that was just let in has not computed anything of its own.
+  if (!rests || sequence.live == 0 || sequence.last_row == 0 || EndsSoon(sequence)) return false;
   const bool guarded = sequence.scheduled < sequence.guard && (!sequence.paused || sequence.guard == kLostGuard);
   if (guarded || BlocksForSlots(sequence.live) > room) return false;
   if (asker.rotates && !Rested(sequence)) return false;

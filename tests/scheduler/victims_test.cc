@@ -28,6 +28,7 @@ class VictimTable {
     sequence.live = sequence.held = blocks * kBlockSlots;
     sequence.scheduled = sequence.computed = blocks * kBlockSlots;
     sequence.known = sequence.scheduled + 1;
+    sequence.last_row = 1;
     sequences_.Admit(index);
     ++tenants_.at(tenant).running;
     tenants_.at(tenant).reserved += blocks;

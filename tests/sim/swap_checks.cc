@@ -194,9 +194,9 @@ void SwapChecks::CheckOutside(const Scheduler& scheduler) {
       gain += one.blocks.reserved();
       room -= BlocksForSlots(one.live);
     }
-    // If it is the one that left first.
+    // If it is the one that was chosen first.
     const bool first = std::none_of(known_.begin(), known_.end(), [&](const auto& other) {
-      return other.first != sequence.request.id && other.second.outside_all >= known.outside_all &&
+      return &other.second != &known && other.second.chosen_as <= known.chosen_as &&
              other.second.place == KvPlace::kOutside;
     });
     const bool alone =
@@ -372,6 +372,7 @@ void SwapChecks::AfterPlan(const Scheduler& scheduler, bool as_planned) {
     if (left && was_in) {
       CheckChosen(sequence, known);
       ++known.swaps;
+      known.chosen_as = scheduler.plan().number;
       if (as_planned) CheckShares(scheduler, sequence);
       known.for_whom.clear();
       for (int32_t i = 0; i < std::ssize(scheduler.tenants()); ++i) {

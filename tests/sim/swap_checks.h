@@ -50,6 +50,7 @@ class SwapChecks {
     int64_t outside_all = 0;        // in a row, whatever its reader
     int64_t could_return = 0;       // of them, in a row, those in which a rested one of its tenant could have made room
     int32_t swaps = 0;
+    uint64_t chosen_as = 0;   // the number of the plan
     int32_t gives_plans = 0;  // plans in a row in which its budget could fall
   };
 
