@@ -175,6 +175,9 @@ class Device {
   virtual ~Device() = default;
 
   virtual std::string name() const = 0;  // for example "cpu avx512_bf16, 2 threads"
+  // Names the order of elements in what ExportBlocks writes: of two devices with one name the one can import the other's blocks. At
+  // most 31 characters; it changes with the order.
+  virtual std::string kv_format() const = 0;
 
   // True if MakeLinear takes rows of this format and keeps them in it. Rows of another format must be expanded to a
   // DType first.

@@ -52,6 +52,15 @@ bool ParkedSessions::Put(const ParkedCounts& kv, WeightOf weight_of) {
   return true;
 }
 
+bool ParkedSessions::Adopt(const ParkedCounts& kv, WeightOf weight_of) {
+  if (Find(kv.id) != nullptr) return true;
+  const ParkedCounts* newest = Newest(kv.id.session);
+  if (newest != nullptr && (kv.id < newest->id || newest->tenant != kv.tenant)) return false;
+  if (!Put(kv, weight_of)) return false;
+  std::erase(dropped_, kv.id);
+  return true;
+}
+
 // REQUIRES: there is enough without a pin, and the session has one turn at most.
 void ParkedSessions::MakeRoom(int64_t blocks, const ParkedCounts& kv, WeightOf weight_of) {
   if (blocks_ + blocks <= blocks_max_) return;

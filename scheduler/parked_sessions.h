@@ -57,6 +57,10 @@ class ParkedSessions {
   // than those of the session that are parked.
   bool Put(const ParkedCounts& kv, WeightOf weight_of);
 
+  // Put, of KV that comes back from somewhere else after it was parked, and perhaps dropped, here: a drop that the executor was not told
+  // of yet is forgotten. False also if the session has a newer turn, and true if this one is parked already.
+  bool Adopt(const ParkedCounts& kv, WeightOf weight_of);
+
   // The session goes on from this turn, and what is parked of earlier ones is forgotten (`keep`); or it does not, and
   // this turn's is. Either may be gone already, or never have been parked.
   void Settle(const TurnId& id, bool keep);

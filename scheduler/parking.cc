@@ -180,11 +180,6 @@ void Parking::Park(int32_t index, Sequence& sequence) {
     park.live = budget.keep;
   }
   const ParkedCounts kv = {park.id, park.tenant, park.computed, park.live};
-  // What is parked for tenants that are gone makes room first.
-  const auto weight_of = [this](int32_t tenant) {
-    const TenantOptions& options = tenants_.at(tenant).options;
-    return options.gone ? std::numeric_limits<double>::min() : options.weight;
-  };
   // A row behind the end may have taken a block more.
   const auto blocks = static_cast<size_t>(BlocksForSlots(sequence.live));
   try {
@@ -194,7 +189,7 @@ void Parking::Park(int32_t index, Sequence& sequence) {
     park.score_table.assign(score_table.begin(), score_table.end());
     parks_.reserve(parks_.size() + 1);
     tables_.reserve(tables_.size() + 1);
-    if (!sessions_.Put(kv, weight_of)) return;
+    if (!sessions_.Put(kv, [this](int32_t of) { return WeightOf(of); })) return;
   } catch (const std::bad_alloc&) {
     return;  // as if there were no room for it
   }
@@ -207,6 +202,18 @@ void Parking::Park(int32_t index, Sequence& sequence) {
   parks_.push_back(std::move(park));
   tables_.push_back(std::move(sequence.blocks));
   ++counters_.parks;
+}
+
+// What is parked for tenants that are gone makes room first.
+double Parking::WeightOf(int32_t tenant) const {
+  const TenantOptions& options = tenants_.at(tenant).options;
+  return options.gone ? std::numeric_limits<double>::min() : options.weight;
+}
+
+bool Parking::Adopt(const ParkedCounts& kv) {
+  if (!sessions_.Adopt(kv, [this](int32_t of) { return WeightOf(of); })) return false;
+  ReleaseDropped();
+  return true;
 }
 
 void Parking::PlanParks() {

@@ -75,6 +75,9 @@ class Parking {
   // Parks the blocks of a sequence that ended, and takes over its table, if room can be made for them. What the turn
   // before left stays until Settle, unless there is no room for both.
   void Park(int32_t index, Sequence& sequence);
+  // A turn's KV that comes back from below host memory: it is parked from now on, as if it had been all the time. False: there is no
+  // room for it. Throws std::bad_alloc, and then it is not.
+  bool Adopt(const ParkedCounts& kv);
   // Says in parks() what of them is to be moved now, after what the last plan restored.
   void PlanParks();
 
@@ -123,6 +126,7 @@ class Parking {
   void EndRestore(Sequence& sequence, SessionRestore& restore);
   void ReleaseTables(absl::FunctionRef<bool(const PlanPark&)> which);
   void ReleaseDropped();
+  double WeightOf(int32_t tenant) const;
 
   const int64_t blocks_max_;
   SequenceTable& sequences_;

@@ -146,6 +146,8 @@ class Scheduler {
   // Forgets a session's parked KV. Does nothing if there is none.
   void DropSession(uint64_t session) { parking_.DropSession(session); }
   const ParkedSessions& parked() const { return parking_.sessions(); }
+  // Parking::Adopt. The caller sees to it that the executor has the bytes.
+  bool AdoptParked(const ParkedCounts& kv) { return parking_.Adopt(kv); }
 
   // REQUIRES: every plan was committed. The plan is valid until its Commit.
   const StepPlan& Plan(int64_t now_us);

@@ -212,9 +212,13 @@ void AddSessionFlags(CLI::App& app, Config& config, Raw& raw) {
                       "time until what deleted sessions said leaves the files of --session-dir")
       ->check(RealRange(0.0, 1e9));
   group
-      .Add("--session-durability", "none|tokens", raw.session_durability,
-           "tokens: on disk before a turn's end is told (default: tokens with --session-dir)")
-      ->check(CLI::IsMember({"none", "tokens"}));
+      .Add("--session-durability", "PROMISE", raw.session_durability,
+           "none, tokens or kv: what is on disk before a turn's end is told (default: tokens with --session-dir)")
+      ->check(CLI::IsMember({"none", "tokens", "kv"}));
+  group
+      .AddWithDefault("--session-disk-bytes", "BYTES", config.session_disk_bytes,
+                      "of --session-dir for sessions' KV; 0: none is kept there")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
   group
       .Add("--session-memory-bytes", "BYTES", config.session_memory_bytes,
            "host memory for sessions' KV between turns; 0: none (default: the pool's size, at most half of what is "
@@ -354,6 +358,22 @@ std::string FinishTenants(const Raw& raw, Config* config) {
   return "";
 }
 
+// Empty: nothing is wrong.
+std::string FinishSessions(const Raw& raw, Config* config) {
+  const std::string& said = raw.session_durability;
+  if ((said == "tokens" || said == "kv") && config->session_dir.empty()) {
+    return absl::StrCat("--session-durability: ", said, " needs --session-dir");
+  }
+  if (said == "kv" && config->session_disk_bytes == 0) return "--session-durability: kv needs --session-disk-bytes";
+  if (said == "kv" && config->session_memory_bytes == 0) {
+    return "--session-durability: kv needs --session-memory-bytes, from which KV goes to the disk";
+  }
+  config->session_durability = said == "none" ? Durability::kNone
+                               : said == "kv" ? Durability::kKv
+                                              : Durability::kTokens;
+  return "";
+}
+
 // The part of Finish about proxies.
 std::string FinishProxies(const Raw& raw, Config* config) {
   if (EqualsIgnoreCase(raw.proxy_header, "forwarded")) {
@@ -413,10 +433,7 @@ std::string Finish(const Raw& raw, Config* config) {
   if (config->limits.held_bytes_max < 2 * config->limits.body_bytes_max) {
     return "--max-held-bytes: must be at least twice --max-body-bytes";
   }
-  if (raw.session_durability == "tokens" && config->session_dir.empty()) {
-    return "--session-durability: tokens needs --session-dir";
-  }
-  config->session_tokens_durable = raw.session_durability != "none";
+  if (std::string wrong = FinishSessions(raw, config); !wrong.empty()) return wrong;
   config->allowed_origins = SplitList(raw.allowed_origins);
   config->allowed_hosts = SplitList(raw.allowed_hosts);
   if (std::string wrong = FinishProxies(raw, config); !wrong.empty()) return wrong;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "api/kv/kv_spec.h"
+#include "api/wire/durability.h"
 #include "kernels/types.h"
 #include "model/checkpoint/quantization.h"
 #include "scheduler/fairness/tenant.h"
@@ -58,12 +59,13 @@ struct Config {
   double memory_utilization = 0;      // 0: not given
   KvSpec kv;                          // server-wide default
   bool prefix_caching = true;
-  double swap_space_gib = 0;                    // host memory for sequences that step aside; 0: none does
-  std::optional<int64_t> session_memory_bytes;  // nullopt: as large as the pool
-  std::string session_dir;                      // empty: sessions do not outlive the process
-  bool session_tokens_durable = true;           // with it
-  bool session_dir_unsafe = false;              // on any file system
-  double session_purge_s = 3600;                // until what was deleted leaves its files
+  double swap_space_gib = 0;                            // host memory for sequences that step aside; 0: none does
+  std::optional<int64_t> session_memory_bytes;          // nullopt: as large as the pool
+  std::string session_dir;                              // empty: sessions do not outlive the process
+  Durability session_durability = Durability::kTokens;  // with it; of tenants that say nothing else
+  int64_t session_disk_bytes = int64_t{10} << 30;       // of KV files; 0: there are none
+  bool session_dir_unsafe = false;                      // on any file system
+  double session_purge_s = 3600;                        // until what was deleted leaves its files
   std::string kv_dump_path;
   std::vector<std::string> allowed_origins;
   std::vector<std::string> allowed_hosts;

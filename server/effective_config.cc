@@ -157,7 +157,9 @@ void AddLimits(const Limits& limits, const Config& config, Settings* out) {
   out->Text("session_dir", config.session_dir);
   out->Bool("session_dir_unsafe", config.session_dir_unsafe);
   out->Seconds("session_purge_s", config.session_purge_s);
-  out->Text("session_durability", config.session_dir.empty() || !config.session_tokens_durable ? "none" : "tokens");
+  out->Text("session_durability",
+            DurabilityName(config.session_dir.empty() ? Durability::kNone : config.session_durability));
+  out->Integer("session_disk_bytes", config.session_disk_bytes);
   out->Seconds("session_ttl", limits.session_ttl_s);
   out->Seconds("header_timeout_s", limits.header_timeout_s);
   out->Seconds("body_timeout_s", limits.body_timeout_s);

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <csignal>
 #include <ctime>
+#include <future>
 #include <memory>
 #include <new>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "api/wire/version.h"
 #include "model/checkpoint/checkpoint.h"
@@ -31,6 +33,7 @@
 #include "server/process/host_facts.h"
 #include "server/process/sha256.h"
 #include "server/process/systemd_notifier.h"
+#include "server/session_kv.h"
 #include "server/sessions/journal/session_journal.h"
 #include "server/sessions/session_store.h"
 #include "server/sizing.h"
@@ -84,6 +87,7 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   context.eos_ids = model.eos_ids;
   context.limits = limits;
   context.prefix_caching = config.prefix_caching;
+  context.session_durability = config.session_durability;
   context.system_fingerprint = absl::StrCat("hydrant-", kVersion);
   return context;
 }
@@ -102,9 +106,19 @@ absl::StatusOr<ChatSetup> MakeChats(const Config& config, const Checkpoint& chec
   return chat;
 }
 
+bool KeepsKvFiles(const Config& config, const Limits& limits) {
+  return !config.session_dir.empty() && config.session_durability != Durability::kNone &&
+         config.session_disk_bytes > 0 && limits.parked_blocks > 0;
+}
+
 absl::StatusOr<std::unique_ptr<TenantRegistry>> MakeTenants(const Config& config, const Limits& limits) {
-  const TenantFacts facts = {limits.blocks, limits.sequences_max, limits.context_max, config.kv,
-                             config.tenant_floor_share};
+  const TenantFacts facts = {limits.blocks,
+                             limits.sequences_max,
+                             limits.context_max,
+                             config.kv,
+                             config.tenant_floor_share,
+                             config.session_dir.empty() ? Durability::kNone : config.session_durability,
+                             KeepsKvFiles(config, limits)};
   if (!config.tenants_path.empty()) return TenantRegistry::FromFile(config.tenants_path, facts);
   if (!config.api_key_path.empty()) return TenantRegistry::FromKeyFile(config.api_key_path, facts);
   return std::make_unique<TenantRegistry>(SingleTenant(config.api_key), facts);
@@ -207,6 +221,9 @@ struct Parts {
   std::unique_ptr<TenantRegistry> tenants;
   std::unique_ptr<Metrics> metrics;
   std::unique_ptr<SessionJournal> journal;  // null: without --session-dir
+  std::future<absl::StatusOr<Sha256Digest>>
+      model_digest;              // with a journal, from when the checkpoint is open; it is read meanwhile
+  std::unique_ptr<KvKeeper> kv;  // null: no KV is kept on disk
   std::unique_ptr<SessionStore> sessions;
   // The engine's thread posts to http, so it ends first; http's last connections name the engine, so that goes last.
   std::unique_ptr<Engine> engine;
@@ -214,6 +231,7 @@ struct Parts {
 
   ~Parts() {
     if (engine != nullptr) engine->Stop();
+    if (kv != nullptr) kv->Stop();
     // It ends turns, for which it needs the sessions and the engine; what connections still end by going is not durable.
     if (journal != nullptr) journal->Stop();
   }
@@ -231,7 +249,7 @@ ModelId MakeModelId(const Tokenizer& tokenizer, const ModelConfig& model, const 
 
 // With --session-dir, before the minutes of loading: another process may have it.
 absl::Status OpenJournal(const Config& config, Parts* parts) {
-  if (config.session_dir.empty() || !config.session_tokens_durable) return absl::OkStatus();
+  if (config.session_dir.empty() || config.session_durability == Durability::kNone) return absl::OkStatus();
   SessionJournal::Options options;
   options.any_file_system = config.session_dir_unsafe;
   options.purge_s = static_cast<int64_t>(config.session_purge_s);
@@ -250,9 +268,43 @@ absl::Status OpenJournal(const Config& config, Parts* parts) {
   return absl::OkStatus();
 }
 
+// Null: there is no room for KV on the disk, or in the memory that it comes from.
+absl::Status MakeKv(const Config& config, const ModelConfig& model, const Sizing& sizing, Parts* parts) {
+  if (!KeepsKvFiles(config, sizing.limits)) {
+    if (config.session_durability != Durability::kKv) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        "--session-durability: kv: there is no memory for sessions' KV, from which it goes "
+        "to the disk; see --session-memory-bytes");
+  }
+  const absl::StatusOr<Sha256Digest> digest = parts->model_digest.get();
+  if (!digest.ok()) return ModelError(digest.status());
+  const std::string made_of_it = absl::StrCat(sizing.weight_formats, " ", static_cast<int>(config.quantization), " ",
+                                              model.rope_is_long(sizing.limits.context_max) ? 1 : 0);
+  KvFormat format = MakeKvFormat(parts->journal->directory_id(), DigestOfServed(*digest, made_of_it),
+                                 parts->device->kv_format(), parts->executor->kv().layout);
+  parts->kv = MakeKvKeeper(*parts->journal, *parts->tenants, std::move(format), config.session_disk_bytes,
+                           [parts](const std::string& tenant) { return parts->sessions->KvBytesMaxOf(tenant); });
+  return absl::OkStatus();
+}
+
+// What was parked goes to the disk while there is time for it.
+void KeepParked(Parts& parts) {
+  const int64_t until_us = parts.http->stop_until_us();
+  if (parts.kv == nullptr || until_us == 0) return;
+  const int64_t begin_us = MonotonicUs();
+  const int32_t kept =
+      parts.sessions->KeepAll(until_us, [&parts](const TurnId& turn) { return parts.engine->ReadParked(turn); });
+  const LogField fields[] = {{"sessions", int64_t{kept}}, {"ms", (MonotonicUs() - begin_us) / 1000}};
+  Log(LogLevel::kInfo, "wrote the KV of sessions", fields);
+}
+
 std::unique_ptr<SessionStore> MakeSessions(const Limits& limits, const ModelId& model, const Parts* parts) {
   SessionStore::Options options;
   options.journal = parts->journal.get();
+  options.kv = parts->kv.get();
+  options.take_parked = [parts](const TurnId& turn, std::function<void(KvBytes)> done) {
+    parts->engine->TakeParked(turn, std::move(done));
+  };
   options.model = model;
   options.tenants = static_cast<int32_t>(parts->tenants->names().size());
   options.tenant_name = [parts](int32_t tenant) { return parts->tenants->names()[static_cast<size_t>(tenant)]; };
@@ -342,9 +394,13 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   parts->tenants = std::move(*tenants);
   const LinearSpec& matrix = parts->executor->weights().layers.front().o->spec();
   const double attention_cost = parts->device->AttentionCost(matrix.format);
-  absl::StatusOr<std::unique_ptr<EngineCore>> core = EngineCore::Create(
-      MakeCoreOptions(config, sizing.limits, checkpoint.config, attention_cost, *parts->tenants, parts->overlap),
-      *parts->executor, MonotonicUs);
+  if (absl::Status status = MakeKv(config, checkpoint.config, sizing, parts); !status.ok()) return status;
+  EngineCoreOptions core_options =
+      MakeCoreOptions(config, sizing.limits, checkpoint.config, attention_cost, *parts->tenants, parts->overlap);
+  if (parts->kv != nullptr) {
+    core_options.on_loss = [parts](const TurnId& turn, KvBytes kv) { parts->sessions->OnKvLoss(turn, std::move(kv)); };
+  }
+  absl::StatusOr<std::unique_ptr<EngineCore>> core = EngineCore::Create(core_options, *parts->executor, MonotonicUs);
   if (!core.ok()) return core.status();
   if (parts->kv_dump != nullptr) parts->kv_dump->Attach(**core);
 
@@ -386,11 +442,16 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
     sessions.OnParked(dropped, parked);
   };
   hooks.kv_dump = parts->kv_dump.get();
+  hooks.keeps_parked = parts->kv != nullptr;
   parts->engine = std::make_unique<Engine>(std::move(*core), http.limits(), std::move(hooks));
   Engine& engine = *parts->engine;
   parts->tenants->SetHooks({[&metrics](const std::string& name) { metrics.AddTenant(name); },
                             [&engine](const std::vector<TenantOptions>& options) { engine.SetTenants(options); }});
   engine.Start();
+  if (parts->kv != nullptr) {
+    parts->kv->Start({[&sessions](const SessionName& name, uint64_t turn) { sessions.OnKvFile(name, turn); },
+                      [&sessions] { sessions.KeepDue(); }});
+  }
   return http.Open(engine);
 }
 
@@ -423,6 +484,14 @@ absl::Status LoadAndStart(const Config& config, const SystemdNotifier& systemd, 
         QuantiseOnLoad(config.quantization, (*checkpoint)->quantization, (*checkpoint)->config, (*checkpoint)->tensors);
     if (!quantised.ok()) return quantised;
     for (const std::string& warning : (*checkpoint)->warnings) Log(LogLevel::kWarning, warning);
+    if (parts->journal != nullptr && config.session_disk_bytes > 0) {
+      parts->model_digest = std::async(std::launch::async, [opened = checkpoint->get(), path = config.model_path] {
+        return DigestOfModel(*opened, path);
+      });
+    }
+    const absl::Cleanup digest_is_done = [parts] {
+      if (parts->model_digest.valid()) parts->model_digest.wait();  // it reads the checkpoint
+    };
     Sizing sizing;
     absl::Status status = Build(config, **checkpoint, on_load, &sizing, parts);
     for (const std::string& tensor : (*checkpoint)->tensors.NonFinite()) {
@@ -493,6 +562,8 @@ int Serve(const Config& config_in, const Announce& announce, const ShowBar& bar)
   tell(LogLevel::kInfo, absl::StrCat("listening on http://", host, ":", parts.http->port(), " (", parts.summary, ")"));
   const int exit_code = parts.http->Run();
   parts.engine->Stop();
+  KeepParked(parts);
+  if (parts.kv != nullptr) parts.kv->Stop();
   if (parts.journal != nullptr) parts.journal->Stop();
   Log(LogLevel::kInfo, absl::StrCat("stopped, exit code ", exit_code));
   StopLog();

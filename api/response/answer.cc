@@ -109,7 +109,11 @@ void AppendKvMember(std::string* out, const KvReport& kv) {
 void AppendTurnMember(std::string* out, const TurnReport& turn) {
   out->append(",\"hydrant\":{\"turn\":");
   AppendJsonInteger(out, static_cast<int64_t>(turn.turn));
-  out->append(turn.durable ? ",\"durable\":\"tokens\"}" : ",\"durable\":false}");
+  if (turn.durable == Durability::kNone) {
+    out->append(",\"durable\":false}");
+    return;
+  }
+  out->append(",\"durable\":\"").append(DurabilityName(turn.durable)).append("\"}");
 }
 
 void AppendFingerprintMember(std::string* out, const AnswerHead& head) {

@@ -20,6 +20,7 @@
 
 #include "api/response/sse.h"
 #include "api/wire/api_error.h"
+#include "api/wire/durability.h"
 #include "scheduler/request/sequence_event.h"
 
 namespace hydrant {
@@ -71,7 +72,7 @@ struct KvReport {
 // How a session's turn has ended.
 struct TurnReport {
   uint64_t turn = 0;
-  bool durable = false;  // its tokens are on disk
+  Durability durable = Durability::kNone;
 };
 
 // The members all bodies and chunks of one request share.
@@ -150,7 +151,7 @@ void AppendIdsOrNull(std::string* out, const std::vector<int32_t>* ids);
 // Each begins with a comma.
 void AppendUsageMember(std::string* out, const Usage& usage);
 void AppendKvMember(std::string* out, const KvReport& kv);
-// "hydrant":{"turn":7,"durable":"tokens"}, or false.
+// "hydrant":{"turn":7,"durable":"tokens"}, or "kv", or false.
 void AppendTurnMember(std::string* out, const TurnReport& turn);
 void AppendFingerprintMember(std::string* out, const AnswerHead& head);
 // How a body and a usage chunk end: what comes after the choices. `kv` and `turn` may be null; `fingerprint` is that member.

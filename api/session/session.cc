@@ -32,6 +32,8 @@ std::string_view SessionStateName(SessionState state) {
       return "busy";
     case SessionState::kParked:
       return "parked";
+    case SessionState::kOnDisk:
+      return "on_disk";
     case SessionState::kCold:
       return "cold";
   }

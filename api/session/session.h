@@ -37,6 +37,7 @@ std::optional<uint64_t> ReadSessionTurn(ObjectReader* request, const SessionHead
 enum class SessionState : uint8_t {
   kBusy,    // a turn is being computed
   kParked,  // its KV waits outside the pool
+  kOnDisk,  // its KV is in a file
   kCold,    // only its tokens are known; the next turn computes them again
 };
 
@@ -63,6 +64,7 @@ struct SessionCard {
 struct SessionCounts {
   int64_t busy = 0;
   int64_t parked = 0;
+  int64_t on_disk = 0;
   int64_t cold = 0;
 };
 

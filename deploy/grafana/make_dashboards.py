@@ -272,7 +272,7 @@ def sessions():
     parks, restores, lost = (total_rate(f"hydrant_{name}_total") for name in ("parks", "restores", "parks_lost"))
     sources = total_rate("vllm:prompt_tokens_by_source_total")
     state = [
-        graph("Sessions", "busy: a turn is in progress; parked: KV waits outside the pool; cold: only tokens are kept, the next turn computes "
+        graph("Sessions", "busy: a turn is in progress; parked: KV waits outside the pool; on_disk: in a file; cold: only tokens are kept, the next turn computes "
               "them. Many cold ones that come back are slow: raise --session-memory-bytes.",
               [(f"sum by (state) ({of('hydrant_sessions')})", "{{state}}")], stacked=True, width=12),
         graph("Parked KV", "Blocks' worth of memory outside the pool, up to --session-memory-bytes; at the top, sessions turn cold.",
@@ -302,6 +302,19 @@ def sessions():
               [(f"sum(increase({of('hydrant_session_log_errors_total')}{RATE}))", "writes and syncs that failed"),
                (f"sum(increase({of('hydrant_session_log_damaged_total')}{RATE}))", "records that are not what was written"),
                (f"max({of('hydrant_session_log_read_only')})", "nothing is durable")]),
+        graph("KV on disk", "Files of sessions' KV, up to --session-disk-bytes; beyond it those used least recently make room.",
+              [(f"sum({of('hydrant_session_kv_bytes')})", "bytes")], unit="bytes"),
+        graph("KV written and read", "Bytes a second. Written when a session is left alone, has to make room, or was promised it; read when its next turn comes.",
+              [(total_rate("hydrant_session_kv_written_bytes_total"), "written"), (total_rate("hydrant_session_kv_read_bytes_total"), "read")], unit="bytes"),
+        graph("How long turns wait for KV", "For its file to be read and verified, before the turn stands in line.",
+              quantiles("hydrant_session_kv_read_seconds"), unit="s"),
+        graph("Until KV is durable", "Where a tenant's turns are promised it they end that late.",
+              quantiles("hydrant_session_kv_write_seconds"), unit="s"),
+        graph("KV that was not used", "By reason. damaged, short and io are the disk's; the others say that it is of something else.",
+              [(total_rate("hydrant_session_kv_rejected_total", "reason"), "{{reason}}")]),
+        graph("KV that is not on disk", "Made room for others, was not written for want of room, or could not be.",
+              [(total_rate("hydrant_session_kv_evicted_total"), "made room"), (total_rate("hydrant_session_kv_passed_total"), "not written"),
+               (total_rate("hydrant_session_kv_errors_total"), "failed")]),
     ]  # fmt: skip
     return dashboard(
         "hydrant-sessions", "Hydrant / Sessions", "Chats whose KV outlives a request: how many, where, and what they save.",

@@ -43,6 +43,7 @@ class CudaDevice final : public Device {
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(const CudaDeviceOptions& options);
   ~CudaDevice() override;
 
+  std::string kv_format() const override { return "cuda 1"; }  // cuda/attention/cache.cuh
   std::string name() const override;
   bool Supports(WeightFormat format) const override;
   bool MixesQuantised() const override { return false; }

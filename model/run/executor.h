@@ -21,6 +21,7 @@
 #include "kernels/kv_cache_view.h"
 #include "kernels/sampling.h"
 #include "kernels/step/block_ops.h"
+#include "kernels/step/kv_bytes.h"
 #include "kernels/step/row_plan.h"
 #include "kernels/step/session_ops.h"
 #include "kernels/step/swap_ops.h"
@@ -144,6 +145,12 @@ class Executor {
   virtual ~Executor() = default;
   virtual Ticket Launch(const StepInput& input) = 0;
   virtual StepOutput Await(Ticket ticket) = 0;
+
+  // The parked KV of a turn, for whoever keeps it elsewhere; empty: there is none, or a slice of it is still to be copied.
+  virtual KvBytes Parked(const TurnId&) const { return {}; }
+  // Parks KV of a turn that was kept elsewhere, as if this had parked it. False: it cannot be KV of this model, or there is no memory
+  // for it; then nothing is parked of the turn. An executor that keeps no bytes takes none.
+  virtual bool Adopt(const TurnId&, const KvBytes&) { return false; }
 };
 
 }  // namespace hydrant

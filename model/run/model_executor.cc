@@ -140,7 +140,8 @@ StepOutput ModelExecutor::Await(Ticket ticket) {
 // Takes the memory for all of it.
 void ModelExecutor::BeginPark(const ParkOp& park) {
   const KvCacheView& view = kv_cache_.view();
-  parked_.Put(park.id, static_cast<size_t>(BlocksForSlots(park.live)) * view.layout.block_bytes());
+  parked_.Put(park.id, static_cast<size_t>(BlocksForSlots(park.live)) * view.layout.block_bytes(), park.computed,
+              park.live);
   if (park.cut_from == 0) return;
   const ShrinkOp cut{.live_from = park.cut_from,
                      .live_to = park.live,
@@ -157,6 +158,20 @@ void ModelExecutor::CopySlice(const ParkOp& park) {
   const auto begin = static_cast<size_t>(park.slice.begin), size = static_cast<size_t>(park.slice.size());
   const std::span<std::byte> to = parked_.Write(park.id).subspan(begin * view.layout.block_bytes());
   device_.ExportBlocks(park.block_table.subspan(begin, size), park.score_table.subspan(begin, size), view, to.data());
+  // ExportBlocks has waited for what was queued, and for the copy itself.
+  if (park.slice.end == BlocksForSlots(park.live)) parked_.SetWhole(park.id);
+}
+
+bool ModelExecutor::Adopt(const TurnId& turn, const KvBytes& parked) {
+  parked_.Drop(turn);
+  const auto blocks = static_cast<size_t>(BlocksForSlots(parked.live));
+  if (parked.empty() || parked.live < 1 || parked.size != blocks * kv().layout.block_bytes()) return false;
+  try {
+    parked_.Adopt(turn, parked);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 
 // Those that begin and find no memory fail alone. What comes after may need a little memory for itself: without it none

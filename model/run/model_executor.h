@@ -59,6 +59,8 @@ class ModelExecutor : public Executor {
 
   Ticket Launch(const StepInput& input) override;
   StepOutput Await(Ticket ticket) override;
+  KvBytes Parked(const TurnId& turn) const override { return parked_.Share(turn); }
+  bool Adopt(const TurnId& turn, const KvBytes& parked) override;
 
   const KvCacheView& kv() const { return kv_cache_.view(); }
   const Weights& weights() const { return transformer_.weights(); }

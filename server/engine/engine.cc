@@ -148,6 +148,33 @@ void Engine::ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> ou
   std::move(not_asked).Cancel();
 }
 
+void Engine::TakeParked(TurnId turn, std::function<void(KvBytes)> done) {
+  const auto answer = std::make_shared<OneAnswer>(std::move(done));
+  absl::Cleanup not_asked = [&answer] { answer->done = nullptr; };
+  inbox_.PushCall([this, turn, answer] { takings_.push_back({turn, answer}); });
+  std::move(not_asked).Cancel();
+}
+
+KvBytes Engine::ReadParked(const TurnId& turn) const {
+  assert(!thread_.joinable());
+  bool is_coming = false;
+  return dead() ? KvBytes() : core_->ReadParked(turn, &is_coming);
+}
+
+// What is on its way out of the pool is given when it has left it.
+void Engine::GiveParked() {
+  for (auto taking = takings_.begin(); taking != takings_.end();) {
+    bool is_coming = false;
+    KvBytes kv = core_->ReadParked(taking->turn, &is_coming);
+    if (is_coming) {
+      ++taking;
+      continue;
+    }
+    taking->answer->Give(std::move(kv));
+    taking = takings_.erase(taking);
+  }
+}
+
 Backlog Engine::backlog() const {
   Backlog backlog;
   backlog.sequences = open_sequences_.load(std::memory_order_relaxed);
@@ -205,6 +232,7 @@ void Engine::FailEverything() {
   batch_.calls.clear();
   route();
   router_.FailAll();
+  takings_.clear();
 }
 
 Engine::Round Engine::Work(bool may_wait) {
@@ -222,12 +250,14 @@ Engine::Round Engine::Work(bool may_wait) {
   const int64_t started = core_->now_us();
   step_started_us_.store(started, std::memory_order_relaxed);
   TakeOrders();
+  if (!takings_.empty()) GiveParked();
   if (batch_.closed && !closing_) CancelEverything();
-  // Nobody goes on any more from what is still to be parked.
-  const bool ends = closing_ && core_->all_ended();
+  // Nobody goes on any more from what is still to be parked, unless somebody keeps it.
+  const bool ends = closing_ && core_->all_ended() && !(hooks_.keeps_parked && core_->moving());
   if (core_->idle() || ends) {
     if (closing_ || !batch_.calls.empty()) Publish();
     if (!closing_) return Round::kWorked;
+    takings_.clear();
     step_started_us_.store(0, std::memory_order_relaxed);
     return router_.Flush() ? Round::kEnded : Round::kWorked;
   }
@@ -266,6 +296,7 @@ void Engine::Step(int64_t started) {
   Settle(settled);
   for (const uint64_t id : settled.paused) core_->SetPaused(id, true);
   if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnEvents(events);
+  if (!takings_.empty()) GiveParked();
   stuck_ = report.rows == 0 && events.empty() && !core_->moving();
   const double seconds = static_cast<double>(ended - started) * 1e-6;
   pacer_.Observe(report);
@@ -300,6 +331,7 @@ void Engine::Accept(GenerationJob& job) {
                      .ledger = job.ledger});
     try {
       if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnAccept(sequence);
+      if (!sequence.staged.empty()) Adopt(sequence);
       absl::Status status = CheckPast(sequence.request);
       if (status.ok()) status = core_->Add(std::move(sequence));
       if (!status.ok()) Refuse(id, resumes, status);
@@ -310,6 +342,16 @@ void Engine::Accept(GenerationJob& job) {
       Settle(router_.Refuse(id, FinishReason::kNoMemory));
     }
   }
+}
+
+// Its KV was kept elsewhere, and is parked from now on. Where there is no room for it the request computes what it can.
+void Engine::Adopt(SequenceRequest& sequence) {
+  const KvBytes kv = std::move(sequence.staged);
+  sequence.staged = {};
+  const Request& request = sequence.request;
+  const ParkedTurn turn = {{request.session, request.resumes}, kv.computed, kv.live};
+  if (!core_->Adopt(turn.id, request.tenant, kv) || !hooks_.on_parked) return;
+  OrLog("engine: out of memory; a session's state is not told", [&] { hooks_.on_parked({}, {&turn, 1}); });
 }
 
 // A history of more tokens than a request may compute has to go on from what is parked of it, for certain.

@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "server/engine/engine_core.h"
@@ -39,6 +40,7 @@ struct EngineHooks {
   // are delivered.
   std::function<void(std::span<const TurnId> dropped, std::span<const ParkedTurn> parked)> on_parked;
   KvDump* kv_dump = nullptr;  // outlives the engine
+  bool keeps_parked = false;  // what is parked may outlive the engine
 };
 
 class Engine : public EnginePort {
@@ -74,6 +76,9 @@ class Engine : public EnginePort {
   void SettleTurn(TurnId id, bool keep) override;
   void DropSession(uint64_t session) override;
   void ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done) override;
+  void TakeParked(TurnId turn, std::function<void(KvBytes)> done) override;
+  // The same once Stop has returned, which lets KV that is on its way out of the pool leave it where EngineHooks::keeps_parked.
+  KvBytes ReadParked(const TurnId& turn) const;
 
   EngineCounters counters() const override;
   // True if the engine is dead, or has been busy with one step for longer than limits.engine_stall_s.
@@ -81,11 +86,29 @@ class Engine : public EnginePort {
   bool dead() const { return dead_.load(std::memory_order_relaxed); }
 
  private:
+  struct OneAnswer {
+    explicit OneAnswer(std::function<void(KvBytes)> call) : done(std::move(call)) {}
+    OneAnswer(const OneAnswer&) = delete;
+    OneAnswer& operator=(const OneAnswer&) = delete;
+    ~OneAnswer() { Give({}); }
+    void Give(KvBytes kv) {
+      if (const auto call = std::exchange(done, nullptr)) call(std::move(kv));
+    }
+    std::function<void(KvBytes)> done;
+  };
+  // Somebody who wants parked KV, and hears of it once, whatever happens.
+  struct Taking {
+    TurnId turn;
+    std::shared_ptr<OneAnswer> answer;
+  };
+
   Round Work(bool may_wait);
   void Step(int64_t started);
   void CancelEverything();
   void TakeOrders();
   void Accept(GenerationJob& job);
+  void Adopt(SequenceRequest& sequence);
+  void GiveParked();
   absl::Status CheckPast(const Request& request) const;
   // `resumes`: the sequence was to continue from its session's parked KV.
   void Refuse(uint64_t id, bool resumes, const absl::Status& status);
@@ -107,7 +130,9 @@ class Engine : public EnginePort {
   StepPacer pacer_;
   uint64_t stalls_ = 0;   // steps that took longer than limits_.engine_stall_s
   bool closing_ = false;  // everything is cancelled, for Stop was called
-  bool stuck_ = false;    // the last step could do nothing: whatever runs is paused, and no KV waits to be moved
+  std::list<Taking>
+      takings_;         // of KV that is on its way out of the pool: bounded by those who wait for the end of a turn
+  bool stuck_ = false;  // the last step could do nothing: whatever runs is paused, and no KV waits to be moved
 
   // Bounds are checked with what fetch_add returns, so that no interleaving lets in more than the limit. Relaxed: they
   // are numbers, nothing is published through them.

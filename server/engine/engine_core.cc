@@ -35,7 +35,8 @@ EngineCore::EngineCore(const EngineCoreOptions& options, Executor& executor, Eng
           },
           [this] {
             if (in_flight_ > 0) Answer(flight(0));
-          }) {
+          },
+          options.on_loss) {
   const size_t rows = static_cast<size_t>(options.scheduler.sequences_max);
   for (InFlightStep& flight : flights_) {
     flight.blank.resize(rows);

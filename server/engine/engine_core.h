@@ -42,6 +42,9 @@ struct EngineCoreOptions {
   int32_t context = 0;
   // For an executor whose Launch returns before the work is done; for others it would only delay events.
   bool overlap = false;
+  // Parked KV that has to make room for others, or whose session is gone, before it is forgotten: called between two steps, and to take
+  // no time. Null: nobody keeps it elsewhere.
+  std::function<void(const TurnId&, KvBytes)> on_loss = nullptr;
 };
 
 // Monotonic microseconds.
@@ -79,6 +82,12 @@ class EngineCore {
   // Scheduler::SettleTurn and DropSession.
   void SettleTurn(const TurnId& id, bool keep) { scheduler_.SettleTurn(id, keep); }
   void DropSession(uint64_t session) { scheduler_.DropSession(session); }
+
+  // The parked KV that a turn left. Empty with `*is_coming`: it will be there, or it turns out that there is none, after some further
+  // steps. Takes no time to speak of: the bytes are shared.
+  KvBytes ReadParked(const TurnId& turn, bool* is_coming) const { return mover_.ReadParked(turn, is_coming); }
+  // Parks what ReadParked gave, in this process or in one before it. False: there is no room. Throws std::bad_alloc.
+  bool Adopt(const TurnId& turn, int32_t tenant, const KvBytes& kv) { return mover_.Adopt(turn, tenant, kv); }
 
   // Copies a session's KV, of its turn in progress or parked, into `out`.
   //

@@ -90,6 +90,11 @@ class EnginePort {
   // thread that finds that the engine has ended.
   virtual void ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done) = 0;
 
+  // Likewise, EngineCore::ReadParked. Calls `done` once, with nothing where there is nothing: on the engine thread, for which it must be
+  // short, once it is known, or on the thread that finds that the engine has ended. It must not throw. Throws std::bad_alloc, and then
+  // `done` is not called.
+  virtual void TakeParked(TurnId turn, std::function<void(KvBytes)> done) = 0;
+
   virtual EngineCounters counters() const = 0;  // as of the last step
   // True if the engine is dead, or has been busy with one step for longer than the stall threshold.
   virtual bool stalled() const = 0;

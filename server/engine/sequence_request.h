@@ -11,6 +11,7 @@
 
 #include "kernels/eviction_policy.h"
 #include "kernels/sampling.h"
+#include "kernels/step/kv_bytes.h"
 #include "scheduler/request/request.h"
 #include "server/engine/logit_shaper.h"
 
@@ -41,6 +42,7 @@ struct DecodeOptions : ScoringOptions {
 struct SequenceRequest : DecodeOptions {
   Request request;
   int32_t parked_tokens = 0;  // of the prompt, which its session has parked: they will hardly have to be computed
+  KvBytes staged;  // KV of the turn that it resumes, as it was kept elsewhere; empty: it is parked, or not kept
 
   int32_t tokens_to_compute() const { return static_cast<int32_t>(request.prompt.size()) - parked_tokens; }
 };

@@ -14,12 +14,14 @@ constexpr size_t kDropsMax = 64;
 }  // namespace
 
 SessionMover::SessionMover(Scheduler& scheduler, Executor& executor, int32_t layer_heads,
-                           std::function<PolicyInForce(int32_t sequence)> policy_of, std::function<void()> await_step)
+                           std::function<PolicyInForce(int32_t sequence)> policy_of, std::function<void()> await_step,
+                           std::function<void(const TurnId&, KvBytes)> on_loss)
     : scheduler_(scheduler),
       executor_(executor),
       layer_heads_(layer_heads),
       policy_of_(std::move(policy_of)),
-      await_step_(std::move(await_step)) {
+      await_step_(std::move(await_step)),
+      on_loss_(std::move(on_loss)) {
   // A turn leaves its KV in the pool when its sequence ends, and Move comes after every step. Where more are on their
   // way, the list grows.
   const auto turns = static_cast<size_t>(scheduler.sequence_indices());
@@ -44,7 +46,10 @@ int64_t SessionMover::Move(bool step_in_flight) {
   }
   std::span<const TurnId> drops = scheduler_.drops();
   if (scheduler_.parks().empty() && drops.empty()) return 0;
-  for (const TurnId& turn : drops) Tell(turn);
+  for (const TurnId& turn : drops) {
+    GiveAway(turn);
+    Tell(turn);
+  }
   for (; drops.size() > kDropsMax; drops = drops.subspan(kDropsMax)) Drop(drops.first(kDropsMax));
   moves_.clear();
   moves_.drops.assign(drops.begin(), drops.end());
@@ -137,6 +142,36 @@ void SessionMover::Tell(const TurnId& dropped) {
     dropped_.push_back(dropped);
   } catch (const std::bad_alloc&) {
   }
+}
+
+// A turn that another one of its session has taken the place of is nobody's loss.
+void SessionMover::GiveAway(const TurnId& dropped) const {
+  if (on_loss_ == nullptr) return;
+  const ParkedCounts* newest = scheduler_.parked().Newest(dropped.session);
+  if (newest != nullptr && dropped < newest->id) return;
+  try {
+    if (KvBytes kv = executor_.Parked(dropped); !kv.empty()) on_loss_(dropped, std::move(kv));
+  } catch (const std::bad_alloc&) {
+    // It goes as if nobody kept it elsewhere.
+  }
+}
+
+KvBytes SessionMover::ReadParked(const TurnId& turn, bool* is_coming) const {
+  *is_coming = scheduler_.FindPark(turn) != nullptr;
+  for (const int32_t index : scheduler_.running_sequences()) {
+    const Request& request = scheduler_.sequence(index).request;
+    // It has ended for its client, and a row of it is in flight.
+    if (request.session == turn.session && request.turn == turn.turn) *is_coming = true;
+  }
+  return *is_coming || scheduler_.parked().Find(turn) == nullptr ? KvBytes() : executor_.Parked(turn);
+}
+
+bool SessionMover::Adopt(const TurnId& turn, int32_t tenant, const KvBytes& kv) {
+  if (scheduler_.parked().Find(turn) != nullptr) return true;
+  if (!scheduler_.AdoptParked({turn, tenant, kv.computed, kv.live})) return false;
+  if (executor_.Adopt(turn, kv)) return true;
+  scheduler_.SettleTurn(turn, /*keep=*/false);
+  return false;
 }
 
 void SessionMover::AddRestores(std::span<const PlanRestore> from, std::vector<RestoreOp>* to) const {

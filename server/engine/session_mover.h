@@ -7,7 +7,8 @@
 //
 // Life of a turn's KV: Scheduler::Commit names it in parks() -> Move has memory taken for it and its slices copied out
 // of the pool, and tells the scheduler for which turns there was none -> AddRestores names its slices in steps of the
-// session's next turn.
+// session's next turn. What has to make room for others is offered to whoever keeps KV elsewhere (on_loss) before it goes, and what
+// comes back from there is adopted.
 //
 // Invariants
 //  1. Move launches nothing while a step is in flight. Without memory of the host it parks nothing, and drops what it
@@ -41,8 +42,10 @@ class SessionMover {
   // `policy_of` returns the policy of the sequence with that index. `await_step` returns when the executor has computed
   // the step in flight, if there is one: tickets are awaited in the order in which they were launched. Scheduler and
   // executor outlive the mover. `layer_heads`: as EngineCoreOptions::layer_heads.
+  // `on_loss`: EngineCoreOptions::on_loss.
   SessionMover(Scheduler& scheduler, Executor& executor, int32_t layer_heads,
-               std::function<PolicyInForce(int32_t sequence)> policy_of, std::function<void()> await_step);
+               std::function<PolicyInForce(int32_t sequence)> policy_of, std::function<void()> await_step,
+               std::function<void(const TurnId&, KvBytes)> on_loss = nullptr);
 
   // Call it after Commit, so that the blocks of sessions are free when the next step is planned, and before anything is
   // added to the scheduler: the policies of sequences that ended are still in their places. Returns how many blocks were
@@ -58,6 +61,10 @@ class SessionMover {
   // Appends the plan's sequences that come back. Their spans are the plan's.
   static void AddReturns(std::span<const PlanSwapIn> from, std::vector<SwapInOp>* to);
 
+  // EngineCore::ReadParked and Adopt.
+  KvBytes ReadParked(const TurnId& turn, bool* is_coming) const;
+  bool Adopt(const TurnId& turn, int32_t tenant, const KvBytes& kv);
+
   // EngineCore::ReadKv.
   void Read(uint64_t session, bool evicts, KvReading* out);
 
@@ -71,6 +78,7 @@ class SessionMover {
   bool Launch();
   void Drop(std::span<const TurnId> turns);
   void Tell(const TurnId& dropped);
+  void GiveAway(const TurnId& dropped) const;
   // KvReading::ahead. O(waiting sequences).
   std::optional<int32_t> AheadOf(uint64_t session) const;
   void ReadRunning(int32_t index, KvReading* out);
@@ -81,6 +89,7 @@ class SessionMover {
   const int32_t layer_heads_;
   const std::function<PolicyInForce(int32_t sequence)> policy_of_;
   const std::function<void()> await_step_;
+  const std::function<void(const TurnId&, KvBytes)> on_loss_;
 
   StepInput moves_;  // has no rows; reused from call to call
   std::vector<TurnId> dropped_;

@@ -268,6 +268,7 @@ void Frontend::OnSignal() {
       BeginDrain();
     } else {
       Log(LogLevel::kInfo, "second stop signal: ending running requests now");
+      stop_until_us_ = 0;
       CancelRunning();
     }
     OnSignal();
@@ -318,7 +319,7 @@ void Frontend::BeginDrain() {
   Tell("STOPPING=1\nSTATUS=Draining");
   Drain();
   const double patience_s = options_.shutdown_delay_s + options_.shutdown_timeout_s;
-  deadline_us_ = MonotonicUs() + static_cast<int64_t>(patience_s * 1e6);
+  stop_until_us_ = deadline_us_ = MonotonicUs() + static_cast<int64_t>(patience_s * 1e6);
   PollDrain();
 }
 

@@ -88,6 +88,8 @@ class Frontend {
 
   // Runs the io threads until the server has shut down. Returns the exit code.
   int Run();
+  // After Run: until when the process may take to end, by the monotonic clock; 0: it is to end at once.
+  int64_t stop_until_us() const { return stop_until_us_; }
 
   // /ready says 503 from now on, so that balancers look elsewhere. Requests that still come are served until
   // shutdown_delay_s is over, and refused then. Running requests continue, and the process stays. Returns the number of
@@ -145,6 +147,7 @@ class Frontend {
   bool stopping_ = false;
   bool cancelled_ = false;
   int64_t deadline_us_ = 0;
+  int64_t stop_until_us_ = 0;  // stop_until_us()
   int exit_code_ = 0;
 };
 

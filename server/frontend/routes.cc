@@ -201,7 +201,7 @@ void AddMetricsRoute(Metrics& metrics, const EnginePort& engine, SessionStore& s
   routes->push_back(Simple("GET", "/metrics", open, [&metrics, &engine, &sessions](const HttpHead&) {
     const EngineCounters counters = engine.counters();  // before stalled(): no stall is counted twice
     HttpResponse response =
-        JsonResponse(metrics.Render(counters, sessions.counts(), engine.stalled(), sessions.journal()));
+        JsonResponse(metrics.Render(counters, sessions.counts(), engine.stalled(), sessions.journal(), sessions.kv()));
     response.content_type = "text/plain; version=0.0.4; charset=utf-8";
     return response;
   }));

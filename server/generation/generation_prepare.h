@@ -38,7 +38,8 @@ struct ServingContext {
   Limits limits;
   bool prefix_caching = false;
   PrefixSalts prefix_salts;
-  SessionStore* sessions = nullptr;  // never null in a server; outlives it
+  SessionStore* sessions = nullptr;                     // never null in a server; outlives it
+  Durability session_durability = Durability::kTokens;  // of tenants that say nothing else
   std::string system_fingerprint;
 };
 

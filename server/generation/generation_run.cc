@@ -117,6 +117,19 @@ bool GenerationRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceL
   return true;
 }
 
+bool GenerationRun::on_disk() const {
+  return turn_.has_value() && turn_->kv_file() != nullptr && prepared_.prompts.front().resumes != 0;
+}
+
+void GenerationRun::Stage(std::function<void()> wake) {
+  staging_ = std::make_shared<Staging>();
+  context_.sessions->ReadKv(*turn_, [staging = staging_, wake = std::move(wake)](KvBytes kv) {
+    staging->kv = std::move(kv);
+    staging->done.store(true, std::memory_order_release);
+    wake();
+  });
+}
+
 SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   const GenerationFields& fields = prepared_.fields;
   const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choices_[choice].prompt)];
@@ -133,6 +146,7 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
     request.resumes = prompt.resumes;
   }
   sequence.parked_tokens = prompt.parked;
+  if (staging_ != nullptr) sequence.staged = std::move(staging_->kv);  // a turn has one sequence
   sequence.policy = prompt.kv.policy;
   sequence.policy_label = prompt.kv.policy_label;
   static_cast<ScoringOptions&>(sequence) = fields;
@@ -166,7 +180,7 @@ void GenerationRun::Absorb() {
 
 void GenerationRun::AbsorbBatch() {
   if (commit_ != nullptr) {
-    commit_seen_ = commit_->load(std::memory_order_acquire) != Commit::kPending;
+    commit_seen_ = commit_->known.load(std::memory_order_acquire);
     return;
   }
   if (mailbox_->Take(&batch_)) engine_.Resume(first_id_, static_cast<int32_t>(choices_.size()));
@@ -217,14 +231,15 @@ void GenerationRun::EndTurn(FinishReason finish) {
   past.added_special_tokens = prompt.added_special_tokens;
   past.spec = prompt.spec;
   past.kv = prompt.kv;
-  auto commit = std::make_shared<std::atomic<Commit>>(Commit::kPending);
-  turn_->Commit(std::move(past), [commit, wake = wake_](bool durable) {
-    commit->store(durable ? Commit::kDurable : Commit::kNotDurable, std::memory_order_release);
+  auto commit = std::make_shared<Commit>();
+  turn_->Commit(std::move(past), [commit, wake = wake_](Durability durable) {
+    commit->durable = durable;
+    commit->known.store(true, std::memory_order_release);
     wake();
   });
   turn_.reset();
   commit_ = std::move(commit);
-  commit_seen_ = commit_->load(std::memory_order_acquire) != Commit::kPending;
+  commit_seen_ = commit_->known.load(std::memory_order_acquire);
 }
 
 void GenerationRun::Finish(int32_t index) {
@@ -304,7 +319,8 @@ KvReport GenerationRun::MakeKvReport() const {
 
 std::optional<TurnReport> GenerationRun::MakeTurnReport() const {
   if (commit_ == nullptr) return std::nullopt;
-  return TurnReport{turn_number_, commit_->load(std::memory_order_acquire) == Commit::kDurable};
+  return TurnReport{turn_number_,
+                    commit_->known.load(std::memory_order_acquire) ? commit_->durable : Durability::kNone};
 }
 
 void GenerationRun::AppendChunk(int32_t index, std::string* out) {

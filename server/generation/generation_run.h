@@ -45,6 +45,13 @@ class GenerationRun {
   // False: the engine has no room. `wake` is called, on any thread, when there is something to absorb.
   bool Submit(std::function<void()> wake, std::shared_ptr<SequenceLedger> ledger);
 
+  // The KV that it goes on from is in a file: Stage comes before Submit, and Submit once it is staged. Where the file turns out to be
+  // none, the request is as one whose parked KV was lost meanwhile.
+  bool on_disk() const;
+  // Has it read; `wake` is called, on any thread, when that is done.
+  void Stage(std::function<void()> wake);
+  bool staged() const { return staging_ != nullptr && staging_->done.load(std::memory_order_acquire); }
+
   // Takes what the engine has sent so far. Where there is no memory for that, the session is free again, as it was.
   void Absorb();
   // Ends it with this error: what has not ended is cancelled, and its session is free again, as it was.
@@ -97,9 +104,17 @@ class GenerationRun {
   Usage MakeUsage() const;
   void AppendChunk(int32_t index, std::string* out);
 
-  // The end of a turn on its way to the disk. Written once, by whichever thread it became known on: released there, and acquired
-  // where it is read.
-  enum class Commit { kPending, kDurable, kNotDurable };
+  // The end of a turn on its way to the disk: what of it is durable, once that is known. Written once, by whichever thread it became
+  // known on: released there, and acquired where it is read.
+  struct Commit {
+    std::atomic<bool> known = false;
+    Durability durable = Durability::kNone;
+  };
+  // KV on its way from the disk, likewise.
+  struct Staging {
+    std::atomic<bool> done = false;
+    KvBytes kv;
+  };
 
   std::optional<SessionTurn> turn_;  // until it has ended
   const uint64_t turn_number_;       // 0: of no session
@@ -126,8 +141,9 @@ class GenerationRun {
   std::optional<ApiError> error_;
   std::optional<TurnAnswer> answer_;  // of a session's turn
   std::function<void()> wake_;
-  std::shared_ptr<std::atomic<Commit>> commit_;  // null: no turn has come to its end
-  bool commit_seen_ = false;                     // it is not pending any more
+  std::shared_ptr<Staging> staging_;  // null: nothing is to be read, or not yet
+  std::shared_ptr<Commit> commit_;    // null: no turn has come to its end
+  bool commit_seen_ = false;          // it is known
 };
 
 }  // namespace hydrant

@@ -95,7 +95,8 @@ asio::awaitable<HttpResponse> KvInspector::Answer(HttpExchange& exchange, const 
     view = co_await View(owner, id);
     if (!view.ok() || KvReadingFits(*reading, view.value())) break;
     // What an abandoned turn left is nobody's past.
-    if (looks > 0 && view.value().card.state == SessionState::kCold) break;
+    const SessionState state = view.value().card.state;
+    if (looks > 0 && (state == SessionState::kCold || state == SessionState::kOnDisk)) break;
   }
   if (!view.ok()) co_return ErrorResponse(view.error());
   HttpResponse response;

@@ -21,6 +21,7 @@
 #include "server/metrics/sampled_series.h"
 #include "server/process/limits.h"
 #include "server/sessions/journal/session_journal.h"
+#include "server/sessions/kv/kv_keeper.h"
 
 namespace hydrant {
 namespace {
@@ -208,10 +209,14 @@ struct Metrics::Series {
   Counter* cpu_seconds;
 
   // Observed as things happen.
-  void ObserveCommits(const CommitTimes& times);
-
-  Histogram* session_commit;
-  CommitTimes commits_seen;  // what of them session_commit has
+  // Times that somebody else has counted.
+  struct Counted {
+    Histogram* histogram = nullptr;
+    CommitTimes seen;  // what of them it has
+    void Observe(const CommitTimes& times);
+  };
+  Counted session_commit, kv_write, kv_read;
+  std::array<Counter*, kKvRejects> kv_rejected;
   Histogram* step_plan;
   Histogram* step_device;
   Histogram* step_commit;
@@ -309,9 +314,20 @@ void Metrics::Series::AddOurs(const MetricsOptions& options) {
                                  "Positions dropped from the KV cache, once per sequence (not per layer and head).",
                                  {{"policy", name}}));
   }
-  session_commit = AddHistogram("hydrant_session_commit_seconds",
-                                "Time from a turn's last token to its being durable (--session-dir).", {},
-                                Buckets(CommitTimes::kBoundsS.begin(), CommitTimes::kBoundsS.end()));
+  const Buckets disk_times(CommitTimes::kBoundsS.begin(), CommitTimes::kBoundsS.end());
+  session_commit.histogram =
+      AddHistogram("hydrant_session_commit_seconds",
+                   "Time from a turn's last token to its being durable (--session-dir).", {}, disk_times);
+  kv_write.histogram =
+      AddHistogram("hydrant_session_kv_write_seconds",
+                   "Time from when a session's KV was to be written to its being durable.", {}, disk_times);
+  kv_read.histogram =
+      AddHistogram("hydrant_session_kv_read_seconds",
+                   "Time that a turn waited for its session's KV to be read and verified.", {}, disk_times);
+  for (size_t i = 1; i < kKvRejects; ++i) {
+    kv_rejected[i] = AddCounter("hydrant_session_kv_rejected_total", "Files with KV that were not used, and why.",
+                                {{"reason", std::string(KvRejectName(static_cast<KvReject>(i)))}});
+  }
   static constexpr char kStep[] = "Parts of an engine step.";
   step_plan = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "plan"}}, StepBuckets());
   step_device = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "device"}}, StepBuckets());
@@ -432,17 +448,17 @@ void Metrics::ObserveRequest(int32_t n, int32_t generated_tokens_max) {
   series_->request_max_generation_tokens->Observe(generated_tokens_max);
 }
 
-void Metrics::Series::ObserveCommits(const CommitTimes& times) {
+void Metrics::Series::Counted::Observe(const CommitTimes& times) {
   std::vector<double> more;
   for (size_t i = 0; i < times.counts.size(); ++i) {
-    more.push_back(static_cast<double>(times.counts[i] - commits_seen.counts[i]));
+    more.push_back(static_cast<double>(times.counts[i] - seen.counts[i]));
   }
-  session_commit->ObserveMultiple(more, times.sum_s - commits_seen.sum_s);
-  commits_seen = times;
+  histogram->ObserveMultiple(more, times.sum_s - seen.sum_s);
+  seen = times;
 }
 
 std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& sessions, bool stalled,
-                            const SessionJournal* journal) {
+                            const SessionJournal* journal, const KvKeeper* kv) {
   Series& series = *series_;
   const std::lock_guard<std::mutex> lock(series.render_mutex);
   const Scrape scrape{engine,
@@ -450,8 +466,14 @@ std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& s
                       stalled,
                       series.score_block_bytes,
                       series.kv_block_bytes,
-                      journal != nullptr ? journal->counts() : LogCounts()};
-  if (journal != nullptr) series.ObserveCommits(journal->times());
+                      journal != nullptr ? journal->counts() : LogCounts(),
+                      kv != nullptr ? kv->counts() : KvCounts()};
+  if (journal != nullptr) series.session_commit.Observe(journal->times());
+  if (kv != nullptr) {
+    series.kv_write.Observe(kv->write_times());
+    series.kv_read.Observe(kv->read_times());
+    for (size_t i = 1; i < kKvRejects; ++i) RaiseTo(series.kv_rejected[i], static_cast<double>(scrape.kv.rejected[i]));
+  }
   for (const Series::Sampled<Scrape>& sample : series.sampled) sample.Update(scrape);
   for (size_t i = 0; i < series.evicted.size(); ++i) {
     RaiseTo(series.evicted[i], static_cast<double>(engine.evicted_tokens[i]));

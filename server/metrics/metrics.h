@@ -20,6 +20,7 @@
 namespace hydrant {
 
 struct EngineCounters;
+class KvKeeper;
 class SessionJournal;
 
 struct MetricsOptions {
@@ -90,9 +91,9 @@ class Metrics {
   uint64_t Rejected(int32_t tenant, RejectReason reason) const;
 
   // Prometheus text format 0.0.4. `stalled`: whether the engine is found stalled just now, asked after `engine` was.
-  // `journal`: of --session-dir; null: there is none.
+  // `journal` and `kv`: of --session-dir; null: there is none.
   std::string Render(const EngineCounters& engine, const SessionCounts& sessions, bool stalled,
-                     const SessionJournal* journal = nullptr);
+                     const SessionJournal* journal = nullptr, const KvKeeper* kv = nullptr);
 
  private:
   struct Series;

@@ -9,6 +9,7 @@
 #include "api/session/session.h"
 #include "server/engine/engine_types.h"
 #include "server/sessions/journal/session_log.h"
+#include "server/sessions/kv/kv_keeper.h"
 
 namespace hydrant {
 
@@ -20,6 +21,7 @@ struct Scrape {
   int64_t score_block_bytes = 0;
   int64_t kv_block_bytes = 0;
   LogCounts log;  // zero without --session-dir
+  KvCounts kv;    // zero where no KV is kept on disk
 
   int32_t waiting_deferred() const;
   double kv_usage() const;  // blocks in use; 1 means all

@@ -206,6 +206,13 @@ std::string EncodePast(const SessionPast& past, const SessionPast* before, const
   return out;
 }
 
+std::string EncodeKvPolicy(const SessionPast& past) {
+  std::string out;
+  PutSpec(past.spec, &out);
+  PutResolution(past.kv, &out);
+  return out;
+}
+
 std::optional<SessionPast> DecodePast(std::span<const std::string> bodies, const ModelId& model) {
   SessionPast past;
   for (const std::string& body : bodies) {

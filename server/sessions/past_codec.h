@@ -26,6 +26,9 @@ std::optional<SessionPast> DecodePast(std::span<const std::string> bodies, const
 // Whose tokens a body says it has. nullopt: it is none.
 std::optional<ModelId> ModelOfPast(std::string_view body);
 
+// The past's KV policy as EncodePast writes it: what was asked for, and what that came to.
+std::string EncodeKvPolicy(const SessionPast& past);
+
 }  // namespace hydrant
 
 #endif  // HYDRANT_SERVER_SESSIONS_PAST_CODEC_H_

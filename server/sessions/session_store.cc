@@ -16,6 +16,17 @@ namespace {
 // Ids of a tenant that are remembered to have been sessions: enough to tell most late clients why.
 constexpr size_t kGoneMax = 256;
 
+// Once no start finds the session any more, its KV goes. Nothing else is written of it then (KvKeeper::WriteOne).
+std::function<void(bool)> ThenRemoveKv(KvKeeper& kv, const SessionName& name, std::function<void(bool)> done) {
+  return [&kv, name, done = std::move(done)](bool durable) {
+    try {
+      kv.Remove(name, done ? std::function<void()>([done, durable] { done(durable); }) : nullptr);
+    } catch (const std::bad_alloc&) {
+      if (done) done(durable);  // the next start sweeps the file
+    }
+  };
+}
+
 }  // namespace
 
 int64_t SessionStore::BytesOf(const std::shared_ptr<const SessionPast>& past) {
@@ -32,10 +43,10 @@ void SessionTurn::End(SessionPast past) {
   store_->End(std::exchange(session_, nullptr), turn_, std::move(kept), {});
 }
 
-void SessionTurn::Commit(SessionPast past, std::function<void(bool)> done) {
+void SessionTurn::Commit(SessionPast past, std::function<void(Durability)> done) {
   past.turn = turn_;
   auto kept = std::make_shared<const SessionPast>(std::move(past));
-  store_->Commit(session_, turn_, past_.get(), std::move(kept), [this_done = std::move(done)](bool durable) {
+  store_->Commit(session_, turn_, past_.get(), std::move(kept), [this_done = std::move(done)](Durability durable) {
     if (this_done) this_done(durable);
   });
   session_ = nullptr;
@@ -69,7 +80,8 @@ SessionStore::Session* SessionStore::Find(int32_t tenant, const std::string& id)
 
 SessionState SessionStore::StateOf(const Session& session) const {
   if (session.busy) return SessionState::kBusy;
-  return ParkedPast(session) != nullptr ? SessionState::kParked : SessionState::kCold;
+  if (ParkedPast(session) != nullptr) return SessionState::kParked;
+  return session.past_turn != 0 && session.disk_turn == session.past_turn ? SessionState::kOnDisk : SessionState::kCold;
 }
 
 const ParkedTurn* SessionStore::ParkedPast(const Session& session) {
@@ -99,9 +111,9 @@ ApiResult<SessionTurn> SessionStore::Begin(const SessionOwner& owner, const std:
   if (!begun.ok()) return begun;
   SessionTurn& turn = begun.value();
   // It is this turn's now: nobody else changes what is read here.
+  if (turn.past_ == nullptr && turn.session_->past_turn != 0) turn.past_ = ReadPast(turn.session_);
+  if (turn.past_ != nullptr && !turn.parked_.has_value()) FindKv(&turn);
   if (turn.past_ != nullptr || turn.session_->past_turn == 0) return begun;
-  turn.past_ = ReadPast(turn.session_);
-  if (turn.past_ != nullptr) return begun;
   if (must_exist) return SessionDamaged();
   turn.parked_.reset();
   return begun;
@@ -135,6 +147,7 @@ ApiResult<SessionTurn> SessionStore::BeginNow(const SessionOwner& owner, const s
     session = Add(owner.tenant, id);
   }
   ++session->turns;
+  session->keeps_kv = owner.keeps_kv && options_.kv != nullptr;
   return SessionTurn(this, session);
 }
 
@@ -151,7 +164,11 @@ SessionStore::Session* SessionStore::Add(int32_t tenant, const std::string& id) 
   Tenant& own = TenantOf(tenant);
   if (options_.journal != nullptr) session->name = options_.journal->NameOf(own.name, id);
   const auto named = own.sessions.emplace(id, session).first;
-  absl::Cleanup not_added = [&] { own.sessions.erase(named); };
+  absl::Cleanup not_added = [&] {
+    own.sessions.erase(named);
+    by_name_.erase(session->name);
+  };
+  if (options_.kv != nullptr) by_name_.emplace(session->name, session);
   by_number_.emplace(session->number, session);
   std::move(not_added).Cancel();
   own.busy.splice(own.busy.end(), added);
@@ -273,11 +290,13 @@ void SessionStore::Forget(Session* session, bool remember, std::function<void(bo
     end.name = session->name;
     end.turn = session->logged_turn;
     end.wall_s = WallClock();
+    if (options_.kv != nullptr) done = ThenRemoveKv(*options_.kv, session->name, std::move(done));
     options_.journal->Commit(std::move(end), std::move(done));
   } else if (done) {
     done(true);
   }
   by_number_.erase(session->number);
+  by_name_.erase(session->name);
   tenant.sessions.erase(session->id);
   removed_.splice(removed_.end(), ListOf(*session), session->place);
   if (!remember) {
@@ -351,6 +370,7 @@ void SessionStore::End(Session* session, uint64_t turn, std::shared_ptr<const Se
     const int64_t bytes = logged.whole ? logged.bytes : session->logged_bytes + logged.bytes;
     TenantOf(session->tenant).logged_bytes += bytes - session->logged_bytes;
     session->logged_bytes = bytes;
+    if (options_.kv != nullptr) NoteDue(*session);
   }
   SetIdle(session, logged.used_s);
   if (session->past_turn == 0) {
@@ -452,7 +472,8 @@ SessionCounts SessionStore::counts() {
   const Lock lock(*this);
   Expire();
   const auto count = [this](SessionState state) { return counts_[static_cast<size_t>(state)]; };
-  return {count(SessionState::kBusy), count(SessionState::kParked), count(SessionState::kCold)};
+  return {count(SessionState::kBusy), count(SessionState::kParked), count(SessionState::kOnDisk),
+          count(SessionState::kCold)};
 }
 
 }  // namespace hydrant

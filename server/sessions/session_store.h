@@ -17,7 +17,10 @@
 //  4. A turn ends, and a session goes, without memory: the list node that holds it moves from one list to another.
 //  5. With a journal, a turn that ends is put into it first: it is in force, and its session free, when it is durable or cannot be
 //     made so. What is durable is known again after a start; its past is read when somebody asks for the session.
-//  6. An expired session is not found. No call forgets more than kExpiredPerCall of them that nobody asked for: thousands that
+//  6. With a keeper of KV files, KV that was parked for a while is written behind, and KV that has to make room before it goes. A turn
+//     whose owner was promised its KV is in force when that is on the disk, too. What is read back is bound to the past by its tokens,
+//     its policy and the turn: a file says nothing that the journal does not say.
+//  7. An expired session is not found. No call forgets more than kExpiredPerCall of them that nobody asked for: thousands that
 //     expire together hold up nobody, and the engine is not told of all of them at once.
 #ifndef HYDRANT_SERVER_SESSIONS_SESSION_STORE_H_
 #define HYDRANT_SERVER_SESSIONS_SESSION_STORE_H_
@@ -40,10 +43,13 @@
 #include "api/kv/kv_spec.h"
 #include "api/session/session.h"
 #include "api/wire/api_error.h"
+#include "api/wire/durability.h"
+#include "kernels/step/kv_bytes.h"
 #include "model/tokenizer/tokenizer.h"
 #include "server/engine/engine_types.h"
 #include "server/kv/kv_resolution.h"
 #include "server/sessions/journal/session_journal.h"
+#include "server/sessions/kv/kv_keeper.h"
 
 namespace hydrant {
 
@@ -74,7 +80,8 @@ struct SessionOwner {
   int32_t tenant = 0;        // index
   double weight = 1;         // > 0
   int32_t sessions_max = 0;  // 0: no limit of its own
-  int64_t disk_bytes = 0;    // what they may take of the log; 0: no limit of its own
+  int64_t disk_bytes = 0;    // what they may take of the log and in KV files; 0: no limit of its own
+  bool keeps_kv = false;     // their turns end when their KV is on the disk
 };
 
 class SessionTurn;
@@ -95,6 +102,12 @@ class SessionStore {
     std::function<void(const TurnId& turn, bool keep)> on_settle;
     // Null: nothing outlives the process. It outlives the store, and is stopped before.
     SessionJournal* journal = nullptr;
+    // Null: no KV is kept on the disk. Only with a journal, and likewise. The caller has it call OnKvFile and KeepDue.
+    KvKeeper* kv = nullptr;
+    // EnginePort::TakeParked; needed with one.
+    std::function<void(const TurnId& turn, std::function<void(KvBytes)> done)> take_parked;
+    int64_t kv_idle_us = 5'000'000;         // how long a session is left alone before its KV is written
+    int64_t kv_lost_bytes_max = 256 << 20;  // of KV that has to go and waits to be written
     ModelId model{};
     int32_t tenants = 0;  // whose sessions are known at once; others' when one of them asks
     std::function<std::string(int32_t tenant)> tenant_name;  // by which the journal knows it; needed with one
@@ -116,6 +129,23 @@ class SessionStore {
   // be gone on from; without, the session begins anew.
   ApiResult<SessionTurn> Begin(const SessionOwner& owner, const std::string& id, bool must_exist,
                                std::optional<uint64_t> turn_before = std::nullopt);
+  // Reads the KV of the turn's past from its file. `done` is told once, on any thread, also on this one; empty: it is not to be had.
+  // REQUIRES: turn.kv_file() is not null.
+  void ReadKv(const SessionTurn& turn, std::function<void(KvBytes)> done);
+
+  // EngineHooks' of KV that has to make room: only notes it.
+  void OnKvLoss(const TurnId& turn, KvBytes kv);
+  // KvKeeper::Hooks::on_change.
+  void OnKvFile(const SessionName& session, uint64_t turn);
+  // KvKeeper::Hooks::look: has the KV written that is due.
+  void KeepDue();
+  // Has the KV of all sessions written that is parked and not on the disk, what is dearest to compute for its size first, and waits for
+  // it, until the monotonic clock says `until_us`. `read` gives a turn's parked KV; empty: none. Returns how many were written. For
+  // the end of the process.
+  int32_t KeepAll(int64_t until_us, const std::function<KvBytes(const TurnId&)>& read);
+  // What the tenant's KV files may take beside its part of the log; 0: no limit of its own.
+  int64_t KvBytesMaxOf(const std::string& tenant);
+
   // Whether Begin may wait for the disk.
   bool journals() const { return options_.journal != nullptr; }
 
@@ -173,6 +203,8 @@ class SessionStore {
   void Purge(std::function<void(bool purged)> done);
   // Null without a journal.
   const SessionJournal* journal() const { return options_.journal; }
+  // Null: no KV is kept on the disk.
+  const KvKeeper* kv() const { return options_.kv; }
 
  private:
   friend class SessionTurn;
@@ -193,8 +225,10 @@ class SessionStore {
     uint64_t logged_turn = 0;
     int64_t logged_bytes = 0;
     int32_t logged_records = 0;  // since the last whole one
+    uint64_t disk_turn = 0;      // whose KV is in a file; 0: none is known
     // The turns whose KV is parked: the past, and beside it one that is not settled. Turn 0: nothing.
     ParkedTurn parked[2];
+    bool keeps_kv = false;  // SessionOwner's
     bool busy = true;
     bool stored = false;    // idle, and in the list of those whose past is in the journal only
     uint64_t turns = 0;     // begun
@@ -220,6 +254,23 @@ class SessionStore {
   struct Unclaimed {
     SessionName name{};
     LoggedSession session;
+  };
+
+  // A turn whose KV may be written when it has been left alone.
+  struct Due {
+    TurnId turn;
+    int64_t at_us = 0;
+  };
+  struct LostKv {
+    TurnId turn;
+    KvBytes kv;
+  };
+  // A session whose KV is to be written.
+  struct KvWish {
+    TurnId turn;
+    KvWrite write;                            // without binding and KV
+    std::shared_ptr<const SessionPast> past;  // null: in the journal only
+    double value = 0;                         // tokens that need not be computed again, for each slot
   };
 
   struct ParkEvent {
@@ -277,6 +328,9 @@ class SessionStore {
   // How long ago a wall clock showed `used_s`: never less than nothing, whatever was done to that clock.
   int64_t AgeUs(int64_t used_s) const;
 
+  std::optional<KvWish> WishOf(Session* session);
+  void NoteDue(const Session& session);
+
   // What follows takes the lock. `past` null: as it was. `logged`: the turn is in the journal, as so many bytes. `used_s`: it was not
   // used now but then.
   struct Logged {
@@ -289,10 +343,14 @@ class SessionStore {
   // REQUIRES: the session is the turn's. Throws std::bad_alloc, and then it still is; else `done` is called once. `used_s`: as in
   // Logged.
   void Commit(Session* session, uint64_t turn, const SessionPast* before, std::shared_ptr<const SessionPast> past,
-              std::function<void(bool)> done, std::optional<int64_t> used_s = std::nullopt);
+              std::function<void(Durability)> done, std::optional<int64_t> used_s = std::nullopt);
   // The past that the journal has. Null: it cannot be gone on from.
   std::shared_ptr<const SessionPast> ReadPast(Session* session);
   std::shared_ptr<const SessionPast> ReadLogged(const SessionName& name, uint64_t turn) const;
+  static KvBinding BindingOf(const SessionName& name, const SessionPast& past);
+  void FindKv(SessionTurn* turn);
+  // Takes no lock. `kv` empty: what the engine has parked.
+  void WriteKv(KvWish wish, KvBytes kv, bool urgent, std::function<void(bool)> done);
 
   const Options options_;
   std::mutex mutex_;
@@ -305,13 +363,18 @@ class SessionStore {
   uint64_t numbers_ = 0;
   int64_t start_s_ = 0;  // StampS() when options_.clock() said start_us_
   int64_t start_us_ = 0;
-  int64_t counts_[3] = {};                                   // by SessionState
+  int64_t counts_[4] = {};                                   // by SessionState
   std::map<std::string, std::vector<Unclaimed>> unclaimed_;  // by tenant
+  // With a keeper of KV files.
+  absl::flat_hash_map<SessionName, Session*, SessionNameHash> by_name_;
+  std::deque<Due> due_;  // the earliest first
 
   std::mutex park_events_mutex_;  // held for a few stores; taken with mutex_ held, never the other way round
   // Guarded by park_events_mutex_. In the order of events. Bounded: only a turn can be parked, and whoever begins one takes all
   // of this in.
   std::vector<ParkEvent> park_events_;
+  std::vector<LostKv> lost_kv_;
+  int64_t lost_kv_bytes_ = 0;
 };
 
 // A session in the hands of one request. The store outlives it.
@@ -322,7 +385,8 @@ class SessionTurn {
         session_(std::exchange(other.session_, nullptr)),
         turn_(other.turn_),
         past_(std::move(other.past_)),
-        parked_(other.parked_) {}
+        parked_(other.parked_),
+        kv_file_(std::move(other.kv_file_)) {}
   SessionTurn& operator=(SessionTurn&&) = delete;
   ~SessionTurn() {
     if (session_ != nullptr) store_->End(session_, turn_, nullptr, {});
@@ -333,14 +397,16 @@ class SessionTurn {
   uint64_t turn() const { return turn_; }
   // Null before the session's first turn has ended.
   const SessionPast* past() const { return past_.get(); }
-  // The parked KV of the past; null: none, as far as the store knows. The engine decides.
+  // The KV of the past, parked or in kv_file(); null: none, as far as the store knows. The engine decides.
   const ParkedTurn* parked() const { return parked_.has_value() ? &*parked_ : nullptr; }
+  // Where it is to be read from; null: it is parked, or there is none.
+  const std::shared_ptr<const OpenKvFile>& kv_file() const { return kv_file_; }
 
   // The turn has ended well: `past` is in force for whoever comes next. Nothing of this object may be used afterwards.
   void End(SessionPast past);
-  // The same, once it is durable: `done` is called once, on any thread, also on this one, and says whether it is. Throws
+  // The same, once it is durable: `done` is called once, on any thread, also on this one, and says what of it is. Throws
   // std::bad_alloc, and then the turn has not ended.
-  void Commit(SessionPast past, std::function<void(bool durable)> done);
+  void Commit(SessionPast past, std::function<void(Durability durable)> done);
 
  private:
   friend class SessionStore;
@@ -354,6 +420,7 @@ class SessionTurn {
   uint64_t turn_ = 0;
   std::shared_ptr<const SessionPast> past_;
   std::optional<ParkedTurn> parked_;  // of the past
+  std::shared_ptr<const OpenKvFile> kv_file_;
 };
 
 }  // namespace hydrant

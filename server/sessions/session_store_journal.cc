@@ -64,6 +64,7 @@ void SessionStore::Claim(int32_t index) {
     session->stored = true;
     tenant.logged_bytes += session->logged_bytes;
     by_number_.emplace(session->number, session.get());
+    if (options_.kv != nullptr) by_name_.emplace(session->name, session.get());
     tenant.sessions.emplace(session->id, session.get());
     Count(*session, 1);
     tenant.stored.push_back(std::move(session));
@@ -105,14 +106,15 @@ std::shared_ptr<const SessionPast> SessionStore::ReadPast(Session* session) {
 }
 
 void SessionStore::Commit(Session* session, uint64_t turn, const SessionPast* before,
-                          std::shared_ptr<const SessionPast> past, std::function<void(bool)> done,
+                          std::shared_ptr<const SessionPast> past, std::function<void(Durability)> done,
                           std::optional<int64_t> used_s) {
   if (options_.journal == nullptr) {
     End(session, turn, std::move(past), {.used_s = used_s});
-    done(false);
+    done(Durability::kNone);
     return;
   }
   LogRecord record;
+  bool keeps_kv = false;
   {
     const Lock lock(*this);
     const bool goes_on = before != nullptr && session->logged_turn == before->turn &&
@@ -122,6 +124,7 @@ void SessionStore::Commit(Session* session, uint64_t turn, const SessionPast* be
     record.facts.tenant = TenantOf(session->tenant).name;
     record.facts.id = session->id;
     record.facts.created_s = session->created_s;
+    keeps_kv = session->keeps_kv;
   }
   const bool whole = record.type == RecordType::kReplace;
   record.turn = turn;
@@ -132,10 +135,18 @@ void SessionStore::Commit(Session* session, uint64_t turn, const SessionPast* be
   record.facts.policy = static_cast<uint8_t>(past->spec.preset);
   record.body = EncodePast(*past, whole ? nullptr : before, options_.model);
   const auto bytes = static_cast<int64_t>(record.body.size() + kRecordHeaderBytes);
+  std::optional<KvWish> wish;
+  if (keeps_kv) wish = KvWish{{session->number, turn}, {.tenant = record.facts.tenant, .used_s = record.wall_s}, past};
+  if (keeps_kv) wish->write.binding = BindingOf(session->name, *past);
   options_.journal->Commit(std::move(record), [this, session, turn, whole, bytes, used_s, past = std::move(past),
-                                               done = std::move(done)](bool durable) {
-    End(session, turn, past, {durable, whole, bytes, used_s});
-    done(durable);
+                                               wish = std::move(wish), done = std::move(done)](bool durable) {
+    const auto end = [this, session, turn, past, logged = Logged{durable, whole, bytes, used_s},
+                      done](Durability promise) {
+      End(session, turn, past, logged);
+      done(promise);
+    };
+    if (!durable || !wish.has_value()) return end(durable ? Durability::kTokens : Durability::kNone);
+    WriteKv(*wish, {}, /*urgent=*/true, [end](bool kept) { end(kept ? Durability::kKv : Durability::kTokens); });
   });
 }
 

@@ -73,7 +73,8 @@ std::optional<ApiError> SessionStore::Import(const SessionOwner& owner, const st
     session->created_s = std::min(kept.created_s, used_s);
   }
   try {
-    Commit(session, kept.past->turn, nullptr, kept.past, std::move(done), used_s);
+    const auto told = [done = std::move(done)](Durability durable) { done(durable != Durability::kNone); };
+    Commit(session, kept.past->turn, nullptr, kept.past, told, used_s);
   } catch (...) {
     End(session, kept.past->turn, nullptr, {});  // which forgets it
     throw;

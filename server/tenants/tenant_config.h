@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/kv/kv_spec.h"
+#include "api/wire/durability.h"
 #include "server/tenants/key_ring.h"
 
 namespace hydrant {
@@ -36,7 +37,8 @@ struct TenantConfig {
   int32_t blocks_max = 0;          // TenantOptions
   int32_t sessions_max = 0;        // sessions kept at a time; 0: no limit of its own
   int64_t session_disk_bytes = 0;  // of --session-dir, for its sessions; 0: no limit of its own
-  int32_t priority_max = 0;        // largest `priority` its requests may have
+  std::optional<Durability> session_durability;  // of its sessions' turns; nullopt: the server's
+  int32_t priority_max = 0;                      // largest `priority` its requests may have
   int32_t max_tokens_max = 0;      // largest `max_tokens`, and the longest answer to a request without one; 0: none
   double request_seconds_max = 0;  // from a request's head to the end of its answer; 0: none
 };

@@ -39,6 +39,7 @@ constexpr std::string_view kTenantMembers[] = {"name",
                                                "kv",
                                                "sessions_max",
                                                "session_disk_bytes",
+                                               "session_durability",
                                                "concurrency_max",
                                                "rpm",
                                                "tpm",
@@ -123,6 +124,21 @@ void ReadSeconds(ObjectReader* reader, bool shared, TenantConfig* tenant) {
   tenant->request_seconds_max = seconds;
 }
 
+// What a session's turn has on the disk before its end is told. Less than the server's is not for a tenant to choose: its log is one.
+void ReadDurability(ObjectReader* reader, const TenantFacts& facts, TenantConfig* tenant) {
+  if (!reader->Has("session_durability")) return;
+  const std::string said = reader->String("session_durability", "", 16, /*identifier=*/true);
+  if (reader->failed()) return;
+  if (said != "tokens" && said != "kv") {
+    reader->Fail("session_durability", "must be tokens or kv");
+  } else if (facts.durability == Durability::kNone) {
+    reader->Fail("session_durability", "needs --session-dir, and a --session-durability other than none");
+  } else if (said == "kv" && !facts.keeps_kv_files) {
+    reader->Fail("session_durability", "kv needs --session-disk-bytes and --session-memory-bytes");
+  }
+  tenant->session_durability = said == "kv" ? Durability::kKv : Durability::kTokens;
+}
+
 // `shared`: it is not the only one.
 TenantConfig ReadTenant(JsonView value, const std::string& path, const TenantFacts& facts, bool shared,
                         std::optional<ApiError>* error) {
@@ -150,6 +166,7 @@ TenantConfig ReadTenant(JsonView value, const std::string& path, const TenantFac
   if (prefixes.valid() && !(prefixes.is_array() && prefixes.size() == 0)) {
     reader.Fail("public_prefixes", "is not supported in this version");
   }
+  ReadDurability(&reader, facts, &tenant);
   ReadKv(&reader, facts, &tenant, error);
   return tenant;
 }

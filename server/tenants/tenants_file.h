@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "api/wire/durability.h"
 #include "server/tenants/tenant_config.h"
 
 namespace hydrant {
@@ -30,6 +31,8 @@ struct TenantFacts {
   // The part of the pool that tenants without `floor_blocks` have as floors, by weight, where there are several tenants. Less where
   // named floors and a request of a full context leave less; none where too many rows would go with them.
   double floor_share = 0;
+  Durability durability = Durability::kNone;  // of sessions, of tenants that say nothing else
+  bool keeps_kv_files = false;                // KV can be on the disk: a tenant may have it promised
 };
 
 // Errors: FAILED_PRECONDITION, one line: "FILE:LINE: …" for text that is not JSON, "FILE: tenants[2].weight: …" for a

@@ -3,7 +3,8 @@
 
 1. How long after its last token a turn's end is told, with a directory and without, and how long a commit takes.
 2. A start with 100,000 sessions, from the log alone and from a checkpoint.
-3. kill -9, a thousand times (tests/system/durable/kill_test.py; --kills N).
+3. How soon a turn's first token comes whose KV is read from the disk, and what the writing of KV costs others.
+4. kill -9, a thousand times (tests/system/durable/kill_test.py; --kills N).
 
 Exit code 1: something was lost, or a target was missed. Python's standard library only."""
 
@@ -25,12 +26,15 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from many_chats import percentile
-from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ServerProcess
+from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ServerProcess, made_up_ids
 
 SESSIONS = 100_000
 BODY_BYTES = 120  # of a made-up past: with header and names some 230 bytes a session
 START_MORE_S = 0.5
 LATER_P99_MS = 1.0
+HISTORY_TOKENS, BUDGET = 1960, 512
+RESTORED_MS, RESTORED_TIMES = 100, 20  # the first token: at most, and so many times sooner than computed
+WRITES_SLOW_OTHERS = 1.05  # their gaps between tokens
 
 
 def crc32c(data, table=[]):
@@ -140,6 +144,94 @@ def ends(binary, model, temp, clients, turns):
     return percentile(measured["with"], 0.99) - percentile(measured["without"], 0.99) <= LATER_P99_MS
 
 
+def first_token_ms(server, body):
+    began = time.perf_counter()
+    with server.open("/v1/completions", {"stream": True, "ignore_eos": True, "temperature": 0, **body}) as response:
+        for line in response:
+            if line.startswith(b"data: {"):
+                took = (time.perf_counter() - began) * 1e3
+                break
+        response.read()
+    return took
+
+
+def forget_pages(directory):
+    """The next read comes from the disk."""
+    for file in pathlib.Path(directory, "kv").iterdir():
+        with open(file, "rb") as opened:
+            os.fsync(opened.fileno())
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def restores(binary, model, temp, rounds=5):
+    """Prints, and returns whether the target was met."""
+    directory = f"{temp}/restores"
+    flags = ("--session-dir", directory, "--no-enable-prefix-caching", "--max-model-len", 4096)
+    body = {"max_tokens": 8, "kv": {"policy": "h2o", "budget": BUDGET}}
+    with ServerProcess(binary, model, flags) as server:
+        for i in range(2 * rounds):
+            first_token_ms(server, {"prompt": made_up_ids(i, HISTORY_TOKENS - 8), "session_id": f"s{i}", **body})
+        parked = [first_token_ms(server, {"prompt": made_up_ids(99, 4), "session_id": f"s{i}", "session_append": True, "max_tokens": 8}) for i in range(2 * rounds)]
+    sizes = [file.stat().st_size for file in pathlib.Path(directory, "kv").iterdir()]
+    measured = {}
+    for words, begin in (("from memory that the system has", 0), ("from the disk", rounds)):
+        if begin:
+            forget_pages(directory)
+        with ServerProcess(binary, model, flags) as server:
+            first_token_ms(server, {"prompt": "Hello", "max_tokens": 2})
+            if begin:
+                forget_pages(directory)
+            measured[words] = [first_token_ms(server, {"prompt": made_up_ids(7, 4), "session_id": f"s{i}", "session_append": True, "max_tokens": 2}) for i in range(begin, begin + rounds)]
+            assert server.metric("hydrant_restores_total") == rounds
+    with ServerProcess(binary, model, (*flags, "--session-disk-bytes", 0)) as server:
+        first_token_ms(server, {"prompt": "Hello", "max_tokens": 2})
+        computed = [first_token_ms(server, {"prompt": made_up_ids(7, 4), "session_id": f"s{i}", "session_append": True, "max_tokens": 2}) for i in range(3)]
+    took = statistics.median(computed)
+    print(f"first token after {HISTORY_TOKENS} tokens, budget {BUDGET}, {sizes[0] / 1e6:.1f} MB: computed {took:.0f} ms; parked {statistics.median(parked):.0f} ms; " + "; ".join(f"{words} {statistics.median(times):.0f} ms (at most {max(times):.0f})" for words, times in measured.items()), flush=True)
+    worst = max(statistics.median(times) for times in measured.values())
+    return worst <= RESTORED_MS and worst * RESTORED_TIMES <= took
+
+
+def itl_beside_writes(binary, model, temp, seconds=20):
+    """Prints, and returns whether the target was met."""
+    found = {}
+    for promise in ("tokens", "kv", "tokens", "kv"):
+        flags = ("--session-dir", f"{temp}/itl", "--session-durability", promise, "--no-enable-prefix-caching", "--max-model-len", 4096)
+        gaps_ms, lock = found.setdefault(promise, []), threading.Lock()
+        with ServerProcess(binary, model, flags) as server:
+            until = time.monotonic() + seconds
+
+            def stream(number):
+                while time.monotonic() < until:
+                    last = None
+                    with server.open("/v1/completions", {"prompt": f"Stream {number}", "max_tokens": 400, "ignore_eos": True, "stream": True}) as response:
+                        for line in response:
+                            if not line.startswith(b"data: {"):
+                                continue
+                            now = time.perf_counter()
+                            if last is not None:
+                                with lock:
+                                    gaps_ms.append((now - last) * 1e3)
+                            last = now
+
+            def chats():
+                server.post("/v1/completions", {"prompt": made_up_ids(1, 600), "max_tokens": 8, "session_id": "c", "kv": {"policy": "h2o", "budget": BUDGET}})
+                while time.monotonic() < until:
+                    server.post("/v1/completions", {"prompt": " and", "max_tokens": 8, "ignore_eos": True, "session_id": "c", "session_append": True})
+
+            threads = [threading.Thread(target=stream, args=(number,)) for number in range(2)] + [threading.Thread(target=chats)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            written = server.metric("hydrant_session_kv_written_bytes_total") / seconds / 1e6
+    for promise in found:
+        found[promise].sort()
+    ratios = [percentile(found["kv"], q) / percentile(found["tokens"], q) for q in (0.5, 0.99)]
+    print(f"gaps between tokens of 2 streams beside chats whose KV is written, {written:.0f} MB/s: p50 {percentile(found['kv'], 0.5):.1f} ms instead of {percentile(found['tokens'], 0.5):.1f}, p99 {percentile(found['kv'], 0.99):.1f} instead of {percentile(found['tokens'], 0.99):.1f}", flush=True)
+    return max(ratios) <= WRITES_SLOW_OTHERS
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--binary", type=pathlib.Path, default=DEFAULT_BINARY)
@@ -155,6 +247,8 @@ def main():
         subprocess.run([sys.executable, "-B", HERE.parent / "conformance" / "small_model.py", arguments.model, small], check=True)
         met &= starts(arguments.binary, small, temp)
         met &= ends(arguments.binary, small, temp, arguments.clients, arguments.turns)
+        met &= restores(arguments.binary, arguments.model, temp)
+        met &= itl_beside_writes(arguments.binary, arguments.model, temp)
     kills = [sys.executable, "-B", HERE.parent / "system" / "durable" / "kill_test.py", "--binary", arguments.binary, "--model", arguments.model, "--kills", str(arguments.kills)]
     if arguments.kills > 0:
         met &= subprocess.run(kills).returncode == 0

@@ -29,6 +29,10 @@ ZERO = {
     "vllm:num_preemptions_total": "the server under test has no swap space",
     "hydrant_swap": "the same",
     "hydrant_session_log_errors_total": "the disk is well",
+    "hydrant_session_kv_errors_total": "the same",
+    "hydrant_session_kv_rejected_total": "the same",
+    "hydrant_session_kv_evicted_total": "there is room on it",
+    "hydrant_session_kv_passed_total": "the same",
     "hydrant_session_log_damaged_total": "the same",
     "hydrant_session_log_read_only": "the same",
 }

@@ -9,6 +9,7 @@ STEP_TOKENS = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]
 TENANT = [.0005, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2.5, 5, 10, 30, 160]
 STEP = [1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30]  # fmt: skip
 
+KV_REJECTS = "io short damaged version directory session turn model layout tokens policy positions memory busy".split()
 COMMIT = [.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, 1]
 
 POLICIES = ["full", "h2o", "h2o-real", "h2o-llama3", "h2o-decay", "h2o-plus", "h2o-streaming", "snapkv", "sinks", "window"]
@@ -65,7 +66,7 @@ def table(context, tenants, formats=("Q8_0",)):
     ours("counter", "shrinks_total parks_total parks_lost_total restores_total auth_failures_total stalls_total steps_lost_total")
     ours("counter", "reloads_total", each("result", ["applied", "refused"]))
     ours("gauge", "reload_refused paused")
-    ours("gauge", "sessions", each("state", ["busy", "parked", "cold"]))
+    ours("gauge", "sessions", each("state", ["busy", "parked", "on_disk", "cold"]))
     ours("counter", "swaps_total", each("direction", ["out", "in"]))
     ours("counter", "swaps_lost_total")
     ours("gauge", "swapped swapped_bytes parked_blocks prefix_snapshots prefix_snapshot_bytes")
@@ -73,6 +74,10 @@ def table(context, tenants, formats=("Q8_0",)):
     ours("histogram", "session_commit_seconds", plain, COMMIT)
     ours("gauge", "session_log_bytes session_log_live_bytes session_log_read_only")
     ours("counter", "session_log_commits_total session_log_records_total session_log_errors_total session_log_damaged_total")
+    ours("histogram", "session_kv_write_seconds session_kv_read_seconds", plain, COMMIT)
+    ours("gauge", "session_kv_files session_kv_bytes")
+    ours("counter", "session_kv_written_bytes_total session_kv_read_bytes_total session_kv_evicted_total session_kv_passed_total session_kv_errors_total")
+    ours("counter", "session_kv_rejected_total", each("reason", KV_REJECTS))
     ours("gauge", "weight_bytes", each("format", formats))
     ours("histogram", "batch_tokens", plain, STEP_TOKENS)
 

@@ -94,6 +94,8 @@ class Traffic:
     def many_sessions(self, noise, number, turn):
         """One turn each: they fill the memory for parked KV."""
         self.complete("chats", self.ids(noise, 100), 4, session_id=f"once-{turn}")
+        if turn >= 8:  # its KV had to make room long ago, and is on the disk where there is one
+            self.complete("chats", self.ids(noise, 2), 2, session_id=f"once-{turn - 8}", session_append=True)
 
     def two_sessions(self, noise, number, turn):
         """The tenant may keep one session, and its turn is under way. Nothing else of it waits: it is refused again and again."""

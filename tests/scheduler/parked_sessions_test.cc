@@ -64,6 +64,24 @@ TEST(ParkedSessions, WhoHasTheMostForItsWeightGivesWay) {
   EXPECT_EQ(sessions.Newest(1), nullptr) << "3 blocks of weight 1 are more than 8 of weight 9";
 }
 
+TEST(ParkedSessions, WhatComesBackIsParkedAsIfItHadNeverGone) {
+  ParkedSessions sessions(4);
+  ASSERT_TRUE(sessions.Put(Kv(1, 50, 32), Equal));
+  ASSERT_TRUE(sessions.Put(Kv(2, 50, 48), Equal));
+  EXPECT_EQ(Dropped(sessions), std::vector<uint64_t>{1});
+  ASSERT_TRUE(sessions.Adopt(Kv(1, 50, 32), Equal));
+  EXPECT_EQ(Dropped(sessions), std::vector<uint64_t>{2}) << "the executor must not forget what it was just given";
+  ASSERT_TRUE(sessions.Adopt(Kv(1, 50, 32), Equal)) << "it is there";
+  EXPECT_EQ(sessions.blocks(), 2);
+  EXPECT_EQ(sessions.size(), 1);
+  ASSERT_TRUE(sessions.Put(Kv(3, 50, 32, 0, /*turn=*/2), Equal));
+  EXPECT_FALSE(sessions.Adopt(Kv(3, 50, 16), Equal)) << "the session has a newer turn";
+  EXPECT_FALSE(sessions.Adopt(Kv(4, 100, 80), Equal)) << "more than there is room for";
+  sessions.Pin({1, 1});
+  sessions.Pin({3, 2});
+  EXPECT_FALSE(sessions.Adopt(Kv(5, 50, 16), Equal)) << "what is pinned stays";
+}
+
 TEST(ParkedSessions, WhatIsPinnedStays) {
   ParkedSessions sessions(4);
   ASSERT_TRUE(sessions.Put(Kv(1, 50, 32), Equal));

@@ -242,7 +242,11 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--admin-port", "65536", "--admin-api-key", "k"}, "--admin-port"},
       {{"--admin-host", "0.0.0.0"}, "--admin-host"},
       {{"--session-durability", "tokens"}, "--session-durability: tokens needs --session-dir"},
-      {{"--session-dir=x", "--session-durability", "kv"}, "--session-durability"},
+      {{"--session-dir=x", "--session-durability", "both"}, "--session-durability"},
+      {{"--session-durability", "kv"}, "--session-durability: kv needs --session-dir"},
+      {{"--session-dir=x", "--session-durability", "kv", "--session-disk-bytes", "0"}, "kv needs --session-disk-bytes"},
+      {{"--session-dir=x", "--session-durability", "kv", "--session-memory-bytes", "0"}, "--session-memory-bytes"},
+      {{"--session-disk-bytes", "-1"}, "--session-disk-bytes"},
       {{"--session-ttl", "-1"}, "--session-ttl"},
       {{"--session-memory-bytes", "-1"}, "--session-memory-bytes"},
       {{"--swap-space", "-1"}, "--swap-space"},
@@ -429,7 +433,7 @@ TEST(Config, AWrongFileIsExit78AndOneLineThatNamesFileAndKey) {
       {R"({"port": {}})", "port"},
       {R"({"override_generation_config": [1]})", "override-generation-config"},
       {R"({"allowed_hosts": [1]})", "allowed-hosts"},
-      {R"({"session_durability": "kv"})", "session-durability"},
+      {R"({"session_durability": "both"})", "session-durability"},
   };
   for (const auto& test : cases) {
     const ConfigResult result = Parse({"--config", dir.Write("c.json", test.text)});

@@ -24,6 +24,7 @@ class StubEngine : public EnginePort {
   void SettleTurn(TurnId, bool) override {}
   void DropSession(uint64_t) override {}
   void ReadKv(uint64_t, bool, std::shared_ptr<KvReading>, std::function<void()> done) override { done(); }
+  void TakeParked(TurnId, std::function<void(KvBytes)> done) override { done({}); }
   EngineCounters counters() const override { return {}; }
   bool stalled() const override { return false; }
   void Stop() override {}

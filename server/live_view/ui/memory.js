@@ -17,6 +17,7 @@ const LOOK_MS = 90; // a pointer that only passes over asks nothing
 const STATES = {
   busy: "answering",
   parked: "parked: between turns it takes nothing from the pool",
+  on_disk: "on disk: its KV is in a file",
   cold: "cold: only its text is kept",
 };
 const ASIDE = "set aside for others, back in a moment";

@@ -165,6 +165,9 @@ absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Open(const s
   const int log = OpenOwn(directory->fd_, "log", path + "/log", &wrong);
   if (log < 0) return wrong;
   directory->log_ = DiskDirectory(log);
+  const int kv = OpenOwn(directory->fd_, "kv", path + "/kv", &wrong);
+  if (kv < 0) return wrong;
+  directory->kv_ = DiskDirectory(kv);
   if (fsync(directory->fd_) != 0) return WrongCall(path, errno);
   return directory;
 }

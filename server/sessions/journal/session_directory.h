@@ -6,6 +6,7 @@
 //   secret  what names are derived from: nothing that a client wrote is the name of anything
 //   check   what both of them were when they were written
 //   log/    the token log
+//   kv/     KV of sessions, a file each
 //
 // Thread: any (immutable once opened).
 #ifndef HYDRANT_SERVER_SESSIONS_JOURNAL_SESSION_DIRECTORY_H_
@@ -38,6 +39,8 @@ class SessionDirectory {
   SessionName NameOf(std::string_view tenant, std::string_view session) const;
   // The directory log/. Once.
   std::unique_ptr<LogDirectory> TakeLog() { return std::move(log_); }
+  // The directory kv/. Once.
+  std::unique_ptr<LogDirectory> TakeKv() { return std::move(kv_); }
 
  private:
   SessionDirectory() = default;
@@ -46,7 +49,7 @@ class SessionDirectory {
   int lock_fd_ = -1;
   DirectoryId id_{};
   std::string secret_;
-  std::unique_ptr<LogDirectory> log_;
+  std::unique_ptr<LogDirectory> log_, kv_;
 };
 
 }  // namespace hydrant

@@ -67,6 +67,10 @@ class SessionJournal {
   void Purge(std::function<void(bool purged)> done);
 
   absl::StatusOr<LoggedPast> Read(const SessionName& name) const { return log_->Read(name); }
+  std::optional<LoggedSession> Find(const SessionName& name) const { return log_->Find(name); }
+  const DirectoryId& directory_id() const { return directory_->id(); }
+  // The directory kv/, once.
+  std::unique_ptr<LogDirectory> TakeKv() { return directory_->TakeKv(); }
   void ForEach(const std::function<void(const SessionName&, const LoggedSession&)>& visit) const {
     log_->ForEach(visit);
   }

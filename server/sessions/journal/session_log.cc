@@ -393,6 +393,12 @@ absl::StatusOr<LoggedPast> SessionLog::ReadChain(const SessionName& name, Logged
   return lost("a chain without a beginning");
 }
 
+std::optional<LoggedSession> SessionLog::Find(const SessionName& name) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const LoggedSession* session = index_.Find(name);
+  return session == nullptr ? std::nullopt : std::optional(*session);
+}
+
 void SessionLog::ForEach(const std::function<void(const SessionName&, const LoggedSession&)>& visit) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [name, session] : index_.sessions()) visit(name, session);

@@ -96,6 +96,8 @@ class SessionLog {
 
   // Errors: NOT_FOUND; DATA_LOSS when what is there is not what was written.
   absl::StatusOr<LoggedPast> Read(const SessionName& name) const;
+  // What the log knows of a session; nullopt: there is none.
+  std::optional<LoggedSession> Find(const SessionName& name) const;
   void ForEach(const std::function<void(const SessionName&, const LoggedSession&)>& visit) const;
   LogCounts counts() const;
 

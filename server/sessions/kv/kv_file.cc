@@ -149,7 +149,7 @@ std::optional<KvFileHeader> DecodeKvHeader(std::string_view bytes, KvReject* rej
   const auto major = reader.Fixed<uint16_t>(), minor = reader.Fixed<uint16_t>();
   const auto features = reader.Fixed<uint32_t>();
   if (major != kKvFileMajor || (features & ~kKnownFeatures) != 0) {
-    *reject = KvReject::kVersion;
+    *reject = KvReject::kOtherVersion;
     return std::nullopt;
   }
   if (ReadNative(&reader) != kEndianMark) {

@@ -81,20 +81,20 @@ struct KvFileHeader {
 // Why a file is not used. kNone: it is.
 enum class KvReject : uint8_t {
   kNone,
-  kIo,         // a call of the system failed
-  kShort,      // it ends before its end, or after it
-  kDamaged,    // a checksum does not fit, or there is something that no writer writes
-  kVersion,    // of another major version, or with a feature that is not known here
-  kDirectory,  // written for another directory
-  kSession,    // for another tenant or session
-  kTurn,       // for another turn
-  kModel,      // of other weights
-  kLayout,     // of another device, type or shape
-  kTokens,     // after another history
-  kPolicy,     // under another KV policy
-  kPositions,  // positions that its tokens do not have
-  kMemory,     // there was none to read it into
-  kBusy,       // too much was to be read at once
+  kIo,            // a call of the system failed
+  kShort,         // it ends before its end, or after it
+  kDamaged,       // a checksum does not fit, or there is something that no writer writes
+  kOtherVersion,  // of another major version, or with a feature that is not known here
+  kDirectory,     // written for another directory
+  kSession,       // for another tenant or session
+  kTurn,          // for another turn
+  kModel,         // of other weights
+  kLayout,        // of another device, type or shape
+  kTokens,        // after another history
+  kPolicy,        // under another KV policy
+  kPositions,     // positions that its tokens do not have
+  kMemory,        // there was none to read it into
+  kBusy,          // too much was to be read at once
 };
 inline constexpr size_t kKvRejects = 15;
 std::string_view KvRejectName(KvReject reject);

@@ -13,7 +13,7 @@ namespace hydrant {
 namespace {
 
 void PutBytes(ParkedKv& parked, const TurnId& turn, size_t bytes, int value) {
-  parked.Put(turn, bytes);
+  parked.Put(turn, bytes, 1, 1);
   const std::span<std::byte> memory = parked.Write(turn);
   ASSERT_EQ(memory.size(), bytes);
   std::fill(memory.begin(), memory.end(), static_cast<std::byte>(value));
@@ -71,11 +71,28 @@ TEST(ParkedKv, WithoutMemoryTheTurnHasNothing) {
   PutBytes(parked, {1, 1}, 64, 1);
   PutBytes(parked, {2, 1}, 32, 2);
   const size_t too_much = static_cast<size_t>(std::numeric_limits<int64_t>::max()) / 2;
-  EXPECT_THROW(parked.Put({1, 1}, too_much), std::bad_alloc);
+  EXPECT_THROW(parked.Put({1, 1}, too_much, 1, 1), std::bad_alloc);
   EXPECT_FALSE(parked.has({1, 1}));
   EXPECT_EQ(parked.bytes(), 32u);
   PutBytes(parked, {1, 1}, 16, 3);
   EXPECT_TRUE(Holds(parked, {1, 1}, 16, 3));
+}
+
+TEST(ParkedKv, WhatIsWholeIsSharedAndStaysWithWhoeverHasIt) {
+  ParkedKv parked;
+  PutBytes(parked, {1, 1}, 64, 7);
+  EXPECT_TRUE(parked.Share({1, 1}).empty()) << "a slice of it may be missing";
+  parked.SetWhole({1, 1});
+  const KvBytes kv = parked.Share({1, 1});
+  ASSERT_EQ(kv.size, 64u);
+  parked.Drop({1, 1});
+  PutBytes(parked, {1, 1}, 64, 8);
+  EXPECT_EQ(kv.bytes[63], std::byte{7}) << "whatever becomes of the turn";
+  parked.Adopt({2, 1}, kv);
+  EXPECT_TRUE(Holds(parked, {2, 1}, 64, 7));
+  EXPECT_FALSE(parked.Share({2, 1}).empty());
+  EXPECT_EQ(parked.bytes(), 128u);
+  EXPECT_TRUE(parked.Share({3, 1}).empty());
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ class RecordingDevice final : public Device {
   explicit RecordingDevice(std::vector<WeightFormat> quantised) : facts_(PlainDevice(std::move(quantised))) {}
 
   std::string name() const override { return "recording"; }
+  std::string kv_format() const override { return "recording"; }
   bool Supports(WeightFormat format) const override { return facts_.supports(format); }
   DType PreferredInputType(const LinearSpec&) const override { return DType::kF32; }
   std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) override { return std::make_unique<CpuBuffer>(bytes); }

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <initializer_list>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -100,6 +102,106 @@ TEST_F(SessionMoverTest, WhatWasBegunGoesOnWhenThereIsMemoryAgain) {
   EXPECT_THAT(mover.parked(), IsEmpty()) << "that was told";
   EXPECT_EQ(scheduler.parked().size(), 3);
   EXPECT_EQ(scheduler.block_manager().pool().used(), 0);
+}
+
+// Whole once all slices are copied, as ModelExecutor has it.
+class KeepingExecutor : public Executor {
+ public:
+  Ticket Launch(const StepInput& input) override {
+    for (const TurnId& turn : input.drops) std::erase(whole, turn);
+    for (const ParkOp& park : input.parks) {
+      if (park.slice.end == BlocksForSlots(park.live)) whole.push_back(park.id);
+    }
+    return {};
+  }
+  StepOutput Await(Ticket) override { return {}; }
+  KvBytes Parked(const TurnId& turn) const override {
+    if (std::find(whole.begin(), whole.end(), turn) == whole.end()) return {};
+    return {std::make_shared<std::byte[]>(1), 1, 16, 16};
+  }
+  bool Adopt(const TurnId& turn, const KvBytes&) override {
+    if (adopts) whole.push_back(turn);
+    return adopts;
+  }
+  std::vector<TurnId> whole;
+  bool adopts = true;
+};
+
+class SessionMoverKeeps : public SessionMoverTest {
+ protected:
+  KeepingExecutor keeping;
+  std::vector<TurnId> lost;
+  SessionMover keeps{scheduler,
+                     keeping,
+                     /*layer_heads=*/1,
+                     [this](int32_t) { return SessionMover::PolicyInForce{&policy}; },
+                     [] {},
+                     [this](const TurnId& turn, const KvBytes& kv) {
+                       EXPECT_FALSE(kv.empty());
+                       lost.push_back(turn);
+                     }};
+};
+
+TEST_F(SessionMoverKeeps, ParkedKvIsGivenOutOnceAllOfItIsThere) {
+  scheduler.LimitSteps({.blocks_moved_max = 2});
+  EndTurns({11, 12, 13});
+  bool is_coming = false;
+  EXPECT_TRUE(keeps.ReadParked({13, 3}, &is_coming).empty());
+  EXPECT_TRUE(is_coming);
+  keeps.Move(/*step_in_flight=*/false);
+  EXPECT_FALSE(keeps.ReadParked({11, 3}, &is_coming).empty());
+  EXPECT_FALSE(is_coming);
+  EXPECT_TRUE(keeps.ReadParked({13, 3}, &is_coming).empty()) << "its slice is still in the pool";
+  EXPECT_TRUE(is_coming);
+  EmptyStep();
+  keeps.Move(/*step_in_flight=*/false);
+  EXPECT_FALSE(keeps.ReadParked({13, 3}, &is_coming).empty());
+  EXPECT_TRUE(keeps.ReadParked({14, 3}, &is_coming).empty());
+  EXPECT_FALSE(is_coming) << "there is none";
+}
+
+TEST_F(SessionMoverKeeps, WhatHasToMakeRoomIsOfferedAndComesBack) {
+  EndTurns({1, 2, 3, 4});
+  keeps.Move(/*step_in_flight=*/false);
+  EndTurns({5, 6, 7, 8});
+  keeps.Move(/*step_in_flight=*/false);
+  EXPECT_THAT(lost, IsEmpty());
+  EndTurns({9});
+  keeps.Move(/*step_in_flight=*/false);
+  EXPECT_THAT(lost, ElementsAre(TurnId{1, 3}));
+  bool is_coming = false;
+  EXPECT_TRUE(keeps.ReadParked({1, 3}, &is_coming).empty());
+  EXPECT_TRUE(keeps.Adopt({1, 3}, 0, {std::make_shared<std::byte[]>(1), 1, 16, 16}));
+  EXPECT_FALSE(keeps.ReadParked({1, 3}, &is_coming).empty());
+  keeps.Move(/*step_in_flight=*/false);
+  EXPECT_THAT(lost, ElementsAre(TurnId{1, 3}, TurnId{2, 3})) << "for which somebody else made room";
+  EXPECT_FALSE(keeps.ReadParked({1, 3}, &is_coming).empty());
+  // It is dropped and comes back before the executor hears of the drop.
+  scheduler.DropSession(1);
+  EXPECT_TRUE(keeps.Adopt({1, 3}, 0, {std::make_shared<std::byte[]>(1), 1, 16, 16}));
+  keeps.Move(/*step_in_flight=*/false);
+  EXPECT_FALSE(keeps.ReadParked({1, 3}, &is_coming).empty());
+  // Without memory for the bytes nothing of it is parked.
+  scheduler.DropSession(1);
+  keeping.adopts = false;
+  EXPECT_FALSE(keeps.Adopt({1, 3}, 0, {std::make_shared<std::byte[]>(1), 1, 16, 16}));
+  keeps.Move(/*step_in_flight=*/false);
+  EXPECT_EQ(scheduler.parked().Find({1, 3}), nullptr);
+}
+
+TEST_F(SessionMoverKeeps, ATurnThatAnotherOneReplacesIsNobodysLoss) {
+  EndTurns({11});
+  keeps.Move(/*step_in_flight=*/false);
+  Request next = SessionTurnOf(11, MakeRequest(2, 20, 1)).request;
+  next.resumes = std::exchange(next.turn, 4);
+  ASSERT_TRUE(scheduler.Add(next).ok());
+  const StepPlan& plan = scheduler.Plan(0);
+  scheduler.Commit(plan, std::vector<RowResult>(1, {.token = 7}), 0);
+  keeps.Move(/*step_in_flight=*/false);
+  scheduler.SettleTurn({11, 4}, /*keep=*/true);
+  keeps.Move(/*step_in_flight=*/false);
+  EXPECT_THAT(keeps.dropped(), ElementsAre(TurnId{11, 3}));
+  EXPECT_THAT(lost, IsEmpty());
 }
 
 TEST_F(SessionMoverTest, KvIsReadWhereItIsWhole) {

@@ -64,7 +64,7 @@ class SessionStoreJournal : public testing::Test {
     EXPECT_TRUE(turn.ok()) << (turn.ok() ? "" : turn.error().message);
     if (!turn.ok()) return false;
     std::promise<bool> durable;
-    turn.value().Commit(PastOf(tokens), [&](bool is) { durable.set_value(is); });
+    turn.value().Commit(PastOf(tokens), [&](Durability is) { durable.set_value(is == Durability::kTokens); });
     return durable.get_future().get();
   }
   size_t TokensOf(const std::string& id, const SessionOwner& owner = kOwner) {
@@ -107,7 +107,7 @@ TEST_F(SessionStoreJournal, ATurnIsInForceWhenItIsDurableAndNotBefore) {
   ApiResult<SessionTurn> turn = store_->Begin(kOwner, "s", false);
   ASSERT_TRUE(turn.ok());
   std::promise<std::string> seen;
-  turn.value().Commit(PastOf(9), [&](bool) {
+  turn.value().Commit(PastOf(9), [&](Durability) {
     const ApiResult<SessionTurn> next = store_->Begin(kOwner, "s", true, 1);
     seen.set_value(next.ok() ? "" : std::string(next.error().code));
   });

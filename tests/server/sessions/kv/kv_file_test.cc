@@ -117,8 +117,8 @@ TEST(KvFile, IsReadByEveryVersionThatUnderstandsIt) {
   const KvFileHeader written = TinyHeader(20);
   const std::string file = FileOf(written, TinyPayload(written));
   EXPECT_EQ(Read(WithHeaderBytes(file, 8, "\x01"), written), KvReject::kNone);
-  EXPECT_EQ(Read(WithHeaderBytes(file, 8, "\x02"), written), KvReject::kVersion) << "another major version";
-  EXPECT_EQ(Read(WithHeaderBytes(file, 12, "\x01"), written), KvReject::kVersion) << "a feature that is not known";
+  EXPECT_EQ(Read(WithHeaderBytes(file, 8, "\x02"), written), KvReject::kOtherVersion) << "another major version";
+  EXPECT_EQ(Read(WithHeaderBytes(file, 12, "\x01"), written), KvReject::kOtherVersion) << "a feature that is not known";
   EXPECT_EQ(Read(WithHeaderBytes(file, 4000, "more"), written), KvReject::kDamaged);
   EXPECT_EQ(Read(WithHeaderBytes(WithHeaderBytes(file, 10, "\x01"), 4000, "more"), written), KvReject::kNone)
       << "a later minor version says more";

@@ -1,0 +1,193 @@
+// The part of SessionStore that KV files make: whose KV is written when, and from which file a turn goes on.
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <new>
+#include <utility>
+
+#include "server/sessions/past_codec.h"
+#include "server/sessions/session_store.h"
+
+namespace hydrant {
+namespace {
+
+// Turns that wait to be left alone for long enough: those of some seconds. Of more than these the oldest are not written before they
+// have to make room.
+constexpr size_t kDueMax = 1 << 16;
+// Sessions whose KV is asked of the engine at a time.
+constexpr int32_t kKeptPerLook = 16;
+
+}  // namespace
+
+KvBinding SessionStore::BindingOf(const SessionName& name, const SessionPast& past) {
+  KvBinding binding;
+  binding.session = name;
+  binding.turn = past.turn;
+  binding.computed = past.computed;
+  binding.tokens = DigestOfTokens(std::span(past.tokens).first(static_cast<size_t>(past.computed)));
+  binding.policy = Sha256(EncodeKvPolicy(past));
+  return binding;
+}
+
+// REQUIRES: the session is the turn's, which has its past and no parked KV.
+void SessionStore::FindKv(SessionTurn* turn) {
+  if (options_.kv == nullptr) return;
+  const SessionName& name = turn->session_->name;
+  const SessionPast& past = *turn->past_;
+  turn->kv_file_ = options_.kv->Open(name, past.turn, [&] { return BindingOf(name, past); });
+  if (turn->kv_file_ == nullptr) return OnKvFile(name, 0);
+  const KvFileHeader& header = turn->kv_file_->header();
+  turn->parked_ = ParkedTurn{{turn->session(), past.turn}, header.binding.computed, header.live};
+}
+
+void SessionStore::ReadKv(const SessionTurn& turn, std::function<void(KvBytes)> done) {
+  options_.kv->Read(turn.kv_file(), [this, name = turn.session_->name, done = std::move(done)](KvBytes kv) {
+    if (kv.empty()) OnKvFile(name, 0);
+    done(std::move(kv));
+  });
+}
+
+void SessionStore::OnKvLoss(const TurnId& turn, KvBytes kv) {
+  if (options_.kv == nullptr) return;
+  {
+    const std::lock_guard<std::mutex> lock(park_events_mutex_);
+    const auto bytes = static_cast<int64_t>(kv.size);
+    if (lost_kv_bytes_ + bytes > options_.kv_lost_bytes_max) return;
+    lost_kv_.push_back({turn, std::move(kv)});
+    lost_kv_bytes_ += bytes;
+  }
+  options_.kv->Wake();
+}
+
+void SessionStore::OnKvFile(const SessionName& name, uint64_t turn) {
+  const Lock lock(*this);
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) return;
+  Session& session = *found->second;
+  Count(session, -1);
+  session.disk_turn = turn;
+  Count(session, 1);
+}
+
+// REQUIRES: the lock. The session has a new past, which is in the journal.
+void SessionStore::NoteDue(const Session& session) {
+  try {
+    options_.kv->Supersede(session.name, session.past_turn);
+    if (session.disk_turn == session.past_turn) return;
+    if (due_.size() == kDueMax) due_.pop_front();
+    due_.push_back({{session.number, session.past_turn}, options_.clock() + options_.kv_idle_us});
+  } catch (const std::bad_alloc&) {
+    // It is written when it has to make room, and a file of a turn before is removed by the next write, or the next start.
+  }
+}
+
+// REQUIRES: the lock. Nullopt: there is nothing of it to be written.
+std::optional<SessionStore::KvWish> SessionStore::WishOf(Session* session) {
+  if (session->past_turn == 0 || session->logged_turn != session->past_turn) return std::nullopt;
+  if (session->disk_turn == session->past_turn) return std::nullopt;
+  KvWish wish;
+  wish.turn = {session->number, session->past_turn};
+  wish.write.binding.session = session->name;
+  wish.write.tenant = TenantOf(session->tenant).name;
+  wish.write.used_s = session->used_s;
+  wish.past = session->past;
+  return wish;
+}
+
+void SessionStore::KeepDue() {
+  std::vector<KvWish> wishes;
+  std::vector<std::pair<KvWish, KvBytes>> losses;
+  {
+    std::vector<LostKv> lost;
+    const Lock lock(*this);
+    {
+      const std::lock_guard<std::mutex> events_lock(park_events_mutex_);
+      lost.swap(lost_kv_);
+      lost_kv_bytes_ = 0;
+    }
+    const auto wish_of = [this](const TurnId& turn) -> std::optional<KvWish> {
+      const auto found = by_number_.find(turn.session);
+      if (found == by_number_.end() || found->second->past_turn != turn.turn) return std::nullopt;
+      return WishOf(found->second);
+    };
+    for (LostKv& each : lost) {
+      if (std::optional<KvWish> wish = wish_of(each.turn)) losses.emplace_back(*std::move(wish), std::move(each.kv));
+    }
+    const int64_t now_us = options_.clock();
+    while (!due_.empty() && due_.front().at_us <= now_us && std::ssize(wishes) < kKeptPerLook &&
+           options_.kv->has_room()) {
+      const auto found = by_number_.find(due_.front().turn.session);
+      const bool parked = found != by_number_.end() && !found->second->busy && ParkedPast(*found->second) != nullptr;
+      std::optional<KvWish> wish = parked ? wish_of(due_.front().turn) : std::nullopt;
+      due_.pop_front();
+      if (wish.has_value()) wishes.push_back(*std::move(wish));
+    }
+  }
+  for (auto& [wish, kv] : losses) WriteKv(std::move(wish), std::move(kv), /*urgent=*/false, nullptr);
+  for (KvWish& wish : wishes) WriteKv(std::move(wish), {}, /*urgent=*/false, nullptr);
+  if (std::ssize(wishes) == kKeptPerLook) options_.kv->Wake();  // there may be more
+}
+
+void SessionStore::WriteKv(KvWish wish, KvBytes kv, bool urgent, std::function<void(bool)> done) {
+  // It takes no memory where it is called: that may be on the engine's thread.
+  const auto hand_over = [&kept = *options_.kv, urgent](KvWrite* to_write, KvBytes bytes,
+                                                        std::function<void(bool)>* told) {
+    if (bytes.computed == to_write->binding.computed) to_write->kv = std::move(bytes);
+    kept.Write(std::move(*to_write), urgent, std::move(*told));
+  };
+  try {
+    KvWrite& write = wish.write;
+    if (write.binding.turn == 0) {  // it is not bound yet
+      if (wish.past == nullptr) wish.past = ReadLogged(write.binding.session, wish.turn.turn);
+      if (wish.past != nullptr) write.binding = BindingOf(write.binding.session, *wish.past);
+    }
+    const bool bound = write.binding.turn == wish.turn.turn;
+    if (!bound || !kv.empty()) return hand_over(&write, bound ? std::move(kv) : KvBytes(), &done);
+    options_.take_parked(wish.turn, [hand_over, write = std::move(write), done](KvBytes bytes) mutable {
+      hand_over(&write, std::move(bytes), &done);
+    });
+  } catch (const std::bad_alloc&) {
+    if (done) done(false);
+  }
+}
+
+int32_t SessionStore::KeepAll(int64_t until_us, const std::function<KvBytes(const TurnId&)>& read) {
+  std::vector<KvWish> wishes;
+  {
+    const Lock lock(*this);
+    for (const auto& [number, session] : by_number_) {
+      const ParkedTurn* parked = session->busy ? nullptr : ParkedPast(*session);
+      std::optional<KvWish> wish = parked != nullptr && parked->live > 0 ? WishOf(session) : std::nullopt;
+      if (!wish.has_value()) continue;
+      wish->value = static_cast<double>(parked->computed) / parked->live;
+      wishes.push_back(*std::move(wish));
+    }
+  }
+  std::sort(wishes.begin(), wishes.end(), [](const KvWish& a, const KvWish& b) {
+    return a.value != b.value ? a.value > b.value : a.write.used_s > b.write.used_s;
+  });
+  int32_t kept = 0;
+  for (KvWish& wish : wishes) {
+    const int64_t left_us = until_us - options_.clock();
+    if (left_us <= 0) break;
+    KvBytes kv = read(wish.turn);
+    if (kv.empty()) continue;
+    const auto told = std::make_shared<std::promise<bool>>();
+    std::future<bool> written = told->get_future();
+    WriteKv(std::move(wish), std::move(kv), /*urgent=*/true, [told](bool durable) { told->set_value(durable); });
+    if (written.wait_for(std::chrono::microseconds(left_us)) != std::future_status::ready) break;
+    kept += written.get() ? 1 : 0;
+  }
+  return kept;
+}
+
+int64_t SessionStore::KvBytesMaxOf(const std::string& name) {
+  const Lock lock(*this);
+  for (const Tenant& tenant : tenants_) {
+    if (tenant.name != name || tenant.disk_bytes == 0) continue;
+    return std::max<int64_t>(1, tenant.disk_bytes - tenant.logged_bytes);
+  }
+  return 0;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""KV of sessions on the disk, with the real binary: a server with --session-dir is stopped or killed, another one started on the
+directory, and what it says next is compared with what a server says that was never stopped: tokens and log-probabilities bit for bit,
+under every policy. A file that is damaged, of other weights, of another session or of an older turn is not used: the session is cold,
+the refusal is counted, and the answer is that of its whole history.
+
+kv_test.py [--model FILE]. Python's standard library only."""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from kill_test import ask
+from server_process import DEFAULT_MODEL, ServerProcess, made_up_ids
+
+POLICIES = {
+    "full": {"policy": "full"},
+    "h2o": {"policy": "h2o", "budget": 48},
+    "window": {"policy": "window", "budget": 48},
+    "rolling": {"policy": "h2o", "budget": 48, "position": "rolling", "prefill": "budgeted"},
+    "decay": {"policy": "h2o-decay", "budget": 48},
+    "periodic": {"policy": "h2o", "budget": 48, "cadence": {"periodic": 16}},
+}
+TURN = {"temperature": 0, "ignore_eos": True, "return_token_ids": True, "logprobs": 3}
+
+
+def wait_for(what, condition, seconds=20):
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            raise AssertionError(f"{what} does not come")
+        time.sleep(0.02)
+
+
+def say(server, session, turn, max_tokens=12, length=20, durable=None):
+    """The next turn: (what it says of every token, how many tokens of the history were not computed)."""
+    body = {"prompt": made_up_ids(100 * turn + len(session.split("-")[0]), length), "max_tokens": max_tokens, "session_id": session, "session_append": turn > 1, **TURN}
+    kv = session.split("-")[0]
+    if turn == 1:
+        body["kv"] = POLICIES[kv]
+    status, answer = ask(server.base, body)
+    assert status == 200, (session, turn, status, answer)
+    said = answer["hydrant"]
+    assert durable is None or said == {"turn": turn, "durable": durable}, (session, said)
+    choice = answer["choices"][0]
+    return (choice["token_ids"], choice["logprobs"]["top_logprobs"]), answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def metric(server, name):
+    return sum(float(value) for value in re.findall(rf"^{re.escape(name)}(?:{{[^}}]*}})? (\S+)$", server.get("/metrics"), re.M))
+
+
+def state(server, session):
+    return re.search(r'"state":"(\w+)"', server.get(f"/v1/sessions/{session}"))[1]
+
+
+class Test:
+    def __init__(self, binary, model, temp):
+        self.binary, self.model, self.temp = binary, model, temp
+        self.expected = {}
+
+    def server(self, directory=None, *more, model=None):
+        flags = ("--threads", 2, "--no-ui", "--max-model-len", 512, "--no-enable-prefix-caching", *more)
+        if directory is not None:
+            flags = ("--session-dir", directory, *flags)
+        return ServerProcess(self.binary, model or self.model, flags)
+
+    def never_stopped(self):
+        with self.server() as server:
+            for policy in POLICIES:
+                self.expected[policy] = [say(server, policy, turn)[0] for turn in (1, 2, 3)]
+
+    def check(self, server, policy, turn, warm, durable=None, session=None):
+        said, cached = say(server, session or policy, turn, durable=durable)
+        assert (cached > 0) == warm, f"{policy}, turn {turn}: {cached} tokens were not computed"
+        if warm or turn == 1:
+            assert said == self.expected[policy][turn - 1], f"{policy}, turn {turn}: not what a server says that was never stopped"
+
+    def stopped(self):
+        """A server that is told to stop writes what is parked; the next one goes on from it."""
+        directory = f"{self.temp}/stopped"
+        with self.server(directory) as server:
+            for policy in POLICIES:
+                self.check(server, policy, 1, False, "tokens")
+        with self.server(directory) as server:
+            wait_for("the sweep", lambda: metric(server, "hydrant_session_kv_files") == len(POLICIES))
+            for policy in POLICIES:
+                assert state(server, policy) == "on_disk"
+                self.check(server, policy, 2, True, "tokens")
+                assert state(server, policy) == "parked"
+            assert metric(server, "hydrant_session_kv_rejected_total") == 0
+        with self.server(directory) as server:
+            for policy in POLICIES:  # at once: nobody waits for the sweep
+                self.check(server, policy, 3, True)
+
+    def killed(self):
+        """A turn whose end says "kv" survives kill -9 with its KV."""
+        directory = f"{self.temp}/killed"
+        for turn in (1, 2, 3):
+            server = self.server(directory, "--session-durability", "kv")
+            for policy in POLICIES:
+                self.check(server, policy, turn, turn > 1, "kv")
+            server.process.kill()
+            server.process.wait()
+        files = sorted(pathlib.Path(directory, "kv").iterdir())
+        assert len(files) == len(POLICIES) and all(file.name.endswith(".3.kv") for file in files), files
+
+    def idle(self):
+        """What is left alone is written, and what was deleted is gone."""
+        directory = f"{self.temp}/idle"
+        server = self.server(directory)
+        self.check(server, "h2o", 1, False, "tokens")
+        self.check(server, "h2o", 1, False, "tokens", session="h2o-b")
+        wait_for("KV of idle sessions", lambda: metric(server, "hydrant_session_kv_files") == 2)
+        assert state(server, "h2o") == "parked", "it is in memory, too"
+        status, _ = delete(server, "h2o-b")
+        assert status == 200 and len(list(pathlib.Path(directory, "kv").iterdir())) == 1, "its KV went before the answer came"
+        server.process.kill()
+        server.process.wait()
+        with self.server(directory) as server:
+            self.check(server, "h2o", 2, True)
+
+    def pushed_out(self):
+        """Sessions that must make room in memory are on the disk, and come back while others are computed."""
+        directory = f"{self.temp}/pushed"
+        with self.server(directory, "--session-memory-bytes", self.one_session()) as server:
+            names = [f"h2o-{i}" for i in range(6)]
+            for name in names:
+                self.check(server, "h2o", 1, False, "tokens", session=name)
+            wait_for("what was pushed out", lambda: metric(server, "hydrant_session_kv_files") >= len(names) - 2)
+            for name in names[:4]:
+                self.check(server, "h2o", 2, True, session=name)
+            assert metric(server, "hydrant_session_kv_rejected_total") == 0
+
+    def one_session(self):
+        """Bytes in which two sessions of the h2o policy find room, and not three."""
+        directory = f"{self.temp}/sized"
+        with self.server(directory) as server:
+            self.check(server, "h2o", 1, False)
+        (file,) = pathlib.Path(directory, "kv").iterdir()
+        return int(2.5 * (file.stat().st_size - 2 * 4096))  # without header and table
+
+    def refused(self):
+        """A file that is not what it should be is not used, and says so."""
+        saved = f"{self.temp}/saved"
+        with self.server(saved) as server:
+            self.check(server, "full", 1, False)
+            self.check(server, "h2o", 1, False)
+        bytes_ = bytearray(pathlib.Path(self.model).read_bytes())
+        bytes_[len(bytes_) - 100_001] ^= 0x01  # one weight, the same name and size
+        os.makedirs(f"{self.temp}/elsewhere")
+        other = f"{self.temp}/elsewhere/{pathlib.Path(self.model).name}"
+        pathlib.Path(other).write_bytes(bytes_)
+
+        def flip(directory, at):
+            for file in pathlib.Path(directory, "kv").iterdir():
+                content = bytearray(file.read_bytes())
+                content[at if at >= 0 else len(content) + at] ^= 0x10
+                file.write_bytes(content)
+
+        def cut(directory):
+            for file in pathlib.Path(directory, "kv").iterdir():
+                os.truncate(file, file.stat().st_size - 4096)
+
+        def swap(directory):
+            one, two = pathlib.Path(directory, "kv").iterdir()
+            content = one.read_bytes()
+            one.write_bytes(two.read_bytes())
+            two.write_bytes(content)
+
+        cases = [
+            ("damaged", lambda d: flip(d, 60), None),
+            ("damaged", lambda d: flip(d, -3000), None),
+            ("damaged", lambda d: flip(d, -10), None),
+            ("short", cut, None),
+            ("session", swap, None),
+            ("model", lambda d: None, other),
+            ("layout", lambda d: None, ("--kv-cache-dtype", "int8")),
+        ]
+        for number, (reason, change, how) in enumerate(cases):
+            directory = f"{self.temp}/refused{number}"
+            shutil.copytree(saved, directory)
+            change(directory)
+            with self.server(directory, *(how if isinstance(how, tuple) else ()), model=how if isinstance(how, str) else None) as server:
+                for policy in ("full", "h2o"):
+                    self.check(server, policy, 2, False)
+                counted = metric(server, f'hydrant_session_kv_rejected_total{{reason="{reason}"}}')
+                assert counted == 2, f"{reason}: {counted}"
+                assert metric(server, "hydrant_session_kv_read_bytes_total") == 0
+
+
+def delete(server, session):
+    import http.client
+    import urllib.parse
+
+    url = urllib.parse.urlsplit(server.base)
+    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
+    try:
+        connection.request("DELETE", f"/v1/sessions/{session}")
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--binary", default=os.environ.get("HYDRANTD", "build/release/hydrantd"))
+    parser.add_argument("--model", default=str(DEFAULT_MODEL))
+    arguments = parser.parse_args()
+    if not pathlib.Path(arguments.model).exists():
+        print("no model to take a tokenizer from")
+        return 77
+    with tempfile.TemporaryDirectory() as temp:
+        model = f"{temp}/small.gguf"
+        subprocess.run([sys.executable, "-B", HERE.parents[1] / "conformance" / "small_model.py", arguments.model, model], check=True)
+        test = Test(arguments.binary, model, temp)
+        test.never_stopped()
+        for part in (test.stopped, test.killed, test.idle, test.pushed_out, test.refused):
+            began = time.monotonic()
+            part()
+            print(f"{part.__name__}: {part.__doc__.splitlines()[0]} ({time.monotonic() - began:.1f} s)", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
