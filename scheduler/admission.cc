@@ -316,18 +316,20 @@ bool Admission::OthersHaveRoom(const Tenant& tenant) const {
 
 void Admission::MakeRoom(Tenant& tenant, uint64_t plan) {
   Sequence& head = sequences_.at(tenant.queue.front());
-  const int64_t blocks = BlocksNeeded(head, tenant);
+  tenant.head = head_of_(tenant);
+  const int64_t blocks = tenant.head.blocks;
   const int64_t missing = Missing(tenant, blocks);
   if (!FindsRow(tenant)) {
     head.waits_since += kAskAgain;
     return;
   }
   if (missing > 0) {
-    const Blocked blocked = {&tenant, missing, /*over_share=*/false, {}};
+    blocked_ = {&tenant, missing, /*over_share=*/false, {}};
+    CountMissing();
     // Budgets have this long to fall: one plan asks, the next cuts.
     const bool in_time = plan - head.waits_since < static_cast<uint64_t>(patience_) + kBudgetPlans;
-    if (in_time && !OthersHaveRoom(tenant) && elastic_.CanGain(blocked)) {
-      elastic_.Plan(blocked, head.request.id, plan);
+    if (in_time && !OthersHaveRoom(tenant) && elastic_.CanGain(blocked_)) {
+      elastic_.Plan(blocked_, head.request.id, plan);
       head.given_room |= lowers_for() != 0;
       return;
     }
