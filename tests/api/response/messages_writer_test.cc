@@ -203,7 +203,7 @@ TEST(MessagesWriter, TellsErrorsAndTurnsInTheStream) {
 
   out.clear();
   const Usage usage = {1, 1, 0};
-  const TurnReport turn = {7, true};
+  const TurnReport turn = {7, Durability::kKv};
   AnswerDelta delta;
   delta.first = true;
   delta.text = "x";
@@ -212,7 +212,7 @@ TEST(MessagesWriter, TellsErrorsAndTurnsInTheStream) {
   delta.turn = &turn;
   writer.AppendChunk(&out, delta);
   writer.AppendUsage(&out, usage, nullptr);
-  EXPECT_EQ(Events(out).back()["hydrant"], (Json{{"turn", 7}, {"durable", "tokens"}}));
+  EXPECT_EQ(Events(out).back()["hydrant"], (Json{{"turn", 7}, {"durable", "kv"}}));
 }
 
 }  // namespace
