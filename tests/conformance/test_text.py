@@ -160,8 +160,9 @@ def test_d1_a_stream_runs_on_while_a_long_prompt_is_computed(start_server):
     server = start_server("--num-gpu-blocks-override", 512, "--max-model-len", 4096, "--max-prefill-tokens", 16)
     prompt = [200 + (i * 7919) % 40_000 for i in range(2_000)]
     times = arrivals_beside(server, "/v1/completions", {"prompt": prompt, "max_tokens": 1, "temperature": 0})
-    # Whoever reads them may be behind. In one step, or a few large ones, it would be less than ten.
-    assert len(times) - 2 >= 40
+    # Whoever reads them may be behind, and then finds several at once. In one step, or a few large ones, it would be less
+    # than ten.
+    assert len(times) - 2 >= 20
 
 
 def test_non_ascii_is_sent_as_utf8_or_escapes_alike(server):
