@@ -357,7 +357,7 @@ def check_a_restart_is_survived(scratch):
             browser.wait("document.getElementById('state').textContent.startsWith('The server does not answer')", 60)
             port = first.base.rsplit(":", 1)[1]
             with KeyedServer(BINARY, model, flags, port=port):
-                browser.wait("document.getElementById('state').textContent.startsWith('cold')", 60)
+                browser.wait("document.getElementById('state').textContent.startsWith('on disk')", 60)
                 require(text(browser, "#seen") == str(before["known"]), "the tokens that were said", text(browser, "#seen"))
                 require(count(browser, ".map .token") == before["known"], "their text", count(browser, ".map .token"))
                 browser.evaluate("document.getElementById('say').focus()")

@@ -25,6 +25,7 @@ const UNKNOWN = {
   set_aside: "The turn has stepped aside: what it holds comes back with it.",
   queued: "The turn waits for its first step.",
   cold: "The session's KV is not kept; the next turn computes it again.",
+  on_disk: "The session's KV is in a file, which the next turn reads.",
   rolling_positions: "Under rolling positions a slot knows its token's rank, not its place in the text: no map.",
   too_many_slots: "More slots are held than are copied to be looked at.",
 };
@@ -185,7 +186,8 @@ export class Memory {
     find("state").textContent = kv.aside ? ASIDE : STATES[kv.state];
     this.live.update(this.samples, kv.budget);
     this.blocks.update(this.samples);
-    const unknown = UNKNOWN[kv.unknown] ?? (this.mode === "score" && kv.scores === null ? "This policy keeps no scores." : "");
+    const reason = kv.unknown === "cold" && kv.state === "on_disk" ? "on_disk" : kv.unknown;
+    const unknown = UNKNOWN[reason] ?? (this.mode === "score" && kv.scores === null ? "This policy keeps no scores." : "");
     find("notice").textContent = unknown;
     find("notice").hidden = unknown === "";
     find("earlier").hidden = kv.after === 0;
