@@ -11,6 +11,7 @@ Exit code 1: something was lost, or a target was missed. Python's standard libra
 import argparse
 import hashlib
 import hmac
+import itertools
 import json
 import os
 import pathlib
@@ -35,6 +36,7 @@ LATER_P99_MS = 1.0
 HISTORY_TOKENS, BUDGET = 1960, 512
 RESTORED_MS, RESTORED_TIMES = 100, 20  # the first token: at most, and so many times sooner than computed
 WRITES_SLOW_OTHERS = 1.05  # their gaps between tokens
+TURNS_OF_CHAT = 200  # of 9 tokens each, within the context
 
 
 def crc32c(data, table=[]):
@@ -215,9 +217,14 @@ def itl_beside_writes(binary, model, temp, seconds=20):
                             last = now
 
             def chats():
-                server.post("/v1/completions", {"prompt": made_up_ids(1, 600), "max_tokens": 8, "session_id": "c", "kv": {"policy": "h2o", "budget": BUDGET}})
-                while time.monotonic() < until:
-                    server.post("/v1/completions", {"prompt": " and", "max_tokens": 8, "ignore_eos": True, "session_id": "c", "session_append": True})
+                for turn in itertools.count():
+                    if time.monotonic() > until:
+                        break
+                    chat = {"session_id": f"c{turn // TURNS_OF_CHAT}", "max_tokens": 8, "ignore_eos": True}
+                    if turn % TURNS_OF_CHAT == 0:
+                        server.post("/v1/completions", chat | {"prompt": made_up_ids(1, 600), "kv": {"policy": "h2o", "budget": BUDGET}})
+                    else:
+                        server.post("/v1/completions", chat | {"prompt": " and", "session_append": True})
 
             threads = [threading.Thread(target=stream, args=(number,)) for number in range(2)] + [threading.Thread(target=chats)]
             for thread in threads:
