@@ -297,7 +297,8 @@ void Engine::Step(int64_t started) {
   for (const uint64_t id : settled.paused) core_->SetPaused(id, true);
   if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnEvents(events);
   if (!takings_.empty()) GiveParked();
-  stuck_ = report.rows == 0 && events.empty() && !core_->moving();
+  // Blocks that left the pool may be what the others have waited for.
+  stuck_ = report.rows == 0 && report.blocks_moved == 0 && events.empty() && !core_->moving();
   const double seconds = static_cast<double>(ended - started) * 1e-6;
   pacer_.Observe(report);
   if (report.prefill_tokens > 0) UpdateRate(&prefill_rate_, report.prefill_tokens, seconds);
