@@ -11,6 +11,7 @@
 
 #include "server/process/clock.h"
 #include "server/sessions/journal/session_journal.h"
+#include "tests/server/durable_server.h"
 #include "tests/server/test_server.h"
 #include "tests/support/temp_dir.h"
 
@@ -58,30 +59,6 @@ TEST(Sessions, ATurnComputesOnlyWhatIsNew) {
   EXPECT_THAT(metrics, HasSubstr("hydrant_sessions{state=\"parked\"} 1\n"));
   EXPECT_THAT(metrics, HasSubstr("hydrant_restores_total 3\n"));
 }
-
-struct DurableServer {
-  explicit DurableServer(const std::string& directory) {
-    SessionJournal::Options options;
-    options.any_file_system = true;  // tests may run in a container's own layer
-    options.clock = MonotonicUs;
-    options.wall_clock = [] { return int64_t{1'700'000'000}; };
-    auto opened = SessionJournal::Open(directory, std::move(options));
-    EXPECT_TRUE(opened.ok()) << opened.status();
-    journal = *std::move(opened);
-    TestServerOptions server_options;
-    server_options.sessions.journal = journal.get();
-    server_options.sessions.tenants = 1;
-    server_options.sessions.tenant_name = [](int32_t) { return "default"; };
-    server = std::make_unique<TestServer>(std::move(server_options));
-  }
-  ~DurableServer() {
-    server->BecomesIdle();
-    journal->Stop();
-  }
-
-  std::unique_ptr<SessionJournal> journal;
-  std::unique_ptr<TestServer> server;
-};
 
 TEST(Sessions, TheEndOfATurnSaysWhatIsPromisedAndARestartKeepsIt) {
   const TempDir temp;

@@ -10,6 +10,7 @@
 
 #include "server/process/clock.h"
 #include "server/sessions/past_codec.h"
+#include "tests/server/durable_server.h"
 #include "tests/server/sessions/tools/sessions_on_disk.h"
 #include "tests/server/test_server.h"
 #include "tests/support/temp_dir.h"
@@ -154,29 +155,6 @@ TEST(SessionTransfer, ADrainingServerGivesAndDoesNotTake) {
   EXPECT_THAT(put.body, HasSubstr("draining"));
 }
 
-struct ServerOnDisk {
-  explicit ServerOnDisk(const std::string& directory) {
-    SessionJournal::Options options;
-    options.any_file_system = true;  // tests may run in a container's own layer
-    options.clock = MonotonicUs;
-    options.wall_clock = [] { return static_cast<int64_t>(std::time(nullptr)); };
-    auto opened = SessionJournal::Open(directory, std::move(options));
-    EXPECT_TRUE(opened.ok()) << opened.status();
-    journal = *std::move(opened);
-    TestServerOptions server_options;
-    server_options.sessions.journal = journal.get();
-    server_options.sessions.tenants = 1;
-    server_options.sessions.tenant_name = [](int32_t) { return "default"; };
-    server = std::make_unique<TestServer>(std::move(server_options));
-  }
-  ~ServerOnDisk() {
-    server->BecomesIdle();
-    journal->Stop();
-  }
-  std::unique_ptr<SessionJournal> journal;
-  std::unique_ptr<TestServer> server;
-};
-
 TEST(SessionTransfer, WhatIsImportedIsDurableAndWhatIsPurgedIsInNoFile) {
   const TempDir temp;
   const std::string directory = temp.File("d");
@@ -185,12 +163,12 @@ TEST(SessionTransfer, WhatIsImportedIsDurableAndWhatIsPurgedIsInNoFile) {
     TestServer from;
     ASSERT_EQ(from.Ask(Say(kCanary)).status, 200);
     state = StateOf(from);
-    ServerOnDisk to(directory);
+    DurableServer to(directory);
     const Response put = to.server->Ask(Put("/v1/sessions/s/state", state));
     EXPECT_THAT(put.body, HasSubstr(R"("durable":"tokens")"));
     EXPECT_THAT(to.server->Ask(Get("/v1/sessions/s")).body, HasSubstr(R"("turn":1,"durable":"tokens"})"));
   }
-  ServerOnDisk to(directory);
+  DurableServer to(directory);
   EXPECT_EQ(StateOf(*to.server), state) << "from the disk";
   EXPECT_THAT(BytesBelow(directory), HasSubstr(kCanary));
   EXPECT_EQ(to.server->Ask(Delete("/v1/sessions/s?purge=later")).status, 400);

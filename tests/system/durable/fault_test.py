@@ -6,7 +6,6 @@ were, and a server that runs answers.
 
 fault_test.py [--whole]: without it, some of the calls. Python's standard library only."""
 
-import argparse
 import errno
 import http.client
 import mmap
@@ -15,7 +14,6 @@ import pathlib
 import random
 import shutil
 import struct
-import subprocess
 import sys
 import tempfile
 import threading
@@ -24,8 +22,8 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from server_process import DEFAULT_MODEL, NotReady, ServerProcess, made_up_ids
-from shadow import KINDS, TURN, Lost, ask, bare, delete, expected, get, tokens_of
+from server_process import NotReady, ServerProcess, made_up_ids
+from shadow import KINDS, TURN, Lost, ask, bare, delete, expected, get, parser_of, small_model, tokens_of
 
 FAIL, SHORT, KILL_BEFORE, KILL_AFTER, LOSE_POWER = range(5)  # fault_shim.cc has the same
 EVER = 1 << 40
@@ -387,19 +385,12 @@ def start_environment(bench, library, damages, problems):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--whole", action="store_true", help="every call; else every 43rd")
     parser.add_argument("--fault", choices=FAULTS, action="append", help="these alone")
-    parser.add_argument("--binary", default=os.environ.get("HYDRANTD", "build/release/hydrantd"))
     parser.add_argument("--shim", default=os.environ.get("FAULT_SHIM", "build/release/tests/system/durable/libfault_shim.so"))
-    parser.add_argument("--model", default=str(DEFAULT_MODEL))
     arguments = parser.parse_args()
-    if not pathlib.Path(arguments.model).exists():
-        print("no model to take a tokenizer from")
-        return 77
-    with tempfile.TemporaryDirectory() as temp:
-        model = f"{temp}/small.gguf"
-        subprocess.run([sys.executable, "-B", HERE.parents[1] / "conformance" / "small_model.py", arguments.model, model], check=True)
+    with small_model(arguments.model) as (temp, model):
         library = str(pathlib.Path(arguments.shim).resolve())
         bench = Bench(arguments.binary, model, library, temp)
         problems, threads = [], []

@@ -6,9 +6,7 @@ was sent the whole history and has no sessions.
 
 kill_test.py [--kills N] [--clients N]; `./hydrant bench durable` does it a thousand times. Python's standard library only."""
 
-import argparse
 import http.client
-import os
 import pathlib
 import random
 import re
@@ -22,8 +20,8 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from server_process import DEFAULT_MODEL, ServerProcess, made_up_ids
-from shadow import KINDS, TURN, Lost, ask, expected, get, tokens_of
+from server_process import ServerProcess, made_up_ids
+from shadow import KINDS, TURN, Lost, ask, expected, get, parser_of, small_model, tokens_of
 
 SESSIONS_EACH = 3
 SESSION_TOKENS_MAX = 600
@@ -124,20 +122,13 @@ def check_second(binary, model, flags, first):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--binary", default=os.environ.get("HYDRANTD", "build/release/hydrantd"))
-    parser.add_argument("--model", default=str(DEFAULT_MODEL))
     arguments = parser.parse_args()
-    if not pathlib.Path(arguments.model).exists():
-        print("no model to take a tokenizer from")
-        return 77
     numbers = random.Random(arguments.seed)
-    with tempfile.TemporaryDirectory() as temp:
-        model = f"{temp}/small.gguf"
-        subprocess.run([sys.executable, "-B", HERE.parents[1] / "conformance" / "small_model.py", arguments.model, model], check=True)
+    with small_model(arguments.model) as (temp, model):
         # A pool that is full, so that budgets that may shrink do.
         flags = ("--session-dir", f"{temp}/sessions", "--session-dir-unsafe", "--threads", 2, "--no-ui", "--num-gpu-blocks-override", 160, "--max-model-len", 1024)
         each = [[Session(f"c{c}s{s}", KINDS[(c + s) % len(KINDS)]) for s in range(SESSIONS_EACH)] for c in range(arguments.clients)]

@@ -6,21 +6,18 @@ the refusal is counted, and the answer is that of its whole history.
 
 kv_test.py [--model FILE]. Python's standard library only."""
 
-import argparse
 import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
-import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from kill_test import ask
-from server_process import DEFAULT_MODEL, ServerProcess, made_up_ids
+from server_process import ServerProcess, made_up_ids
+from shadow import ask, parser_of, small_model
 
 POLICIES = {
     "full": {"policy": "full"},
@@ -213,16 +210,9 @@ def delete(server, session):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--binary", default=os.environ.get("HYDRANTD", "build/release/hydrantd"))
-    parser.add_argument("--model", default=str(DEFAULT_MODEL))
+    parser = parser_of(__doc__)
     arguments = parser.parse_args()
-    if not pathlib.Path(arguments.model).exists():
-        print("no model to take a tokenizer from")
-        return 77
-    with tempfile.TemporaryDirectory() as temp:
-        model = f"{temp}/small.gguf"
-        subprocess.run([sys.executable, "-B", HERE.parents[1] / "conformance" / "small_model.py", arguments.model, model], check=True)
+    with small_model(arguments.model) as (temp, model):
         test = Test(arguments.binary, model, temp)
         test.never_stopped()
         for part in (test.stopped, test.killed, test.idle, test.pushed_out, test.refused):

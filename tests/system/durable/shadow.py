@@ -1,9 +1,18 @@
 """What the clients of the durability tests share: requests, and what a session has to be. Standard library only."""
 
+import argparse
+import contextlib
 import http.client
 import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
 import time
 import urllib.parse
+
+from server_process import DEFAULT_MODEL
 
 TIE = 0.01  # of log-probabilities; what was seen to differ was below 0.001
 TURN = {"temperature": 0, "ignore_eos": True, "return_token_ids": True}
@@ -13,6 +22,30 @@ KINDS = (
     {"policy": "h2o", "budget": 48, "floor": 16},
     {"policy": "h2o", "budget": 48, "position": "rolling", "prefill": "budgeted"},
 )
+
+
+SKIPPED = 77  # ctest's SKIP_RETURN_CODE
+
+
+def parser_of(description):
+    """An argparse parser with --binary and --model."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--binary", default=os.environ.get("HYDRANTD", "build/release/hydrantd"))
+    parser.add_argument("--model", default=str(DEFAULT_MODEL))
+    return parser
+
+
+@contextlib.contextmanager
+def small_model(model):
+    """(a folder that goes at the end, the path in it of a tiny network with the tokenizer of `model`); ends the script where there is no such model."""
+    if not pathlib.Path(model).exists():
+        print("no model to take a tokenizer from")
+        sys.exit(SKIPPED)
+    maker = pathlib.Path(__file__).resolve().parents[2] / "conformance" / "small_model.py"
+    with tempfile.TemporaryDirectory() as temp:
+        small = f"{temp}/small.gguf"
+        subprocess.run([sys.executable, "-B", maker, model, small], check=True)
+        yield temp, small
 
 
 class Lost(Exception):
