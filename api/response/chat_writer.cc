@@ -72,11 +72,6 @@ std::string_view FinishName(FinishReason finish, bool has_calls) {
   return has_calls && stopped ? "tool_calls" : AnswerFinishName(finish);
 }
 
-void Append(ToolCallParser::Output more, ToolCallParser::Output* output) {
-  output->text += more.text;
-  for (ToolCall& call : more.calls) output->calls.push_back(std::move(call));
-}
-
 }  // namespace
 
 void ChatWriter::Begin(const AnswerHead& head) {
@@ -88,14 +83,12 @@ void ChatWriter::Begin(const AnswerHead& head) {
 }
 
 ToolCallParser ChatWriter::MakeParser(int32_t index) const {
-  return ToolCallParser(options_.tool_calls, absl::StrCat(options_.call_ids, "/", index));
+  return ToolCallParser(options_.tool_calls, absl::StrCat(options_.call_ids, "/", index), options_.parallel_tool_calls);
 }
 
 void ChatWriter::AppendChoice(std::string* out, const AnswerChoice& choice) const {
   ToolCallParser parser = MakeParser(choice.index);
-  ToolCallParser::Output said = parser.Push(choice.text);
-  Append(parser.Finish(), &said);
-  if (!options_.parallel_tool_calls && said.calls.size() > 1) said.calls.resize(1);
+  const ToolCallParser::Output said = parser.Read(choice.text, /*last=*/true);
   out->append("{\"index\":");
   AppendJsonInteger(out, choice.index);
   out->append(",\"message\":{\"role\":\"assistant\",\"content\":");
@@ -153,11 +146,11 @@ void ChatWriter::AppendRoleChunk(std::string* out, const AnswerDelta& delta) con
 
 void ChatWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
   if (delta.first) AppendRoleChunk(out, delta);
-  Streamed& streamed = streamed_.try_emplace(delta.index, Streamed{MakeParser(delta.index)}).first->second;
-  ToolCallParser::Output said = streamed.parser.Push(delta.text);
-  if (delta.finish_reason.has_value()) Append(streamed.parser.Finish(), &said);
-  if (!options_.parallel_tool_calls && !said.calls.empty()) said.calls.resize(streamed.calls > 0 ? 0 : 1);
-  const bool tells = !said.text.empty() || !said.calls.empty() || delta.finish_reason.has_value() ||
+  ToolCallParser& parser = parsers_.try_emplace(delta.index, MakeParser(delta.index)).first->second;
+  const int32_t sent = parser.calls_read();
+  const bool last = delta.finish_reason.has_value();
+  const ToolCallParser::Output said = parser.Read(delta.text, last);
+  const bool tells = !said.text.empty() || !said.calls.empty() || last ||
                      (delta.logprobs != nullptr && !delta.logprobs->empty()) ||
                      (delta.token_ids != nullptr && !delta.token_ids->empty()) || delta.kv != nullptr;
   if (!tells) return;
@@ -170,15 +163,13 @@ void ChatWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
   }
   if (!said.calls.empty()) {
     if (!said.text.empty()) out->push_back(',');
-    AppendToolCalls(out, said.calls, streamed.calls);
-    streamed.calls += static_cast<int32_t>(said.calls.size());
+    AppendToolCalls(out, said.calls, sent);
   }
   out->push_back('}');
   AppendLogprobsOrNull(out, delta.logprobs, options_.tokens_as_ids);
   AnswerDelta rest = delta;
   rest.prompt_token_ids = nullptr;  // the role's chunk had them
-  const bool last = delta.finish_reason.has_value();
-  AppendChunkEnd(out, rest, last ? FinishName(*delta.finish_reason, streamed.calls > 0) : "",
+  AppendChunkEnd(out, rest, last ? FinishName(*delta.finish_reason, parser.calls_read() > 0) : "",
                  last ? fingerprint_member_ : "");
 }
 

@@ -34,12 +34,6 @@ class ChatWriter : public AnswerWriter {
   std::string Body(const Answer& answer) override;
 
  private:
-  // A choice that is being streamed.
-  struct Streamed {
-    ToolCallParser parser;
-    int32_t calls = 0;  // sent
-  };
-
   ToolCallParser MakeParser(int32_t index) const;
   void AppendChoice(std::string* out, const AnswerChoice& choice) const;
   void AppendRoleChunk(std::string* out, const AnswerDelta& delta) const;
@@ -47,9 +41,9 @@ class ChatWriter : public AnswerWriter {
   const ChatWriterOptions options_;
   // Formatted once.
   std::string id_;
-  std::string body_prefix_, chunk_prefix_;  // {"id":…,"choices":[
-  std::string fingerprint_member_;          // ,"system_fingerprint":…
-  std::map<int32_t, Streamed> streamed_;    // by index
+  std::string body_prefix_, chunk_prefix_;     // {"id":…,"choices":[
+  std::string fingerprint_member_;             // ,"system_fingerprint":…
+  std::map<int32_t, ToolCallParser> parsers_;  // of a stream's choices, by index
 };
 
 }  // namespace hydrant

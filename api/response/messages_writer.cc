@@ -49,18 +49,6 @@ void AppendToolUse(std::string* out, const ToolCall& call, std::string_view inpu
 
 }  // namespace
 
-ToolCallParser::Output MessagesWriter::Push(std::string_view text, bool last) {
-  ToolCallParser::Output said = parser_.Push(text);
-  if (last) {
-    ToolCallParser::Output rest = parser_.Finish();
-    said.text += rest.text;
-    for (ToolCall& call : rest.calls) said.calls.push_back(std::move(call));
-  }
-  if (!options_.parallel_tool_calls && !said.calls.empty()) said.calls.resize(calls_ > 0 ? 0 : 1);
-  calls_ += static_cast<int32_t>(said.calls.size());
-  return said;
-}
-
 void MessagesWriter::AppendMessageHead(std::string* out) const {
   out->append("{\"id\":");
   AppendJsonString(out, head_.id);
@@ -74,7 +62,7 @@ void MessagesWriter::AppendStop(std::string* out, int64_t generated) const {
   const auto* text = std::get_if<std::string>(&stop_);
   if (finish_ == FinishReason::kLength) {
     reason = generated < options_.asked_tokens ? "model_context_window_exceeded" : "max_tokens";
-  } else if (calls_ > 0) {
+  } else if (parser_.calls_read() > 0) {
     reason = "tool_use";
   } else if (text != nullptr) {
     reason = "stop_sequence";
@@ -93,7 +81,7 @@ std::string MessagesWriter::Body(const Answer& answer) {
   const AnswerChoice& choice = answer.choices.front();
   finish_ = choice.finish_reason;
   stop_ = choice.stop_reason;
-  const ToolCallParser::Output said = Push(choice.text, /*last=*/true);
+  const ToolCallParser::Output said = parser_.Read(choice.text, /*last=*/true);
   std::string out;
   AppendMessageHead(&out);
   if (!IsBlank(said.text)) {
@@ -170,7 +158,7 @@ void MessagesWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
     EndEvent(out);
   }
   const bool last = delta.finish_reason.has_value();
-  const ToolCallParser::Output said = Push(delta.text, last);
+  const ToolCallParser::Output said = parser_.Read(delta.text, last);
   AppendText(out, said.text);
   for (const ToolCall& call : said.calls) AppendCall(out, call);
   if (!last) return;

@@ -33,7 +33,7 @@ struct MessagesWriterOptions {
 class MessagesWriter : public AnswerWriter {
  public:
   explicit MessagesWriter(MessagesWriterOptions options)
-      : options_(std::move(options)), parser_(options_.tool_calls, options_.call_ids) {}
+      : options_(std::move(options)), parser_(options_.tool_calls, options_.call_ids, options_.parallel_tool_calls) {}
 
   std::string_view id_prefix() const override { return "msg_"; }
   void Begin(const AnswerHead& head) override { head_ = head; }
@@ -46,7 +46,6 @@ class MessagesWriter : public AnswerWriter {
   std::string Body(const Answer& answer) override;
 
  private:
-  ToolCallParser::Output Push(std::string_view text, bool last);
   void AppendText(std::string* out, std::string_view text);
   void CloseText(std::string* out);
   void AppendCall(std::string* out, const ToolCall& call);
@@ -57,7 +56,6 @@ class MessagesWriter : public AnswerWriter {
   const MessagesWriterOptions options_;
   AnswerHead head_;
   ToolCallParser parser_;
-  int32_t calls_ = 0;  // written
   // What a stream has open.
   int32_t block_ = 0;     // the number of the block that is open, or the next one's
   bool in_text_ = false;  // a block of text is open

@@ -165,6 +165,18 @@ bool ToolCallParser::AddCall(std::string_view json, Output* output) {
   return true;
 }
 
+ToolCallParser::Output ToolCallParser::Read(std::string_view text, bool last) {
+  Output said = Push(text);
+  if (last) {
+    Output rest = Finish();
+    said.text += rest.text;
+    for (ToolCall& call : rest.calls) said.calls.push_back(std::move(call));
+  }
+  if (!parallel_ && !said.calls.empty()) said.calls.resize(calls_read_ > 0 ? 0 : 1);
+  calls_read_ += static_cast<int32_t>(said.calls.size());
+  return said;
+}
+
 ToolCallParser::Output ToolCallParser::Push(std::string_view text) {
   Output output;
   if (format_ == ToolCallFormat::kNone || passes_all_) {

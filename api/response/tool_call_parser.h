@@ -48,8 +48,14 @@ class ToolCallParser {
     std::vector<ToolCall> calls;
   };
 
-  // `id`: what ids of calls are made of, different for every choice of every answer.
-  ToolCallParser(ToolCallFormat format, std::string id) : format_(format), id_(std::move(id)) {}
+  // `id`: what ids of calls are made of, different for every choice of every answer. Without `parallel` Read passes the first
+  // call on only.
+  ToolCallParser(ToolCallFormat format, std::string id, bool parallel = true)
+      : format_(format), id_(std::move(id)), parallel_(parallel) {}
+
+  // Push, and Finish where the text is the `last`.
+  Output Read(std::string_view text, bool last);
+  int32_t calls_read() const { return calls_read_; }
 
   Output Push(std::string_view text);
   // Ends the text: returns what Push held back.
@@ -72,6 +78,8 @@ class ToolCallParser {
 
   const ToolCallFormat format_;
   const std::string id_;
+  const bool parallel_;
+  int32_t calls_read_ = 0;
   std::string held_;
   size_t searched_ = 0;      // bytes of held_ in which what ends the holding does not begin
   bool in_call_ = false;     // Hermes: held_ begins with the opening tag
