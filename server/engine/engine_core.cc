@@ -66,6 +66,7 @@ absl::Status EngineCore::Check(const SequenceRequest& request) const {
   if (request.shaper != nullptr && !request.shaper->rules().IdsBelow(options_.vocab)) {
     return absl::InvalidArgumentError("a rule for logits speaks of a token outside the vocabulary");
   }
+  if (request.shape != nullptr) return absl::UnimplementedError("the engine follows no shapes of answers");
   const EvictionPolicy& policy = request.policy;
   if (const int64_t positions = PositionsNeeded(request); positions > options_.context) {
     return absl::InvalidArgumentError(

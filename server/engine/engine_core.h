@@ -59,7 +59,7 @@ class EngineCore {
   EngineCore& operator=(const EngineCore&) = delete;
 
   // Errors: those of Scheduler::Add; INVALID_ARGUMENT for tokens outside the vocabulary, more
-  // positions than the context has, or a policy that contradicts the budget. Throws std::bad_alloc if the host has no
+  // positions than the context has, or a policy that contradicts the budget; UNIMPLEMENTED for an answer with a shape. Throws std::bad_alloc if the host has no
   // memory for it, and then nothing has happened.
   absl::Status Add(SequenceRequest request);
 
