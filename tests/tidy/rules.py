@@ -57,7 +57,7 @@ IMPURE = {"chrono", "thread", "mutex", "shared_mutex", "atomic", "condition_vari
           "filesystem", "random", "cstdio", "ctime"}  # fmt: skip
 PURE_FOLDERS = ("block_manager", "scheduler")
 # The folders of the server that may wait: all others compile without Boost.
-WITH_ASIO = {"server/http", "server/live_view", "server/frontend", "server"}
+WITH_ASIO = {"server/http", "server/live_view", "server/frontend", "server/sessions/tools", "server"}
 
 
 @rule

@@ -1,19 +1,14 @@
 #include "server/sessions/tools/http_client.h"
 
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/un.h>
-#include <unistd.h>
 
-#include <array>
-#include <cerrno>
-#include <charconv>
-#include <cstring>
-#include <limits>
-#include <optional>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/beast/core/error.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <chrono>
 
 #include "absl/strings/str_cat.h"
 #include "server/process/ascii_text.h"
@@ -21,23 +16,13 @@
 namespace hydrant {
 namespace {
 
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+
 constexpr std::string_view kHttp = "http://";
 constexpr std::string_view kUnix = "unix:";
-
-std::optional<size_t> ParseSize(std::string_view text, int base) {
-  size_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
-  return value;
-}
-
-// Every wait of the socket ends.
-void SetWaits(int fd, int seconds) {
-  timeval wait{};
-  wait.tv_sec = seconds;
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
-  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
-}
 
 }  // namespace
 
@@ -78,164 +63,89 @@ absl::StatusOr<HttpClient> HttpClient::To(const std::string& url) {
   return client;
 }
 
-HttpClient::HttpClient(HttpClient&& other) noexcept
-    : url_(std::move(other.url_)),
-      host_(std::move(other.host_)),
-      name_(std::move(other.name_)),
-      port_(std::move(other.port_)),
-      path_(std::move(other.path_)),
-      fd_(std::exchange(other.fd_, -1)),
-      received_(std::move(other.received_)) {}
+absl::Status HttpClient::Fail(const error_code& error) const {
+  if (error == http::error::header_limit)
+    return absl::UnavailableError(absl::StrCat(url_, ": the answer's head does not end"));
+  if (error == http::error::body_limit) return absl::UnavailableError(absl::StrCat(url_, ": the answer is too long"));
+  if (error == http::error::partial_message)
+    return absl::UnavailableError(absl::StrCat(url_, ": the answer was cut off"));
+  if (error == beast::error::timeout) return absl::UnavailableError(absl::StrCat(url_, ": no answer in time"));
+  return absl::UnavailableError(absl::StrCat(url_, ": ", error.message()));
+}
 
-absl::Status HttpClient::Fail(std::string_view what) const {
-  return absl::UnavailableError(absl::StrCat(url_, ": ", std::string(what)));
+void HttpClient::Wait() {
+  io_->restart();
+  io_->run();
 }
 
 void HttpClient::Close() {
-  if (fd_ >= 0) close(fd_);
-  fd_ = -1;
+  stream_.reset();
   received_.clear();
 }
 
+error_code HttpClient::ConnectTo(const Stream::endpoint_type& endpoint) {
+  stream_.emplace(*io_);
+  error_code result;
+  stream_->expires_after(std::chrono::seconds(kWaitS));
+  stream_->async_connect(endpoint, [&result](const error_code& error) { result = error; });
+  Wait();
+  if (result) Close();
+  return result;
+}
+
 absl::Status HttpClient::Connect() {
+  error_code error;
   if (is_unix()) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path, path_.data(), path_.size());
-    fd_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd_ < 0) return Fail(std::strerror(errno));
-    SetWaits(fd_, kWaitS);
-    if (connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) return absl::OkStatus();
-    const int error = errno;
-    Close();
-    return Fail(std::strerror(error));
+    error = ConnectTo(asio::local::stream_protocol::endpoint(path_));
+    return error ? Fail(error) : absl::OkStatus();
   }
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(name_.c_str(), port_.c_str(), &hints, &found); error != 0) {
-    return Fail(gai_strerror(error));
+  asio::ip::tcp::resolver resolver(*io_);
+  const auto found = resolver.resolve(name_, port_, error);
+  if (error) return Fail(error);
+  for (const auto& entry : found) {
+    error = ConnectTo(entry.endpoint());
+    if (error) continue;
+    stream_->socket().set_option(asio::ip::tcp::no_delay(true), error);
+    return absl::OkStatus();
   }
-  int last = 0;
-  for (const addrinfo* at = found; at != nullptr && fd_ < 0; at = at->ai_next) {
-    fd_ = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol);
-    if (fd_ < 0) continue;
-    SetWaits(fd_, kWaitS);
-    if (connect(fd_, at->ai_addr, at->ai_addrlen) != 0) {
-      last = errno;
-      Close();
-    }
-  }
-  freeaddrinfo(found);
-  if (fd_ < 0) return Fail(std::strerror(last));
-  const int on = 1;
-  setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  return absl::OkStatus();
+  return Fail(error);
 }
 
 absl::Status HttpClient::Send(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return Fail(std::strerror(errno));
-    bytes.remove_prefix(static_cast<size_t>(sent));
+    error_code result;
+    size_t sent = 0;
+    stream_->expires_after(std::chrono::seconds(kWaitS));
+    stream_->async_write_some(asio::buffer(bytes), [&](const error_code& error, size_t count) {
+      result = error;
+      sent = count;
+    });
+    Wait();
+    if (result) return Fail(result);
+    bytes.remove_prefix(sent);
   }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<bool> HttpClient::Receive() {
-  std::array<char, 64 << 10> buffer;
-  while (true) {
-    const ssize_t got = recv(fd_, buffer.data(), buffer.size(), 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Fail(errno == EAGAIN ? "no answer in time" : std::strerror(errno));
-    received_.append(buffer.data(), static_cast<size_t>(got));
-    return got > 0;
-  }
-}
-
-absl::StatusOr<std::string> HttpClient::ReadLine() {
-  while (true) {
-    const size_t end = received_.find("\r\n");
-    if (end != std::string::npos) {
-      std::string line = received_.substr(0, end);
-      received_.erase(0, end + 2);
-      return line;
-    }
-    if (received_.size() > kHeadBytesMax) return Fail("the answer's head does not end");
-    const absl::StatusOr<bool> more = Receive();
-    if (!more.ok()) return more.status();
-    if (!*more) return Fail("the connection was closed");
-  }
-}
-
-absl::Status HttpClient::ReadChunks(std::string* body) {
-  while (true) {
-    const absl::StatusOr<std::string> line = ReadLine();
-    if (!line.ok()) return line.status();
-    const std::optional<size_t> size = ParseSize(Trim(std::string_view(*line).substr(0, line->find(';'))), 16);
-    if (!size.has_value() || *size > kBodyBytesMax - body->size()) return Fail("the answer's chunks make no sense");
-    if (*size == 0) break;
-    while (received_.size() < *size + 2) {
-      const absl::StatusOr<bool> more = Receive();
-      if (!more.ok()) return more.status();
-      if (!*more) return Fail("the answer was cut off");
-    }
-    body->append(received_, 0, *size);
-    received_.erase(0, *size + 2);
-  }
-  while (true) {
-    const absl::StatusOr<std::string> trailer = ReadLine();
-    if (!trailer.ok()) return trailer.status();
-    if (trailer->empty()) return absl::OkStatus();
-  }
-}
-
-absl::Status HttpClient::ReadBody(Reply* reply) {
-  if (reply->Field("transfer-encoding") == "chunked") return ReadChunks(&reply->body);
-  const std::string length = reply->Field("content-length");
-  const std::optional<size_t> size = ParseSize(length, 10);
-  if (!size.has_value() && !length.empty()) return Fail("the answer's length is no number");
-  if (size.value_or(0) > kBodyBytesMax) return Fail("the answer is too long");
-  while (!size.has_value() || received_.size() < *size) {
-    const absl::StatusOr<bool> more = Receive();
-    if (!more.ok()) return more.status();
-    if (!*more && !size.has_value()) break;
-    if (!*more) return Fail("the answer was cut off");
-    if (received_.size() > kBodyBytesMax) return Fail("the answer is too long");
-  }
-  reply->body = received_.substr(0, size.value_or(received_.size()));
-  received_.erase(0, reply->body.size());
   return absl::OkStatus();
 }
 
 absl::StatusOr<HttpClient::Reply> HttpClient::ReadReply(bool has_body) {
+  http::response_parser<http::string_body> parser;
+  parser.header_limit(kHeadBytesMax);
+  parser.body_limit(kBodyBytesMax);
+  parser.skip(!has_body);
+  while (!parser.is_done()) {
+    error_code result;
+    stream_->expires_after(std::chrono::seconds(kWaitS));
+    http::async_read_some(*stream_, received_, parser, [&result](const error_code& error, size_t) { result = error; });
+    Wait();
+    if (result) return Fail(result);
+  }
   Reply reply;
-  absl::StatusOr<std::string> line = ReadLine();
-  if (!line.ok()) return line.status();
-  const std::optional<size_t> status = line->starts_with("HTTP/1.") && line->size() >= 12
-                                           ? ParseSize(std::string_view(*line).substr(9, 3), 10)
-                                           : std::nullopt;
-  if (!status.has_value()) return Fail("what answers is no HTTP server");
-  reply.status = static_cast<int>(*status);
-  size_t bytes = 0;
-  while (true) {
-    line = ReadLine();
-    if (!line.ok()) return line.status();
-    if (line->empty()) break;
-    bytes += line->size();
-    if (bytes > kHeadBytesMax) return Fail("the answer's head does not end");
-    const size_t colon = std::min(line->find(':'), line->size() - 1);
-    reply.fields.emplace_back(LowerCase(line->substr(0, colon)),
-                              std::string(Trim(std::string_view(*line).substr(colon + 1))));
+  reply.status = parser.get().result_int();
+  for (const auto& field : parser.get()) {
+    reply.fields.emplace_back(LowerCase(std::string_view(field.name_string())), std::string(field.value()));
   }
-  if (has_body && reply.status != 204) {
-    if (absl::Status read = ReadBody(&reply); !read.ok()) return read;
-  }
-  if (reply.Field("connection") == "close" ||
-      (reply.Field("content-length").empty() && reply.Field("transfer-encoding").empty())) {
-    Close();
-  }
+  reply.body = std::move(parser.get().body());
+  if (!parser.keep_alive()) Close();
   return reply;
 }
 
@@ -245,7 +155,7 @@ absl::StatusOr<HttpClient::Reply> HttpClient::Ask(std::string_view method, const
   if (!body.empty()) absl::StrAppend(&head, "Content-Length: ", body.size(), "\r\n");
   head.append("\r\n");
   while (true) {
-    const bool fresh = fd_ < 0;
+    const bool fresh = !stream_.has_value();
     if (fresh) {
       if (absl::Status status = Connect(); !status.ok()) return status;
     }

@@ -1,10 +1,16 @@
 // HttpClient asks a server one thing after the other, over a connection that is kept.
 //
-// Thread: one at a time; waits for the network, each time for kWaitS at most.
+// Thread: one at a time; waits for the network, each time for kWaitS at most. A name is looked up for as long as the system takes.
 #ifndef HYDRANT_SERVER_SESSIONS_TOOLS_HTTP_CLIENT_H_
 #define HYDRANT_SERVER_SESSIONS_TOOLS_HTTP_CLIENT_H_
 
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/beast/core/basic_stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,10 +37,6 @@ class HttpClient {
 
   // "http://HOST[:PORT]", or "unix:PATH". Errors: INVALID_ARGUMENT.
   static absl::StatusOr<HttpClient> To(const std::string& url);
-  HttpClient(HttpClient&& other) noexcept;
-  HttpClient& operator=(HttpClient&&) = delete;
-  ~HttpClient() { Close(); }
-
   const std::string& url() const { return url_; }
   bool is_unix() const { return !path_.empty(); }
   // `fields`: header lines, each with its CRLF. A connection that the server has closed meanwhile is opened again, and what was
@@ -43,25 +45,25 @@ class HttpClient {
                             std::string_view body);
 
  private:
+  using Stream = boost::beast::basic_stream<boost::asio::generic::stream_protocol>;
+
   HttpClient() = default;
   absl::Status Connect();
+  boost::system::error_code ConnectTo(const Stream::endpoint_type& endpoint);
   absl::Status Send(std::string_view bytes);
-  // False: there is no more.
-  absl::StatusOr<bool> Receive();
   absl::StatusOr<Reply> ReadReply(bool has_body);
-  absl::Status ReadBody(Reply* reply);
-  absl::Status ReadChunks(std::string* body);
-  // The next line, without its end, from what has come and comes.
-  absl::StatusOr<std::string> ReadLine();
-  absl::Status Fail(std::string_view what) const;
+  absl::Status Fail(const boost::system::error_code& error) const;
+  // Runs what was begun on the stream to its end, which its deadline brings at the latest.
+  void Wait();
   void Close();
 
   std::string url_;
   std::string host_;  // as in the field Host
   std::string name_, port_;
   std::string path_;  // of a Unix socket
-  int fd_ = -1;
-  std::string received_;  // and not taken yet
+  std::unique_ptr<boost::asio::io_context> io_ = std::make_unique<boost::asio::io_context>();
+  std::optional<Stream> stream_;        // while there is a connection
+  boost::beast::flat_buffer received_;  // and not taken yet
 };
 
 }  // namespace hydrant
