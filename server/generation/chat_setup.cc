@@ -27,6 +27,7 @@ ChatSetup MakeChatSetup(ChatTemplateSources sources, std::string_view bos, std::
     if (one.source.empty()) return;
     absl::StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(one.source, bos, eos);
     if (parsed.ok()) {
+      one.reasoning = DetectReasoning(*parsed, one.source);
       one.parsed = std::make_shared<const ChatTemplate>(*std::move(parsed));
     } else {
       warnings->push_back(absl::StrCat("chat template: ", std::string(parsed.status().message()), "; ",

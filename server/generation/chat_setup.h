@@ -1,4 +1,5 @@
-// ChatSetup is what a server knows about chats with its model: the template, and how the model spells tool calls.
+// ChatSetup is what a server knows about chats with its model: the template, and how the model spells tool calls and
+// marks its reasoning.
 //
 // Thread: any (immutable once made).
 #ifndef HYDRANT_SERVER_GENERATION_CHAT_SETUP_H_
@@ -12,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "api/response/tool_call_parser.h"
 #include "model/chat/chat_template.h"
+#include "model/chat/reasoning_format.h"
 
 namespace hydrant {
 
@@ -19,6 +21,7 @@ struct ChatSetup {
   struct Template {
     std::string source;                          // as the checkpoint or the operator has it; empty: there is none
     std::shared_ptr<const ChatTemplate> parsed;  // null: there is none, or it does not parse
+    ReasoningFormat reasoning;                   // how the model marks it; not known() where it does not reason
   };
   Template for_all;
   Template for_tools;  // for conversations with tools, where the model has one of its own for these

@@ -41,6 +41,15 @@ TEST(ChatSetup, HasATemplateForConversationsWithToolsWhereTheModelHas) {
   EXPECT_NE(warnings[0].find("; chats with tools will be refused"), std::string::npos) << warnings[0];
 }
 
+TEST(ChatSetup, KnowsHowEachTemplateMarksReasoning) {
+  std::vector<std::string> warnings;
+  const ChatSetup setup =
+      MakeChatSetup({"x{% if add_generation_prompt %}<think>{% endif %}", "x"}, "", "", "auto", &warnings);
+  EXPECT_EQ(setup.For(false).reasoning.close, "</think>");
+  EXPECT_TRUE(setup.For(false).reasoning.open_in_prompt);
+  EXPECT_FALSE(setup.For(true).reasoning.known());
+}
+
 TEST(ChatSetup, NamesATemplateFileThatCannotBeRead) {
   const auto text = ReadChatTemplateFile("no/such.jinja");
   EXPECT_EQ(text.status().code(), absl::StatusCode::kFailedPrecondition);

@@ -1,0 +1,36 @@
+// ReasoningFormat is how a model marks what it thinks before it answers, as far as its chat template shows. It is found by
+// rendering small conversations, so no model has to be known by name.
+//
+// Thread: any (plain data, pure functions).
+#ifndef HYDRANT_MODEL_CHAT_REASONING_FORMAT_H_
+#define HYDRANT_MODEL_CHAT_REASONING_FORMAT_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "model/chat/chat_template.h"
+
+namespace hydrant {
+
+struct ReasoningFormat {
+  std::string open;             // "<think>"; empty: the template shows no reasoning
+  std::string close;            // "</think>"
+  std::string lead;             // what stands between `close` and the answer, white space aside; of most models nothing
+  std::string member;           // of an assistant's message: where the template reads past reasoning; empty: nowhere
+  bool open_in_prompt = false;  // the prompt of a conversation that says nothing about reasoning ends within it
+
+  bool known() const { return !open.empty(); }
+};
+
+// `source`: of `chat`.
+ReasoningFormat DetectReasoning(const ChatTemplate& chat, std::string_view source);
+
+// Whether what follows the prompt, of which a client wrote the ranges `client`, is reasoning already: the template opened it,
+// or, where the prompt `continues` the last message, that begins with it and has not closed it.
+bool OpensReasoning(const ReasoningFormat& format, std::string_view prompt, std::span<const ByteRange> client,
+                    bool continues);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_MODEL_CHAT_REASONING_FORMAT_H_
