@@ -1,12 +1,14 @@
 // What a logits row becomes: one token id and its log-probabilities.
 //
 // Before a choice, greedy or drawn, a row may be adjusted (LogitAdjustments). In vLLM's order:
-//   allowed   where there are any, every other token can not be chosen (logit -inf)
+//   allowed   where there are any, every other token can not be chosen (logit -inf); nor, where there are bits, a token
+//             whose bit is not set
 //   banned    nor can these; where that leaves no token at all, the row is adjusted as if none were banned
 //   biases    are added
 //   counts    penalise what is in the text already: a positive logit is divided by `repetition`, another one multiplied
 //             with it, then `frequency` times the count in the output and, if that is not 0, `presence` are subtracted
-// A finite logit stays finite. Log-probabilities are those of the row as it was.
+// A finite logit stays finite. Log-probabilities are those of the row as it was. A row that is left without a token that can
+// be chosen is an error of the row.
 //
 // A draw, for temperature > 0 (vLLM's order of filters; each keeps at least the best token):
 //   weight[i] = exp((logit[i] - largest) / temperature)
@@ -58,8 +60,8 @@ struct TokenCount {
 };
 
 // LogitAdjustments are what a sequence asks of its next token. They are sparse, because a device is handed them at
-// every step: nothing here is as long as the vocabulary but `allowed` where a client says so. Every id is in the
-// vocabulary; in biases and counts none is twice.
+// every step: nothing here is as long as the vocabulary but `allowed` where a client says so, and a bit per token. Every id
+// is in the vocabulary; in biases and counts none is twice.
 struct LogitAdjustments {
   std::span<const int32_t> allowed;  // empty: all
   std::span<const int32_t> banned;
@@ -70,6 +72,8 @@ struct LogitAdjustments {
   float presence = 0.0f;
   // The id last sampled for the request's state row counts once more, in the output: that of a step on its way.
   bool counts_last = false;
+  // [(vocabulary + 31) / 32], bit id % 32 of word id / 32: what an answer's shape allows. Empty: all.
+  std::span<const uint32_t> allowed_bits = {};
 };
 
 struct TokenLogprob {
@@ -94,7 +98,8 @@ struct SampleRequest {
 
 struct SampleResult {
   int32_t id = -1;
-  bool finite = true;  // false: the row held a NaN or +inf, id is meaningless
+  bool finite = true;     // false: the row held a NaN or +inf, or no finite logit, or `no_token`; id is meaningless
+  bool no_token = false;  // nothing that the model gives a chance is allowed
   float logprob = 0.0f;
   int32_t rank = 0;               // 1 = the best, by the order of `top`; 0 when not asked for
   std::vector<TokenLogprob> top;  // the k best, by (logprob descending, id ascending); empty when not asked for

@@ -232,6 +232,9 @@ Values AdjustedLogits(ValuesView logits, const LogitAdjustments& adjustments) {
     std::fill(y.begin(), y.end(), kNever);
     for (int32_t id : adjustments.allowed) y[id] = logits[id];
   }
+  for (size_t id = 0; id < y.size() && !adjustments.allowed_bits.empty(); ++id) {
+    if ((adjustments.allowed_bits[id / 32] >> (id % 32) & 1) == 0) y[id] = kNever;
+  }
   Values unbanned = y;
   for (int32_t id : adjustments.banned) y[id] = kNever;
   if (std::none_of(y.begin(), y.end(), [](double l) { return std::isfinite(l); })) y = std::move(unbanned);
@@ -302,6 +305,11 @@ SampleResult Sample(ValuesView logits, const SampleRequest& request, double* mar
   } else {
     Values adjusted(logits.begin(), logits.end());
     if (request.adjustments != nullptr) adjusted = AdjustedLogits(logits, *request.adjustments);
+    if (std::none_of(adjusted.begin(), adjusted.end(), [](double l) { return std::isfinite(l); })) {
+      result.finite = false;
+      result.no_token = true;
+      return result;
+    }
     if (request.params->temperature == 0.0f) {
       result.id = Ranked(adjusted)[0];
     } else {

@@ -79,6 +79,7 @@ void BM_Shaper(benchmark::State& state) {
 
 const std::vector<TokenBias> kOneBias = {{5, 1.0f}};
 const std::vector<int32_t> kAllowed = {1, 2, 3, 1000};
+const std::vector<uint32_t> kFewBits((kVocab + 31) / 32, 1u);
 
 const SamplingParams kGreedy = {.temperature = 0.0f};
 const SamplingParams kFilters = {.temperature = 0.8f, .top_p = 0.95f, .top_k = 50, .min_p = 0.01f};
@@ -89,6 +90,8 @@ BENCHMARK_CAPTURE(BM_Sample, filters, kFilters, -1);
 BENCHMARK_CAPTURE(BM_Sample, greedy_logprobs_20, kGreedy, 20);
 BENCHMARK_CAPTURE(BM_SampleAdjusted, greedy_one_bias, kGreedy, LogitAdjustments{.biases = kOneBias});
 BENCHMARK_CAPTURE(BM_SampleAdjusted, greedy_allowed, kGreedy, LogitAdjustments{.allowed = kAllowed});
+BENCHMARK_CAPTURE(BM_SampleAdjusted, greedy_bits, kGreedy, LogitAdjustments{.allowed_bits = kFewBits});
+BENCHMARK_CAPTURE(BM_SampleAdjusted, filters_bits, kFilters, LogitAdjustments{.allowed_bits = kFewBits});
 BENCHMARK_CAPTURE(BM_SampleEverything, greedy, kGreedy)->Arg(100)->Arg(8192);
 BENCHMARK_CAPTURE(BM_SampleEverything, filters, kFilters)->Arg(100)->Arg(8192);
 BENCHMARK(BM_Shaper)->Arg(100)->Arg(8192);

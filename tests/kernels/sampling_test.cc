@@ -224,8 +224,11 @@ struct Adjusted {
   std::vector<TokenBias> biases;
   std::vector<TokenCount> counts;
   float repetition = 1.0f, frequency = 0.0f, presence = 0.0f;
+  std::vector<uint32_t> allowed_bits = {};
 
-  LogitAdjustments view() const { return {allowed, banned, biases, counts, repetition, frequency, presence, false}; }
+  LogitAdjustments view() const {
+    return {allowed, banned, biases, counts, repetition, frequency, presence, false, allowed_bits};
+  }
 };
 
 std::vector<TokenCount> CountsOf(const std::vector<int32_t>& prompt, const std::vector<int32_t>& output) {
@@ -237,6 +240,18 @@ std::vector<TokenCount> CountsOf(const std::vector<int32_t>& prompt, const std::
   return list;
 }
 
+// Each bit set with this probability, one of them for certain; those beyond the vocabulary mean nothing, so they are set.
+std::vector<uint32_t> RandomBits(int64_t vocab, double density, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<uint32_t> bits(static_cast<size_t>((vocab + 31) / 32));
+  const auto certain = static_cast<int64_t>(random() % static_cast<uint64_t>(vocab));
+  for (int64_t id = 0; id < std::ssize(bits) * 32; ++id) {
+    const bool set = id >= vocab || id == certain || static_cast<double>(random() % 4096) < density * 4096;
+    bits[static_cast<size_t>(id / 32)] |= (set ? 1u : 0u) << (id % 32);
+  }
+  return bits;
+}
+
 // A draw is a function of (logits, parameters, position): its place in the batch and the number of threads are not.
 TEST_P(SamplingTest, BatchAndThreadsChangeNoBit) {
   constexpr int64_t kVocab = 5000, kRows = 9;
@@ -245,12 +260,17 @@ TEST_P(SamplingTest, BatchAndThreadsChangeNoBit) {
   std::vector<SampleRequest> requests;
   const Adjusted adjusted{.banned = {5, 7}, .biases = {{6, 4.0f}}, .counts = {{8, 2}, {9, 0}}, .repetition = 1.5f};
   const LogitAdjustments view = adjusted.view();
+  LogitAdjustments masked = view;
+  const std::vector<uint32_t> bits = RandomBits(kVocab, 0.1, 3);
+  masked.allowed_bits = bits;
   for (int32_t row = 0; row < kRows; ++row) {
     params[static_cast<size_t>(row)] = kFilters[row].params;
     params[static_cast<size_t>(row)].key = static_cast<uint64_t>(row);
     requests.push_back({.logits_row = row,
                         .params = &params[static_cast<size_t>(row)],
-                        .adjustments = row % 2 == 0 ? &view : nullptr,
+                        .adjustments = row % 3 == 0   ? &view
+                                       : row % 3 == 1 ? &masked
+                                                      : nullptr,
                         .position = 100 + row,
                         .logprobs = 5});
   }
@@ -394,6 +414,66 @@ TEST_P(SamplingTest, BansThatLeaveNothingAreGivenUp) {
   EXPECT_EQ(Sample({1, 4, 3, -2}, {.params = &greedy, .adjustments = &view}).id, 2);
   // A token the model itself rules out is no way out of it.
   EXPECT_EQ(Sample({1, 4, -kInfinity, -2}, {.params = &greedy, .adjustments = &view}).id, 0);
+}
+
+TEST_P(SamplingTest, BitsAllowWhatTheOracleAllows) {
+  int64_t compared = 0, skipped = 0;
+  for (const int64_t vocab : {1, 15, 16, 17, 31, 32, 33, 47, 48, 63, 65, 257, 1000}) {
+    for (uint64_t seed = 0; seed < static_cast<uint64_t>(std::max(48 / GetParam().share, 12)); ++seed) {
+      const std::vector<float> logits = RandomLogits(vocab, seed);
+      std::mt19937_64 random(seed + 100);
+      const auto any_id = [&] { return static_cast<int32_t>(random() % static_cast<uint64_t>(vocab)); };
+      Adjusted adjusted;
+      adjusted.allowed_bits = RandomBits(vocab, seed % 3 == 0 ? 0.02 : seed % 3 == 1 ? 0.5 : 0.98, seed);
+      for (uint64_t i = 0; seed % 4 == 1 && i < 20; ++i) adjusted.allowed.push_back(any_id());
+      for (uint64_t i = 0; seed % 4 >= 2 && i < 20; ++i) adjusted.banned.push_back(any_id());
+      if (seed % 4 == 3) adjusted.biases = {{any_id(), 5.0f}};
+      if (seed % 4 == 3) adjusted.counts = {{any_id(), 2}}, adjusted.presence = 1.5f;
+      const LogitAdjustments view = adjusted.view();
+      const SamplingParams params{.temperature = seed % 2 == 0 ? 0.0f : 0.8f, .key = seed * 77};
+      const SampleRequest request{.params = &params, .adjustments = &view, .position = static_cast<int64_t>(seed)};
+      double margin = 0.0;
+      const SampleResult expected = reference::Sample(ToDouble(logits), request, &margin);
+      skipped += margin < 1e-5 ? 1 : 0;
+      if (margin < 1e-5) continue;
+      const SampleResult result = Sample(logits, request);
+      ASSERT_EQ(result.finite, expected.finite) << "vocab " << vocab << " seed " << seed;
+      ASSERT_EQ(result.no_token, expected.no_token) << "vocab " << vocab << " seed " << seed;
+      if (expected.finite) {
+        ASSERT_EQ(result.id, expected.id) << "vocab " << vocab << " seed " << seed;
+      }
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 30 * skipped);
+}
+
+TEST_P(SamplingTest, ARowWithoutATokenSaysSo) {
+  const std::vector<float> logits = {1, 4, -kInfinity, -2};
+  for (const float temperature : {0.0f, 1.0f}) {
+    const SamplingParams params{.temperature = temperature};
+    const auto sample = [&](const Adjusted& adjusted) {
+      const LogitAdjustments view = adjusted.view();
+      return Sample(logits, {.params = &params, .adjustments = &view, .logprobs = 1});
+    };
+    for (const Adjusted& nothing :
+         {Adjusted{.allowed_bits = {0}}, Adjusted{.allowed = {0, 3}, .allowed_bits = {0b0110}},
+          Adjusted{.allowed_bits = {0b0100}}, Adjusted{.allowed = {2}},
+          Adjusted{.biases = {{0, 9.0f}}, .allowed_bits = {0}}, Adjusted{.banned = {1}, .allowed_bits = {~0u << 4}}}) {
+      const SampleResult result = sample(nothing);
+      EXPECT_FALSE(result.finite);
+      EXPECT_TRUE(result.no_token);
+    }
+    const SampleResult last = sample({.banned = {3}, .allowed_bits = {0b1100}});
+    EXPECT_EQ(last.id, 3) << "a ban is given up, a bit is not";
+    EXPECT_FALSE(last.no_token);
+    const Adjusted nothing_allowed{.allowed_bits = {0}};
+    const LogitAdjustments none = nothing_allowed.view();
+    const SampleResult broken = Sample({1, std::nanf(""), 3}, {.params = &params, .adjustments = &none});
+    EXPECT_FALSE(broken.finite);
+    EXPECT_FALSE(broken.no_token) << "the model's fault, not the mask's";
+    EXPECT_EQ(Sample(logits, {.adjustments = &none, .scored_id = 1}).id, 1) << "given, not chosen";
+  }
 }
 
 TEST_P(SamplingTest, ExtremePenaltiesStayFinite) {

@@ -61,6 +61,8 @@ HYDRANT_SIMD Mask16 Less(F32x16 a, F32x16 b) { return {_mm512_cmp_ps_mask(a.v, b
 HYDRANT_SIMD F32x16 Select(Mask16 mask, F32x16 a, F32x16 b) { return {_mm512_mask_blend_ps(mask.m, b.v, a.v)}; }
 // The first n lanes, n in [0, 16].
 HYDRANT_SIMD Mask16 FirstN(int64_t n) { return {static_cast<__mmask16>((1u << n) - 1u)}; }
+// The lanes whose bits are set; those above bit 15 do not count.
+HYDRANT_SIMD Mask16 FromBits(uint32_t bits) { return {static_cast<__mmask16>(bits)}; }
 // The lanes whose integer is `bound` or more; bound > INT32_MIN.
 HYDRANT_SIMD Mask16 AtLeast(const int32_t* p, int32_t bound) {
   return {_mm512_cmpge_epi32_mask(_mm512_loadu_si512(p), _mm512_set1_epi32(bound))};
@@ -140,6 +142,13 @@ HYDRANT_SIMD Mask16 FirstN(int64_t n) {
   const __m256i low = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   const __m256i high = _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15);
   return {_mm256_castsi256_ps(_mm256_cmpgt_epi32(count, low)), _mm256_castsi256_ps(_mm256_cmpgt_epi32(count, high))};
+}
+HYDRANT_SIMD Mask16 FromBits(uint32_t bits) {
+  const __m256i all = _mm256_set1_epi32(static_cast<int>(bits));
+  const __m256i low = _mm256_setr_epi32(0x1, 0x2, 0x4, 0x8, 0x10, 0x20, 0x40, 0x80);
+  const __m256i high = _mm256_slli_epi32(low, 8);
+  return {_mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(all, low), low)),
+          _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(all, high), high))};
 }
 HYDRANT_SIMD Mask16 AtLeast(const int32_t* p, int32_t bound) {
   const __m256i below = _mm256_set1_epi32(bound - 1);

@@ -111,16 +111,22 @@ float StayFinite(float before, float after) {
 }
 
 // The row that is chosen from, in scratch.adjusted.
-std::span<const float> Adjust(std::span<const float> logits, const LogitAdjustments& adjustments, int32_t last,
-                              const SamplingScratch& scratch) {
+std::span<const float> Adjust(const SamplingKernels& kernels, std::span<const float> logits,
+                              const LogitAdjustments& adjustments, int32_t last, const SamplingScratch& scratch) {
   float* y = scratch.adjusted;
+  const std::span<const uint32_t> bits = adjustments.allowed_bits;
+  const auto has_bit = [&](int32_t id) {
+    return bits.empty() || (bits[static_cast<size_t>(id) / 32] >> (id % 32) & 1);
+  };
   const auto take_allowed = [&] {
-    if (adjustments.allowed.empty()) {
+    if (!adjustments.allowed.empty()) {
+      std::fill_n(y, logits.size(), kNever);
+      for (const int32_t id : adjustments.allowed) y[id] = has_bit(id) ? logits[static_cast<size_t>(id)] : kNever;
+    } else if (!bits.empty()) {
+      kernels.mask_logits(logits.data(), bits.data(), std::ssize(logits), y);
+    } else {
       std::copy(logits.begin(), logits.end(), y);
-      return;
     }
-    std::fill_n(y, logits.size(), kNever);
-    for (const int32_t id : adjustments.allowed) y[id] = logits[static_cast<size_t>(id)];
   };
   take_allowed();
   for (const int32_t id : adjustments.banned) y[id] = kNever;
@@ -148,9 +154,10 @@ SampleResult Choose(const SamplingKernels& kernels, std::span<const float> logit
                     const SampleRequest& request, int32_t last, const SamplingScratch& scratch) {
   SampleResult result;
   if (request.adjustments != nullptr) {
-    logits = Adjust(logits, *request.adjustments, last, scratch);
+    logits = Adjust(kernels, logits, *request.adjustments, last, scratch);
     summary = kernels.summarize_logits(logits.data(), std::ssize(logits));
     result.finite = summary.finite;  // not where the model gives no allowed token a chance
+    result.no_token = !summary.finite;
     if (!result.finite) return result;
   }
   result.id = request.params->temperature == 0.0f ? summary.largest_id

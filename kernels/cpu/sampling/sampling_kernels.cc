@@ -47,12 +47,26 @@ double ExpWeights(const float* logits, int64_t count, float largest, float facto
   return total;
 }
 
+void MaskLogits(const float* logits, const uint32_t* bits, int64_t count, float* out) {
+  const F32x16 never = Set(-__builtin_inff());
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const Mask16 mask = FromBits(bits[i / 32] >> (i % 32));
+    const int64_t n = count - i < kLanes ? count - i : kLanes;
+    if (n == kLanes) {
+      Store(out + i, Select(mask, Load(logits + i), never));
+    } else {
+      StoreN(out + i, Select(mask, LoadN(logits + i, n), never), n);
+    }
+  }
+}
+
 }  // namespace
 
 extern const SamplingKernels kSamplingKernels;
 const SamplingKernels kSamplingKernels = {
     .summarize_logits = SummarizeLogits,
     .exp_weights = ExpWeights,
+    .mask_logits = MaskLogits,
 };
 
 }  // namespace hydrant::HYDRANT_ISA

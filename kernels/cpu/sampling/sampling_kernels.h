@@ -20,6 +20,8 @@ struct SamplingKernels {
   // [256 b, 256 (b + 1)). Returns the sum of block_sums.
   double (*exp_weights)(const float* logits, int64_t count, float largest, float factor, float* weights,
                         double* block_sums);
+  // out[i] = logits[i] where bit i % 32 of bits[i / 32] is set, else -inf.
+  void (*mask_logits)(const float* logits, const uint32_t* bits, int64_t count, float* out);
 };
 
 inline constexpr int64_t kWeightBlock = 256;  // of exp_weights

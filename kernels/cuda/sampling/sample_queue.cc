@@ -28,7 +28,8 @@ constexpr int64_t kTaskBytes = kSampleRows * static_cast<int64_t>(sizeof(SampleT
 
 size_t AdjustmentBytes(const LogitAdjustments& adjustments) {
   return Uploads::PacketBytes(adjustments.allowed) + Uploads::PacketBytes(adjustments.banned) +
-         Uploads::PacketBytes(adjustments.biases) + Uploads::PacketBytes(adjustments.counts);
+         Uploads::PacketBytes(adjustments.biases) + Uploads::PacketBytes(adjustments.counts) +
+         Uploads::PacketBytes(adjustments.allowed_bits);
 }
 
 SampleTask TaskOf(const SampleRequest& request, Uploads& uploads) {
@@ -58,12 +59,14 @@ SampleTask TaskOf(const SampleRequest& request, Uploads& uploads) {
   task.frequency = adjustments.frequency;
   task.presence = adjustments.presence;
   task.counts_last = adjustments.counts_last;
+  if (!adjustments.allowed_bits.empty()) task.allowed_bits = uploads.Add(adjustments.allowed_bits);
   return task;
 }
 
 // `top`: by ascending ids. Null: no log-probabilities are wanted. Takes no memory: result->top has room.
 void SetResult(const SampleOutcome& outcome, const std::span<TopToken>* top, SampleResult* result) {
   result->finite = outcome.finite;
+  result->no_token = outcome.no_token;
   if (!result->finite) return;
   result->id = outcome.id;
   if (top == nullptr) return;

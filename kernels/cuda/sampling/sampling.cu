@@ -69,12 +69,19 @@ __device__ float StayFinite(float before, float after) {
   return before == -INFINITY ? before : fminf(fmaxf(after, -kMost), kMost);
 }
 
+__device__ bool HasBit(const SampleTask& task, int64_t id) {
+  return task.allowed_bits == nullptr || (task.allowed_bits[id / 32] >> (id % 32) & 1) != 0;
+}
+
 __device__ void TakeAllowed(const Row& row, const SampleTask& task, float* y) {
   const bool all = task.allowed_count == 0;
-  for (int64_t id = threadIdx.x; id < row.vocab; id += blockDim.x) y[id] = all ? row.logits[id] : -INFINITY;
+  for (int64_t id = threadIdx.x; id < row.vocab; id += blockDim.x) {
+    y[id] = all && HasBit(task, id) ? row.logits[id] : -INFINITY;
+  }
   __syncthreads();
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < task.allowed_count; i += blockDim.x) {
-    y[task.allowed[i]] = row.logits[task.allowed[i]];
+    const int32_t id = task.allowed[i];
+    if (HasBit(task, id)) y[id] = row.logits[id];
   }
   __syncthreads();
 }
@@ -184,7 +191,7 @@ __global__ void __launch_bounds__(kThreads)
   const SampleTask& task = tasks[blockIdx.x];
   const Row row = {logits + task.logits_row * vocab, vocab};
   TopToken* own_tops = tops + int64_t{blockIdx.x} * vocab;
-  SampleOutcome outcome = {0.0, 0.0f, 0.0f, task.scored_id, 0, false};
+  SampleOutcome outcome = {0.0, 0.0f, 0.0f, task.scored_id, 0, false, false};
   const Summary summary = Summarize(row);
   outcome.largest = summary.largest;
   outcome.finite = summary.finite;
@@ -198,6 +205,7 @@ __global__ void __launch_bounds__(kThreads)
       best = Summarize(adjusted);
     }
     outcome.finite = best.finite;  // not where the model gives no allowed token a chance
+    outcome.no_token = !best.finite;
     outcome.id = best.id;
     if (best.finite && task.params.temperature > 0.0f) {
       Draw draw = {adjusted, task.params, best.largest};

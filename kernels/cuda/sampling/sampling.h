@@ -31,6 +31,7 @@ struct SampleTask {
   int32_t allowed_count, banned_count, bias_count, count_count;
   float repetition, frequency, presence;
   bool counts_last;
+  const uint32_t* allowed_bits;  // null: all
 };
 
 struct SampleOutcome {
@@ -40,6 +41,7 @@ struct SampleOutcome {
   int32_t id;
   int32_t rank;
   bool finite;
+  bool no_token;
 };
 
 struct TopToken {
@@ -55,7 +57,7 @@ struct TopToken {
 //   bound    bytes of the rows, as often as they are read, from L2: once if greedy, once more to draw, eight or nine times more for
 //            each filter and for the best tokens
 //   oracle   reference::Sample, same id unless its margin is below 1e-6
-//   memory   54 registers, 11.8 KB (nvcc 13.0, sm_90)
+//   memory   56 registers, 11.8 KB (nvcc 13.0, sm_90)
 //   not yet measured on a device
 void LaunchSample(cudaStream_t stream, const float* logits, int64_t vocab, const SampleTask* tasks, int32_t count,
                   SampleOutcome* outcomes, TopToken* tops, int32_t* sampled_ids);
