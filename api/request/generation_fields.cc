@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cassert>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "api/kv/kv_reader.h"
+#include "api/request/constraint_fields.h"
 #include "api/wire/request_id.h"
 
 namespace hydrant {
@@ -54,6 +56,19 @@ void ReadStreaming(ObjectReader* reader, const RequestContext& context, Generati
   request->include_usage = options.Bool("include_usage", false);
   // As in vLLM, the usage of every chunk comes only together with the usage at the end.
   request->continuous_usage_stats = options.Bool("continuous_usage_stats", false) && request->include_usage;
+}
+
+// `ignore_eos` and `forced_token_ids` are read by now. An answer that is complete has to be able to end, and what is forced is not
+// chosen.
+void ReadShape(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
+  request->constraint = ReadConstraint(reader);
+  if (!request->constraint.has_value()) return;
+  const std::string& field = request->constraint->field;
+  if (!context.constraints) return reader->FailUnsupported(field, absl::StrCat("'", field, "'"));
+  for (const auto& [name, given] :
+       {std::pair("ignore_eos", request->ignore_eos), std::pair("forced_token_ids", !request->forced_ids.empty())}) {
+    if (given) reader->Fail(name, absl::StrCat("'", name, "' cannot be combined with '", field, "'."));
+  }
 }
 
 // `stream` is read by now.
@@ -141,6 +156,7 @@ void ReadGenerationFields(ObjectReader* request, const RequestContext& context, 
   CheckBestOf(request, *fields);
   ReadStops(request, context, fields);
   ReadForcedTokens(request, context, fields);
+  ReadShape(request, context, fields);
   ReadPromptLogprobs(request, context, fields);
   fields->return_tokens_as_token_ids = request->Bool("return_tokens_as_token_ids", false);
   // Checked and of no effect: nothing here puts spaces between special tokens.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "api/kv/kv_spec.h"
+#include "api/request/constraint.h"
 #include "api/request/request_context.h"
 #include "api/request/sampling_fields.h"
 #include "api/wire/api_error.h"
@@ -38,6 +39,9 @@ struct GenerationFields : SamplingFields, RequestOptions, ScoringOptions {
 
   std::vector<std::string> stop;
   bool include_stop_str_in_output = false;
+
+  // What the answer has to be. Then neither ignore_eos nor forced_ids.
+  std::optional<Constraint> constraint;
 
   bool stream = false;
   bool include_usage = false;

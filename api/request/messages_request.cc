@@ -314,7 +314,6 @@ void ReadThinking(ObjectReader* request, int64_t tokens_max, Conversation* conve
 void ReadOutputConfig(ObjectReader* request, Conversation* conversation) {
   if (!request->Has("output_config")) return;
   ObjectReader config = request->Object("output_config");
-  if (config.Has("format")) config.FailUnsupported("format", "An 'output_config.format'");
   const std::string effort = config.String("effort", "", 16, /*identifier=*/true);
   if (!effort.empty()) conversation->reasoning_effort = effort;
 }

@@ -30,26 +30,8 @@ constexpr NeutralBool kBools[] = {
 
 // Refused as soon as they are there, whatever they say.
 constexpr std::string_view kAlways[] = {
-    "structured_outputs",
-    "guided_json",
-    "guided_regex",
-    "guided_choice",
-    "guided_grammar",
-    "guided_decoding_backend",
-    "guided_whitespace_pattern",
-    "structural_tag",
-    "grammar",
-    "json_schema",
-    "regex",
-    "ebnf",
-    "prompt_embeds",
-    "multi_modal_data",
-    "image_url",
-    "audio",
-    "logprob_token_ids",
-    "repetition_detection",
-    "kv_transfer_params",
-    "thinking_token_budget",
+    "prompt_embeds",     "multi_modal_data",     "image_url",          "audio",
+    "logprob_token_ids", "repetition_detection", "kv_transfer_params", "thinking_token_budget",
 };
 // On /v1/completions, where there is no conversation.
 constexpr std::string_view kAlwaysOfCompletions[] = {
@@ -67,15 +49,7 @@ constexpr std::string_view kAlwaysOfChats[] = {
 
 std::string Quoted(std::string_view name) { return absl::StrCat("'", std::string(name), "'"); }
 
-void RefuseFormats(ObjectReader* request) {
-  const JsonView format = request->Raw("response_format");
-  if (format.valid()) {
-    ObjectReader members = request->Object("response_format");
-    const JsonView type = members.Raw("type");
-    if (!type.is_string() || type.string() != "text") {
-      request->FailUnsupported("response_format", "A 'response_format' other than {\"type\": \"text\"}");
-    }
-  }
+void RefuseTruncationSide(ObjectReader* request) {
   const JsonView side = request->Raw("truncation_side");
   if (side.valid() && !(side.is_string() && side.string() == "left")) {
     request->FailUnsupported("truncation_side", "A 'truncation_side' other than left");
@@ -94,7 +68,7 @@ void RefuseGenerationFields(ObjectReader* request, std::span<const std::string_v
       request->FailUnsupported(field.name, Quoted(field.name));
     }
   }
-  RefuseFormats(request);
+  RefuseTruncationSide(request);
   for (const std::string_view name : kAlways) {
     if (request->Has(name)) request->FailUnsupported(name, Quoted(name));
   }

@@ -53,6 +53,7 @@ struct RequestContext : SamplingDefaults {
   int32_t max_tokens_max = 0;  // largest `max_tokens` a request may have; 0: the context's
   TimeLimit time_limit;        // longest `timeout` a request may have, and that of one without
   RequestHeaders headers;      // of this request
+  bool constraints = false;    // answers can be held to a schema or expression
   bool debug_fields = false;   // accept `forced_token_ids` (--debug-kv-dump)
 };
 

@@ -5,7 +5,7 @@
 //
 // Invariants:
 //  1. `message` never holds text of the request: no prompt, no key, no parser internals. It may hold field names,
-//     numbers, byte offsets, and names the operator chose.
+//     numbers, byte offsets, names the operator chose, and which place of a client's schema is wrong (a JSON Pointer).
 //  2. Status, `type` and `code` are those of a row of error_kinds.h; clients branch on them.
 //  3. 429, 503 and queue_time_exceeded always carry retry_after_s >= 1; 405 always carries `allow`.
 #ifndef HYDRANT_API_WIRE_API_ERROR_H_

@@ -212,9 +212,8 @@ def test_c27_stops(row):
 
 def test_c34_what_another_version_does_is_refused_by_name(row):
     for field, value in {
-        "response_format": {"type": "json_object"},
-        "structured_outputs": {"regex": "a"},
-        "guided_json": {},
+        "guided_whitespace_pattern": " ",
+        "structural_tag": {},
         "chat_template": "{{ messages }}",
         "chat_template_kwargs": {"a": 1},
         "prompt_embeds": "AAAA",
