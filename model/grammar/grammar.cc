@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "model/grammar/regex/regex_parser.h"
+#include "model/grammar/grammar_parts.h"
+#include "model/grammar/structural_tag.h"
 #include "model/text/str_cat.h"
 
 namespace hydrant::grammar {
@@ -17,49 +18,59 @@ ShapeSet Whole(RegexId texts) {
   return shapes;
 }
 
-std::variant<ShapeSet, Refusal> WholeRegex(const GrammarSpec& spec, LazyDfa& dfa, Fuel& fuel) {
-  auto parsed = ParseRegex(spec.text, dfa.arena(), TextEncoding::kUtf8, RegexExtent::kWhole, fuel);
-  if (const auto* refusal = std::get_if<RegexRefusal>(&parsed)) {
-    return Refusal{RefusalKind::kInvalidRegex, "", "", StrCat("column ", refusal->column, ": ", refusal->text)};
-  }
-  const RegexId texts = std::get<RegexId>(parsed);
-  if (dfa.IsEmpty(texts, fuel)) return Refusal{RefusalKind::kUnsatisfiable, "", "", "no text matches the expression"};
-  return Whole(texts);
+std::optional<Refusal> WholeRegex(const GrammarSpec& spec, GrammarParts& parts) {
+  auto texts = parts.Pattern(spec.text, "");
+  if (auto* refusal = std::get_if<Refusal>(&texts)) return std::move(*refusal);
+  parts.shapes = Whole(std::get<RegexId>(texts));
+  return std::nullopt;
 }
 
-std::variant<ShapeSet, Refusal> WholeChoice(const GrammarSpec& spec, LazyDfa& dfa, Fuel& fuel) {
+std::optional<Refusal> WholeChoice(const GrammarSpec& spec, GrammarParts& parts) {
   if (spec.choices.empty()) return Refusal{RefusalKind::kUnsatisfiable, "", "", "there is no choice"};
   if (spec.choices.size() > kChoicesMax) {
     return Refusal{RefusalKind::kTooLarge, "", "", StrCat("more than ", kChoicesMax, " choices")};
   }
-  for (const std::string& choice : spec.choices) fuel.Spend(static_cast<int64_t>(choice.size()));
-  return Whole(dfa.arena().Strings(spec.choices, 0));
+  for (const std::string& choice : spec.choices) parts.fuel.Spend(static_cast<int64_t>(choice.size()));
+  parts.shapes = Whole(parts.dfa.arena().Strings(spec.choices, 0));
+  return std::nullopt;
+}
+
+std::optional<Refusal> WholeSchema(std::string_view schema, GrammarParts& parts) {
+  auto shapes = BuildShapes(schema, parts.options, parts.dfa, parts.fuel);
+  if (auto* refusal = std::get_if<Refusal>(&shapes)) return std::move(*refusal);
+  parts.shapes = std::move(std::get<ShapeSet>(shapes));
+  return std::nullopt;
+}
+
+std::optional<Refusal> Build(const GrammarSpec& spec, GrammarParts& parts) {
+  switch (spec.kind) {
+    case GrammarKind::kJsonSchema:
+      return WholeSchema(spec.text, parts);
+    case GrammarKind::kJsonObject:
+      return WholeSchema(R"({"type":"object"})", parts);
+    case GrammarKind::kRegex:
+      return WholeRegex(spec, parts);
+    case GrammarKind::kChoice:
+      return WholeChoice(spec, parts);
+    case GrammarKind::kStructuralTag:
+      return BuildStructuralTag(spec.text, parts);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
 std::variant<std::shared_ptr<Grammar>, Refusal> Grammar::Compile(const GrammarSpec& spec, Fuel& fuel) {
-  LazyDfa dfa;
-  std::variant<ShapeSet, Refusal> shapes;
-  switch (spec.kind) {
-    case GrammarKind::kJsonSchema:
-      shapes = BuildShapes(spec.text, spec.schema, dfa, fuel);
-      break;
-    case GrammarKind::kJsonObject:
-      shapes = BuildShapes(R"({"type":"object"})", spec.schema, dfa, fuel);
-      break;
-    case GrammarKind::kRegex:
-      shapes = WholeRegex(spec, dfa, fuel);
-      break;
-    case GrammarKind::kChoice:
-      shapes = WholeChoice(spec, dfa, fuel);
-      break;
-  }
-  if (auto* refusal = std::get_if<Refusal>(&shapes)) return std::move(*refusal);
+  GrammarParts parts{{}, {}, {}, spec.schema, fuel};
+  if (std::optional<Refusal> refusal = Build(spec, parts)) return *std::move(refusal);
+  if (parts.script.too_large()) return Refusal{RefusalKind::kTooLarge, "", "", "too many rules and tags"};
+  const bool ends = parts.script.empty() || parts.script.Prune(parts.dfa, fuel);
   if (fuel.empty()) return Refusal{RefusalKind::kTooComplex, "", "", "takes too much work"};
-  auto plan = std::make_shared<JsonPlan>(std::move(std::get<ShapeSet>(shapes)));
+  if (!ends) return Refusal{RefusalKind::kUnsatisfiable, "", "", "no text leads to its end"};
+  auto plan = std::make_shared<JsonPlan>(std::move(parts.shapes));
+  plan->script = std::move(parts.script);
   plan->white_space_max = std::clamp(spec.white_space_max, 0, 255);
-  return std::shared_ptr<Grammar>(new Grammar(std::move(plan), std::move(dfa)));
+  return std::shared_ptr<Grammar>(new Grammar(std::move(plan), std::move(parts.dfa)));
 }
 
 Grammar::Grammar(std::shared_ptr<const JsonPlan> plan, LazyDfa dfa)
@@ -80,12 +91,14 @@ void Grammar::Renew(GrammarState& state) {
   state.machine_ = machine_;
 }
 
-Grammar::Verdict Grammar::Advance(GrammarState& state, std::string_view bytes) {
+Grammar::Verdict Grammar::Advance(GrammarState& state, std::string_view bytes, std::vector<ByteRegion>* regions) {
   Renew(state);
+  if (regions != nullptr) regions->clear();
   Fuel fuel{kAdvanceFuel};
   Configurations now = state.configurations_, next;
   for (const char byte : bytes) {
-    machine_->Step(now, static_cast<uint8_t>(byte), fuel, next);
+    ByteRegion* const region = regions != nullptr ? &regions->emplace_back() : nullptr;
+    machine_->Step(now, static_cast<uint8_t>(byte), fuel, next, region);
     if (fuel.empty() || next.size() > kConfigurationsMax) return Verdict::kLimit;
     if (next.empty()) return Verdict::kForbidden;
     now.swap(next);

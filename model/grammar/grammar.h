@@ -1,5 +1,5 @@
-// Grammar says what an answer may look like: a JSON schema, any JSON object, a regular expression, or one of several texts. A GrammarState
-// is a place in an answer; it is a value, so a draft is tried on a copy that is dropped.
+// Grammar says what an answer may look like: a JSON schema, any JSON object, a regular expression, one of several texts, or text with
+// tags in which something has to follow. A GrammarState is a place in an answer; it is a value, so a draft is tried on a copy that is dropped.
 //
 // Life cycle: Compile once per specification; Begin for every answer; Advance with the bytes of each token; Accepts says whether the
 // answer may end. What is the same specification makes the same grammar, and takes or refuses the same bytes, on every machine.
@@ -26,11 +26,11 @@
 
 namespace hydrant::grammar {
 
-enum class GrammarKind : uint8_t { kJsonSchema, kJsonObject, kRegex, kChoice };
+enum class GrammarKind : uint8_t { kJsonSchema, kJsonObject, kRegex, kChoice, kStructuralTag };
 
 struct GrammarSpec {
   GrammarKind kind = GrammarKind::kJsonObject;
-  std::string text;                  // of the schema or expression
+  std::string text;                  // of the schema, expression or tag
   std::vector<std::string> choices;  // the whole answer is one of them
   SchemaOptions schema;
   int white_space_max =
@@ -62,8 +62,9 @@ class Grammar {
     kForbidden,  // no answer goes on like this
     kLimit,      // more than 64 ways to read what is there, or too much work: what is allowed is not known
   };
-  // The state behind `bytes`. Unless they are allowed the state stays as it was.
-  Verdict Advance(GrammarState& state, std::string_view bytes);
+  // The state behind `bytes`. Unless they are allowed the state stays as it was. With `regions` it says whose bytes they are, one entry
+  // for each.
+  Verdict Advance(GrammarState& state, std::string_view bytes, std::vector<ByteRegion>* regions = nullptr);
   // Whether the answer may end here.
   bool Accepts(const GrammarState& state) const { return state.machine_->Accepts(state.configurations_); }
 

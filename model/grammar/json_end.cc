@@ -79,8 +79,10 @@ void JsonMachine::MeasureShapes(Fuel& fuel) {
     for (size_t i = 0; i < shapes.values.size(); ++i) {
       const ValueShape& value = shapes.values[i];
       int64_t least = BytesOf(value.scalars, fuel);
-      for (const int32_t id : value.objects) least = std::min(least, 1 + BytesOfRest({kNoFrame, id, true}, true));
-      for (const int32_t id : value.arrays) least = std::min(least, 1 + BytesOfRest({kNoFrame, id, false}, true));
+      for (const int32_t id : value.objects)
+        least = std::min(least, 1 + BytesOfRest({kNoFrame, id, FrameKind::kObject}, true));
+      for (const int32_t id : value.arrays)
+        least = std::min(least, 1 + BytesOfRest({kNoFrame, id, FrameKind::kArray}, true));
       changed |= least < value_bytes_[i];
       value_bytes_[i] = std::min(value_bytes_[i], least);
     }
@@ -89,7 +91,8 @@ void JsonMachine::MeasureShapes(Fuel& fuel) {
 
 // From between two members or items to behind the closing bracket; `first`: nothing is in it yet, so that no comma is needed.
 int64_t JsonMachine::BytesOfRest(const Frame& frame, bool first) const {
-  if (frame.is_object) return BytesOfObjectRest(frame, first);
+  if (frame.kind == FrameKind::kScript) return node_bytes_[static_cast<size_t>(frame.shape)];
+  if (frame.kind == FrameKind::kObject) return BytesOfObjectRest(frame, first);
   const ArrayShape& shape = array(frame);
   int64_t bytes = 1;
   const int64_t missing = shape.least - frame.count, prefix = static_cast<int64_t>(shape.prefix.size());
@@ -199,6 +202,12 @@ int64_t JsonMachine::BytesFrom(const Configuration& from, Fuel& fuel) {
       break;
     default:
       bytes = BytesOfRest(own, from.phase != Phase::kAfter);
+      break;
+    case Phase::kText:
+    case Phase::kFree:
+    case Phase::kOpen:
+      bytes = BytesInScript(from, fuel) + (in_frame ? BytesOfRest(own, false) : 0);
+      break;
   }
   for (FrameId above = in_frame ? own.parent : kNoFrame; above != kNoFrame; above = frame(above).parent) {
     bytes = std::min(bytes + BytesOfRest(frame(above), false), kFar);
@@ -207,7 +216,10 @@ int64_t JsonMachine::BytesFrom(const Configuration& from, Fuel& fuel) {
 }
 
 std::optional<int64_t> JsonMachine::BytesToEnd(const Configurations& configurations, Fuel& fuel) {
-  if (value_bytes_.empty()) MeasureShapes(fuel);
+  if (value_bytes_.empty() && node_bytes_.empty()) {
+    MeasureShapes(fuel);
+    MeasureScript(fuel);
+  }
   int64_t least = kFar;
   for (const Configuration& each : configurations) {
     const int64_t bytes = BytesFrom(each, fuel);
@@ -217,6 +229,8 @@ std::optional<int64_t> JsonMachine::BytesToEnd(const Configurations& configurati
   if (!fuel.empty()) return least;
   value_bytes_.clear();
   extra_bytes_.clear();
+  node_bytes_.clear();
+  free_bytes_.clear();
   return std::nullopt;
 }
 

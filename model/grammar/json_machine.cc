@@ -34,7 +34,15 @@ JsonPlan::JsonPlan(ShapeSet set) : shapes(std::move(set)) {
 JsonMachine::JsonMachine(std::shared_ptr<const JsonPlan> plan, LazyDfa dfa)
     : plan_(std::move(plan)), dfa_(std::move(dfa)), base_(dfa_.arena().size()) {}
 
-Configurations JsonMachine::Begin() const {
+Configurations JsonMachine::Begin() {
+  if (!plan_->script.empty()) {
+    Configurations first;
+    Fuel fuel;
+    Enter(plan_->script.root, kNoFrame, fuel, first);
+    std::ranges::sort(first);
+    first.erase(std::unique(first.begin(), first.end()), first.end());
+    return first;
+  }
   Configuration begin;
   begin.phase = Phase::kValue;
   begin.target = plan_->shapes.root;
@@ -48,9 +56,23 @@ bool JsonMachine::Accepts(const Configurations& configurations) const {
   });
 }
 
-void JsonMachine::Step(const Configurations& from, uint8_t byte, Fuel& fuel, Configurations& to) {
+void JsonMachine::Step(const Configurations& from, uint8_t byte, Fuel& fuel, Configurations& to, ByteRegion* region) {
   to.clear();
-  for (const Configuration& each : from) StepOne(each, byte, fuel, to);
+  bool is_first = true;
+  for (const Configuration& each : from) {
+    const size_t before = to.size();
+    StepOne(each, byte, fuel, to);
+    if (region == nullptr || to.size() == before) continue;
+    const ByteRegion own = RegionOf(each, byte);
+    if (is_first) {
+      *region = own;
+    } else if (own.region != region->region) {
+      region->undecided = ByteRegion::kAsBefore;
+    } else if (region->undecided != ByteRegion::kAsBefore) {
+      region->undecided = std::max(region->undecided, own.undecided);
+    }
+    is_first = false;
+  }
   if (to.size() < 2) return;
   std::ranges::sort(to);
   to.erase(std::unique(to.begin(), to.end()), to.end());
@@ -87,6 +109,12 @@ void JsonMachine::StepOne(const Configuration& from, uint8_t byte, Fuel& fuel, C
       return StepPropertyKey(from, byte, to);
     case Phase::kExtraKey:
       return StepExtraKey(from, byte, fuel, to);
+    case Phase::kText:
+      return StepText(from, byte, fuel, to);
+    case Phase::kFree:
+      return StepFree(from, byte, fuel, to);
+    case Phase::kOpen:
+      return StepOpen(from, byte, to);
     case Phase::kDone:
       return;
     default:
@@ -101,7 +129,7 @@ void JsonMachine::StepOne(const Configuration& from, uint8_t byte, Fuel& fuel, C
     case Phase::kValue:
       return BeginValue(from, byte, fuel, to);
     case Phase::kObjectBegin:
-      if (byte == '}') return StepAfter(from, byte, to);
+      if (byte == '}') return StepAfter(from, byte, fuel, to);
       if (byte == '"') BeginKeys(from, to);
       return;
     case Phase::kKeyBegin:
@@ -114,7 +142,7 @@ void JsonMachine::StepOne(const Configuration& from, uint8_t byte, Fuel& fuel, C
       to.back().space = 0;
       return;
     case Phase::kArrayBegin: {
-      if (byte == ']') return StepAfter(from, byte, to);
+      if (byte == ']') return StepAfter(from, byte, fuel, to);
       const Frame own = frame(from.frame);
       Configuration first = from;
       first.target = NextItem(own);
@@ -123,24 +151,13 @@ void JsonMachine::StepOne(const Configuration& from, uint8_t byte, Fuel& fuel, C
       return BeginValue(first, byte, fuel, to);
     }
     default:
-      return StepAfter(from, byte, to);
+      return StepAfter(from, byte, fuel, to);
   }
 }
 
 void JsonMachine::BeginValue(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to) {
   const ValueShape& value = plan_->shapes.values[static_cast<size_t>(from.target)];
-  const int32_t depth = from.frame == kNoFrame ? 1 : frame(from.frame).depth + 1;
-  if (byte == '{' || byte == '[') {
-    if (depth > kNestingMax) return;
-    const bool is_object = byte == '{';
-    for (const int32_t shape : is_object ? value.objects : value.arrays) {
-      Configuration inside;
-      inside.frame = Intern({from.frame, shape, is_object, 0, 0, -1, depth});
-      inside.phase = is_object ? Phase::kObjectBegin : Phase::kArrayBegin;
-      to.push_back(inside);
-    }
-    return;
-  }
+  if (byte == '{' || byte == '[') return BeginBrackets(from, value, byte, to);
   const RegexId left = dfa_.Step(value.scalars, byte, fuel);
   if (left == kNothing) return;
   if (left == kEmptyText) return to.push_back(Ended(from.frame));
@@ -149,6 +166,18 @@ void JsonMachine::BeginValue(const Configuration& from, uint8_t byte, Fuel& fuel
   inside.phase = Phase::kScalar;
   inside.lexeme = left;
   to.push_back(inside);
+}
+
+void JsonMachine::BeginBrackets(const Configuration& from, const ValueShape& value, uint8_t byte, Configurations& to) {
+  const int32_t depth = from.frame == kNoFrame ? 1 : frame(from.frame).depth + 1;
+  if (depth > kNestingMax) return;
+  const bool is_object = byte == '{';
+  for (const int32_t shape : is_object ? value.objects : value.arrays) {
+    Configuration inside;
+    inside.frame = Intern({from.frame, shape, is_object ? FrameKind::kObject : FrameKind::kArray, 0, 0, -1, depth});
+    inside.phase = is_object ? Phase::kObjectBegin : Phase::kArrayBegin;
+    to.push_back(inside);
+  }
 }
 
 void JsonMachine::StepScalar(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to) {
@@ -163,16 +192,17 @@ void JsonMachine::StepScalar(const Configuration& from, uint8_t byte, Fuel& fuel
   }
 }
 
-void JsonMachine::StepAfter(const Configuration& from, uint8_t byte, Configurations& to) {
+void JsonMachine::StepAfter(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to) {
   const Frame own = frame(from.frame);
-  if (byte == (own.is_object ? '}' : ']')) {
-    if (MayClose(own)) to.push_back(Ended(own.parent));
+  const bool is_object = own.kind == FrameKind::kObject;
+  if (byte == (is_object ? '}' : ']')) {
+    if (MayClose(own)) End(own.parent, fuel, to);
     return;
   }
   if (byte != ',') return;
   Configuration next;
   next.frame = from.frame;
-  if (own.is_object) {
+  if (is_object) {
     if (!MayTakeAny(own)) return;
     next.phase = Phase::kKeyBegin;
   } else {
@@ -207,7 +237,7 @@ bool JsonMachine::MayTakeAny(const Frame& frame) const {
   return MayTakeExtra(frame) || FitsSome(frame, 0, static_cast<int32_t>(object(frame).properties.size()));
 }
 bool JsonMachine::MayClose(const Frame& frame) const {
-  if (!frame.is_object) return frame.count >= array(frame).least;
+  if (frame.kind == FrameKind::kArray) return frame.count >= array(frame).least;
   return plan_->keys[static_cast<size_t>(frame.shape)].required_from[static_cast<size_t>(frame.place)] == 0 &&
          frame.count >= object(frame).least;
 }
@@ -357,7 +387,8 @@ Configuration JsonMachine::Import(const JsonMachine& from, const Configuration& 
     own.parent = copy.frame;
     copy.frame = Intern(own);
   }
-  if (configuration.phase == Phase::kScalar || configuration.phase == Phase::kExtraKey) {
+  if (configuration.phase == Phase::kScalar || configuration.phase == Phase::kExtraKey ||
+      configuration.phase == Phase::kText) {
     copy.lexeme = dfa_.Import(from.dfa_.arena(), configuration.lexeme, static_cast<RegexId>(base_));
   }
   return copy;

@@ -1,6 +1,7 @@
-// JsonMachine reads JSON byte by byte against shapes. What may come next is a set of configurations: one for each way in which the
-// bytes so far can be read. A configuration is a few numbers; the objects and arrays that are open are frames, each of which is kept
-// once and shared by all that stand inside it.
+// JsonMachine reads an answer byte by byte: JSON against shapes, and what a script has around it. What may come next is a set of
+// configurations: one for each way in which the bytes so far can be read. A configuration is a few numbers; the objects and arrays
+// that are open, and the places to which rules of a script return, are frames, each of which is kept once and shared by all that stand
+// inside it.
 //
 // Invariant: from every configuration some text leads to the end, but for the limit of depth.
 //
@@ -21,6 +22,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "model/grammar/regex/fuel.h"
 #include "model/grammar/regex/lazy_dfa.h"
+#include "model/grammar/script.h"
 #include "model/grammar/shape.h"
 
 namespace hydrant::grammar {
@@ -35,6 +37,7 @@ struct JsonPlan {
   };
   ShapeSet shapes;
   std::vector<Keys> keys;  // by object
+  Script script;           // empty: the answer is the root's value
   // In a row between two tokens of JSON: this many bytes of white space or one more than four times the depth, if that is more.
   // 0: none at all.
   int white_space_max = 8;
@@ -53,6 +56,20 @@ enum class Phase : uint8_t {
   kArrayBegin,  // behind '['
   kAfter,       // behind a value in the frame
   kDone,        // behind the whole text
+  // In a script, at its node `target`:
+  kText,  // inside a text, `lexeme` is left of it
+  kFree,  // inside free text; `lexeme` is the state of the triggers
+  kOpen,  // before an object or array
+};
+
+// To whom a byte belongs, as far as it is known when it comes.
+struct ByteRegion {
+  static constexpr int32_t kAsBefore = -1;
+
+  Region region = Region::kText;
+  // So many bytes at the end, this one included, may still turn out to be markup. Those that no longer may are of `region` if it is
+  // kText or kString, else markup. kAsBefore: what was undecided still is, and so is this byte.
+  int32_t undecided = 0;
 };
 
 using FrameId = int32_t;
@@ -76,15 +93,19 @@ using Configurations = std::vector<Configuration>;  // sorted, each once
 
 inline constexpr size_t kConfigurationsMax = kAlternativesMax;
 inline constexpr int32_t kNestingMax = 200;
+inline constexpr int32_t kCallsMax = 1000;  // rules inside rules
 
 class JsonMachine {
  public:
   // REQUIRES: the root is a shape. `dfa` holds its expressions.
   JsonMachine(std::shared_ptr<const JsonPlan> plan, LazyDfa dfa);
 
-  Configurations Begin() const;
-  // What `byte` makes of `from`: empty where it is not allowed.
-  void Step(const Configurations& from, uint8_t byte, Fuel& fuel, Configurations& to);
+  Configurations Begin();
+  // What `byte` makes of `from`: empty where it is not allowed. With `region` it says whose byte that is.
+  void Step(const Configurations& from, uint8_t byte, Fuel& fuel, Configurations& to, ByteRegion* region = nullptr);
+  // In a script behind a text or value that ends here, or behind a trigger of free text. REQUIRES: phase kText, or kFree.
+  Configurations BehindText(const Configuration& from, Fuel& fuel);
+  Configurations BehindTrigger(const Configuration& from, int32_t trigger, Fuel& fuel);
   bool Accepts(const Configurations& configurations) const;
 
   // The hash of a key's bytes behind one more; that of none is kNoKeyHash.
@@ -111,18 +132,19 @@ class JsonMachine {
   Configuration Import(const JsonMachine& from, const Configuration& configuration);
 
  private:
+  enum class FrameKind : uint8_t { kObject, kArray, kScript };
   struct Frame {
     FrameId parent = kNoFrame;
-    int32_t shape = 0;  // object, or array
-    bool is_object = false;
-    int32_t place = 0;  // property or item that may come next
-    int32_t count = 0;  // members, as far as limits make a difference
+    int32_t shape = 0;  // object, or array; the node that comes behind what is inside the frame
+    FrameKind kind = FrameKind::kObject;
+    int32_t place = 0;  // property or item that may come next; the region of what is inside
+    int32_t count = 0;  // members, as far as limits make a difference; frames of a script around this one and itself
     int32_t seen = -1;  // extra keys, a list
     int32_t depth = 1;
     auto operator<=>(const Frame&) const = default;
     template <typename H>
     friend H AbslHashValue(H h, const Frame& f) {
-      return H::combine(std::move(h), f.parent, f.shape, f.is_object, f.place, f.count, f.seen, f.depth);
+      return H::combine(std::move(h), f.parent, f.shape, f.kind, f.place, f.count, f.seen, f.depth);
     }
   };
 
@@ -136,7 +158,9 @@ class JsonMachine {
   int64_t BytesOfKey(const Frame& frame, int32_t first, int32_t last, size_t read) const;
   int64_t BytesOfExtra(const Frame& frame, size_t extra) const;
   int64_t BytesFrom(const Configuration& from, Fuel& fuel);
+  int64_t BytesInScript(const Configuration& from, Fuel& fuel);
   void MeasureShapes(Fuel& fuel);
+  void MeasureScript(Fuel& fuel);
 
   FrameId Intern(const Frame& frame);
   const Frame& frame(FrameId id) const { return frames_[static_cast<size_t>(id)]; }
@@ -148,12 +172,24 @@ class JsonMachine {
   void StepOne(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to);
   void BeginValue(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to);
   void StepScalar(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to);
-  void StepAfter(const Configuration& from, uint8_t byte, Configurations& to);
+  void StepAfter(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to);
   void BeginKeys(const Configuration& from, Configurations& to);
   void StepPropertyKey(const Configuration& from, uint8_t byte, Configurations& to);
   void StepExtraKey(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to);
   bool MaySpace(const Configuration& from, uint8_t byte) const;
-  Configuration Ended(FrameId frame) const;  // behind a value in it
+  Configuration Ended(FrameId frame) const;  // behind a value in it. REQUIRES: none of a script
+  void BeginBrackets(const Configuration& from, const ValueShape& value, uint8_t byte, Configurations& to);
+
+  // script_steps.cc
+  const ScriptNode& node(NodeId id) const { return plan_->script.node(id); }
+  void End(FrameId frame, Fuel& fuel, Configurations& to);  // adds what comes behind a value in it
+  // Adds all places at which something is read next, from the beginning of a node on.
+  void Enter(NodeId node, FrameId frame, Fuel& fuel, Configurations& to);
+  void StepText(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to);
+  void StepFree(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to);
+  void StepOpen(const Configuration& from, uint8_t byte, Configurations& to);
+  FrameId Return(FrameId parent, const ScriptNode& node);  // kNoFrame: too deep
+  ByteRegion RegionOf(const Configuration& from, uint8_t byte) const;
 
   bool MayTake(const Frame& frame, int32_t property) const;
   bool MayTakeExtra(const Frame& frame) const;
@@ -173,6 +209,9 @@ class JsonMachine {
   std::vector<int64_t> value_bytes_;               // the shortest value of each shape; empty: not measured
   std::vector<std::vector<int64_t>> extra_bytes_;  // the shortest key of each kind, by object
   absl::flat_hash_map<RegexId, int64_t> lexeme_bytes_;
+  std::vector<int64_t> node_bytes_;               // from each node of the script to where it returns
+  std::vector<std::vector<int64_t>> free_bytes_;  // the same by state of the triggers, of free text
+  std::vector<std::pair<NodeId, FrameId>> entered_;
   size_t base_;
   std::vector<Frame> frames_;
   absl::flat_hash_map<Frame, FrameId> frame_ids_;

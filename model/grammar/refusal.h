@@ -15,6 +15,7 @@ enum class RefusalKind : uint8_t {
   kUnprovableOneOf,     // branches of oneOf that may both match
   kUnsatisfiable,       // no value fits
   kInvalidRegex,
+  kInvalidGrammar,  // the text says line and column
   kTooLarge,
   kTooComplex,  // fuel or a limit ended
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 namespace hydrant::grammar {
 namespace {
@@ -81,5 +82,27 @@ class Pruning {
 }  // namespace
 
 void ShapeSet::Prune() { Pruning(*this).Run(); }
+
+ShapeId ShapeSet::Append(ShapeSet other) {
+  const auto values_before = static_cast<ShapeId>(values.size());
+  const auto objects_before = static_cast<int32_t>(objects.size()), arrays_before = static_cast<int32_t>(arrays.size());
+  const auto moved = [&](ShapeId id) { return id == kNoShape ? kNoShape : id + values_before; };
+  for (ValueShape& value : other.values) {
+    for (int32_t& id : value.objects) id += objects_before;
+    for (int32_t& id : value.arrays) id += arrays_before;
+    values.push_back(std::move(value));
+  }
+  for (ObjectShape& object : other.objects) {
+    for (PropertyShape& property : object.properties) property.value = moved(property.value);
+    for (ExtraShape& extra : object.extras) extra.value = moved(extra.value);
+    objects.push_back(std::move(object));
+  }
+  for (ArrayShape& array : other.arrays) {
+    for (ShapeId& id : array.prefix) id = moved(id);
+    array.rest = moved(array.rest);
+    arrays.push_back(std::move(array));
+  }
+  return moved(other.root);
+}
 
 }  // namespace hydrant::grammar

@@ -55,6 +55,9 @@ struct ShapeSet {
   std::vector<ArrayShape> arrays;
   ShapeId root = kNoShape;
 
+  // Adds the shapes of another set over the same expressions, and returns what its root is called here.
+  ShapeId Append(ShapeSet other);
+
   // Takes out what no value fits, so that everything that may be begun can be ended. What is left has a value if root is a shape.
   void Prune();
 };

@@ -119,7 +119,7 @@ bool TokenMasks::WalkNodes(size_t begin, size_t end, size_t depth, std::span<con
 
 const TokenMasks::Inside* TokenMasks::InsideOf(const Configuration& from, Walk& walk) {
   const bool is_key = from.phase == Phase::kExtraKey;
-  std::unique_ptr<Inside>& known = insides_[{from.lexeme, is_key}];
+  std::unique_ptr<Inside>& known = insides_[{from.lexeme, is_key ? kKeys : kScalars}];
   if (known != nullptr) return known.get();
   auto inside = std::make_unique<Inside>();
   inside->tokens.assign(trie_->words(), 0);
@@ -151,9 +151,121 @@ const TokenMasks::Inside* TokenMasks::InsideOf(const Configuration& from, Walk& 
     ++i;
   }
   if (walk.fuel.empty()) return nullptr;
+  return Remember(known, std::move(inside));
+}
+
+const TokenMasks::Inside* TokenMasks::Remember(std::unique_ptr<Inside>& place, std::unique_ptr<Inside> inside) {
   remembered_bytes_ += inside->tokens.size() * 4 + inside->ends.size() * 8;
-  known = std::move(inside);
-  return known.get();
+  place = std::move(inside);
+  return place.get();
+}
+
+// Free text that may end anywhere is walked with what may come behind it.
+bool TokenMasks::IsInsideScript(const Configuration& from) const {
+  if (from.phase == Phase::kText) return true;
+  if (from.phase != Phase::kFree) return false;
+  const NodeId next = machine_->plan().script.node(from.target).next;
+  return next == kNoNode || (next == kReturnNode && from.frame == kNoFrame);
+}
+
+const TokenMasks::Inside* TokenMasks::InsideOfText(const Configuration& from, Walk& walk) {
+  std::unique_ptr<Inside>& known = insides_[{from.lexeme, kTexts}];
+  if (known != nullptr) return known.get();
+  auto inside = std::make_unique<Inside>();
+  inside->tokens.assign(trie_->words(), 0);
+  const std::span<const TokenTrie::Node> nodes = trie_->nodes();
+  LazyDfa& dfa = machine_->dfa();
+  lexemes_[0] = from.lexeme;
+  for (size_t i = 0; i < nodes.size();) {
+    const TokenTrie::Node& node = nodes[i];
+    const RegexId before = lexemes_[node.depth];
+    // A loop over plain text before something that is not empty ends nowhere below.
+    const RegexNode loop = dfa.arena().node(before);
+    if (node.plain_below && loop.kind == RegexKind::kConcat && !dfa.arena().nullable(loop.b) &&
+        PlainCharacters(before, walk.fuel) >= node.bytes_below) {
+      AddTokens(trie_->TokensBelow(i), inside->tokens);
+      i = node.below_end;
+      continue;
+    }
+    const RegexId left = dfa.Step(before, node.byte, walk.fuel);
+    if (left != kNothing) {
+      AddTokens(trie_->tokens().subspan(node.tokens_begin, node.tokens_end - node.tokens_begin), inside->tokens);
+      if (dfa.arena().nullable(left) && node.below_end > i + 1) inside->ends.emplace_back(static_cast<uint32_t>(i), 0);
+    }
+    if (left == kNothing || left == kEmptyText) {
+      i = node.below_end;
+      continue;
+    }
+    lexemes_[node.depth + 1u] = left;
+    ++i;
+  }
+  return walk.fuel.empty() ? nullptr : Remember(known, std::move(inside));
+}
+
+const TokenMasks::Inside* TokenMasks::InsideOfFree(const Configuration& from) {
+  std::unique_ptr<Inside>& known = insides_[{from.lexeme, from.target}];
+  if (known != nullptr) return known.get();
+  auto inside = std::make_unique<Inside>();
+  inside->tokens.assign(trie_->words(), 0);
+  const std::span<const TokenTrie::Node> nodes = trie_->nodes();
+  const ScriptNode& own = machine_->plan().script.node(from.target);
+  const TriggerTable& triggers = machine_->plan().script.triggers(own);
+  lexemes_[0] = from.lexeme;
+  for (size_t i = 0; i < nodes.size();) {
+    const TokenTrie::Node& node = nodes[i];
+    const int32_t state = triggers.Step(lexemes_[node.depth], node.byte);
+    const std::span<const int32_t> fired = triggers.Fired(state);
+    const auto way = [&](int32_t trigger) { return own.ways[static_cast<size_t>(trigger)]; };
+    const bool forbidden = std::ranges::find(fired, kNoNode, way) != fired.end();
+    if (!forbidden) {
+      AddTokens(trie_->tokens().subspan(node.tokens_begin, node.tokens_end - node.tokens_begin), inside->tokens);
+      if (node.below_end > i + 1) {
+        for (const int32_t trigger : fired) inside->ends.emplace_back(static_cast<uint32_t>(i), trigger);
+      }
+    }
+    if (!fired.empty()) {
+      i = node.below_end;
+      continue;
+    }
+    lexemes_[node.depth + 1u] = state;
+    ++i;
+  }
+  return Remember(known, std::move(inside));
+}
+
+bool TokenMasks::AddBehind(const Inside& inside, int32_t which, const Configurations& behind, Walk& walk,
+                           std::span<uint32_t> out) {
+  const std::span<const TokenTrie::Node> nodes = trie_->nodes();
+  ByteSet first;  // what may come next: most nodes are left out by it
+  Configurations next;
+  for (int byte = 0; byte < 256; ++byte) {
+    machine_->Step(behind, static_cast<uint8_t>(byte), walk.fuel, next);
+    if (!next.empty()) first.Add(static_cast<uint8_t>(byte));
+  }
+  for (const auto& [end, own] : inside.ends) {
+    if (own != which) continue;
+    for (size_t i = end + 1; i < nodes[end].below_end; i = nodes[i].below_end) {
+      if (!first.Has(nodes[i].byte)) continue;
+      if (!WalkNodes(i, nodes[i].below_end, nodes[i].depth, behind, walk, out)) return false;
+    }
+  }
+  return !walk.fuel.empty();
+}
+
+bool TokenMasks::AddScript(const Configuration& from, Walk& walk, std::span<uint32_t> out) {
+  const bool is_text = from.phase == Phase::kText;
+  const Inside* inside = is_text ? InsideOfText(from, walk) : InsideOfFree(from);
+  if (inside == nullptr) return false;
+  for (size_t i = 0; i < out.size(); ++i) out[i] |= inside->tokens[i];
+  if (inside->ends.empty()) return true;
+  if (is_text) return AddBehind(*inside, 0, machine_->BehindText(from, walk.fuel), walk, out);
+  std::vector<int32_t> fired;
+  for (const auto& [end, trigger] : inside->ends) fired.push_back(trigger);
+  std::ranges::sort(fired);
+  fired.erase(std::unique(fired.begin(), fired.end()), fired.end());
+  return std::ranges::all_of(fired, [&](int32_t trigger) {
+    return AddBehind(*inside, trigger, machine_->BehindTrigger(from, trigger, walk.fuel), walk, out);
+  });
 }
 
 bool TokenMasks::AddConfiguration(const Configuration& from, Walk& walk, std::span<uint32_t> out) {
@@ -204,10 +316,12 @@ Grammar::Verdict TokenMasks::Mask(GrammarState& state, std::span<uint32_t> out) 
   // Those inside of scalars and keys one by one; the others together.
   Configurations others;
   for (const Configuration& each : state.configurations_) {
-    if (each.phase != Phase::kScalar && each.phase != Phase::kExtraKey) {
-      others.push_back(each);
-    } else {
+    if (IsInsideScript(each)) {
+      is_known = is_known && AddScript(each, walk, out);
+    } else if (each.phase == Phase::kScalar || each.phase == Phase::kExtraKey) {
       is_known = is_known && AddConfiguration(each, walk, out);
+    } else {
+      others.push_back(each);
     }
   }
   is_known = is_known && (others.empty() || WalkNodes(0, trie_->nodes().size(), 0, others, walk, out));

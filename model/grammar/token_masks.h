@@ -1,8 +1,8 @@
 // TokenMasks says which tokens of a vocabulary may come next in a state of a grammar.
 //
 // What is inside a scalar or a key does not depend on what is around it: the tokens that stay inside are remembered by what is left
-// of the scalar, with the places in the trie where it may end, and only from there on the machine reads on. A mask as a whole is
-// remembered by its state.
+// of the scalar, with the places in the trie where it may end, and only from there on the machine reads on. So it is with texts and free
+// text of a script, by what is left of the text or by what is begun of a trigger. A mask as a whole is remembered by its state.
 //
 // Thread: one at a time, with the grammar.
 #ifndef HYDRANT_MODEL_GRAMMAR_TOKEN_MASKS_H_
@@ -37,7 +37,8 @@ class TokenMasks {
   using Words = std::vector<uint32_t>;
   struct Inside {
     Words tokens;  // that stay inside, whatever is around
-    // Nodes with whose byte it ends, or before which it has ended, and what was left of it there.
+    // Nodes with whose byte it ends, or before which it has ended, and what was left of it there; of a script the nodes with whose byte it
+    // may end, and 0, or the trigger.
     std::vector<std::pair<uint32_t, RegexId>> ends;
   };
   struct Walk {
@@ -52,6 +53,15 @@ class TokenMasks {
   // REQUIRES: inside a scalar or an extra key.
   bool AddConfiguration(const Configuration& from, Walk& walk, std::span<uint32_t> out);
   const Inside* InsideOf(const Configuration& from, Walk& walk);
+  // The same for what a script reads. REQUIRES: inside a text, or free text that only triggers end.
+  bool IsInsideScript(const Configuration& from) const;
+  bool AddScript(const Configuration& from, Walk& walk, std::span<uint32_t> out);
+  const Inside* InsideOfText(const Configuration& from, Walk& walk);
+  const Inside* InsideOfFree(const Configuration& from);
+  // Adds the tokens that go on with `behind` below the nodes of `ends` whose number is `which`.
+  bool AddBehind(const Inside& inside, int32_t which, const Configurations& behind, Walk& walk,
+                 std::span<uint32_t> out);
+  const Inside* Remember(std::unique_ptr<Inside>& place, std::unique_ptr<Inside> inside);
   // Adds all tokens below the nodes [begin, end) that are allowed behind `from`, where the first `depth` bytes are read.
   bool WalkNodes(size_t begin, size_t end, size_t depth, std::span<const Configuration> from, Walk& walk,
                  std::span<uint32_t> out);
@@ -67,8 +77,9 @@ class TokenMasks {
   std::shared_ptr<const TokenTrie> trie_;
   std::shared_ptr<JsonMachine> machine_;  // that what is remembered speaks of
   absl::flat_hash_map<std::vector<Configuration>, Words> masks_;
-  absl::flat_hash_map<std::pair<int32_t, bool>, std::unique_ptr<Inside>>
-      insides_;                            // by what is left, and whether it is a key
+  static constexpr int32_t kScalars = -1, kKeys = -2, kTexts = -3;
+  // By what is left, and whether it is a scalar, a key or a text; or by the state of triggers, and their node.
+  absl::flat_hash_map<std::pair<int32_t, int32_t>, std::unique_ptr<Inside>> insides_;
   std::vector<int32_t> plain_characters_;  // by what is left; -1: unknown
   absl::flat_hash_map<RegexId, bool> takes_every_;
   size_t remembered_bytes_ = 0;

@@ -27,9 +27,16 @@ TEST(JsonEnd, IsOneByteNearerBehindTheBestByte) {
       R"({"$defs":{"t":{"type":"object","properties":{"l":{"anyOf":[{"$ref":"#/$defs/t"},{"const":"a leaf"}]}},"required":["l"]}},"$ref":"#/$defs/t"})",
       R"({"type":"object","patternProperties":{"^[xy]{3,}$":{"type":"integer","minimum":50}},"additionalProperties":false,"minProperties":1})",
   };
+  const std::vector<const char*> tags = {
+      R"({"triggers":["<a","<bb"],"structures":[{"begin":"<a","schema":{"type":"object","required":["k"]},"end":">"},{"begin":"<bb","schema":{"type":"null"},"end":""}]})",
+      R"({"format":{"type":"sequence","elements":[{"type":"any_text"},{"type":"const_string","value":"abcab"},{"type":"json_schema","json_schema":{"type":["array","number"],"minItems":1}},{"type":"regex","pattern":"x{3}"}]}})",
+      R"({"format":{"type":"tags_with_separator","separator":"::","at_least_one":true,"tags":[{"begin":"<","content":{"type":"any_text"},"end":["/12","//>"]},{"begin":"a","content":{"type":"json_schema","json_schema":{"type":"string","minLength":2}},"end":"}"}]}})",
+  };
   std::mt19937 random(11);
-  for (const char* schema : schemas) {
-    const auto grammar = MustCompile(schema);
+  for (size_t i = 0; i < schemas.size() + tags.size(); ++i) {
+    const bool is_schema = i < schemas.size();
+    const char* schema = is_schema ? schemas[i] : tags[i - schemas.size()];
+    const auto grammar = MustCompileKind(is_schema ? GrammarKind::kJsonSchema : GrammarKind::kStructuralTag, schema);
     int measured = 0;
     for (int answer = 0; answer < 4; ++answer) {
       GrammarState state = grammar->Begin();

@@ -39,13 +39,30 @@ const std::vector<const char*> kSchemas = {
     R"({"type":"object","properties":{"ab":{"type":"null"}},"additionalProperties":{"enum":[1]}})",
 };
 
+const std::vector<const char*> kTags = {
+    R"x({"triggers":["k\":1","ab"],"structures":[{"begin":"k\":1","schema":{"type":["array","integer"]},"end":",\"k"},{"begin":"abc","schema":{"type":"object"},"end":"\n"}]})x",
+    R"x({"format":{"type":"sequence","elements":[{"type":"regex","pattern":"[a-c]*|\"[^\"\\\\]{0,20}\"x"},{"type":"json_schema","json_schema":{"type":["string","number","array"]}},{"type":"regex","pattern":"[1-3a]*"},{"type":"any_text","excludes":["true","x-1"]}]}})x",
+    R"x({"format":{"type":"tags_with_separator","separator":", ","at_least_one":true,"tags":[{"begin":"a","content":{"type":"any_text"},"end":["kk","12"]},{"begin":"b","content":{"type":"triggered_tags","triggers":["a"],"tags":[{"begin":"aa","content":{"type":"json_schema","json_schema":{"type":"number"}},"end":"1"}]},"end":"}"}]}})x",
+};
+
+struct Case {
+  GrammarKind kind;
+  const char* text;
+};
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const char* schema : kSchemas) cases.push_back({GrammarKind::kJsonSchema, schema});
+  for (const char* tag : kTags) cases.push_back({GrammarKind::kStructuralTag, tag});
+  return cases;
+}
+
 // Mask, PlainMask and Advance, token by token, say the same along random answers.
 TEST(TokenMasks, AreWhatAdvanceAllows) {
   const std::vector<std::string> tokens = Tokens();
   const auto trie = std::make_shared<const TokenTrie>(tokens);
   std::mt19937 random(7);
-  for (const char* schema : kSchemas) {
-    const auto grammar = MustCompile(schema);
+  for (const auto& [kind, schema] : Cases()) {
+    const auto grammar = MustCompileKind(kind, schema);
     TokenMasks masks(grammar, trie);
     std::vector<uint32_t> mask(trie->words()), plain(trie->words());
     for (int answer = 0; answer < 6; ++answer) {
