@@ -284,6 +284,9 @@ bool Admission::IsDue(const Tenant& tenant) {
   const Sequence& head = sequences_.at(tenant.queue.front());
   const HeadOfLine now = head_of_(tenant);
   if (now.awaits_prefix || tenant.CapHoldsBack(now.blocks)) return false;
+  // Who has its share of the rows waits until one is free.
+  const bool row_share = WithinRowShare(tenant, tenant.rows + 1, WeightsInUse(tenants_.all()), sequences_.rows());
+  if (!row_share && !FindsRow(tenant)) return false;
   return swapping_.HasPlace(tenant, PeakOf(head.request, now.blocks)) && MayPassOutside(tenant, now.blocks);
 }
 
@@ -318,12 +321,10 @@ void Admission::MakeRoom(Tenant& tenant, uint64_t plan) {
   Sequence& head = sequences_.at(tenant.queue.front());
   tenant.head = head_of_(tenant);
   const int64_t blocks = tenant.head.blocks;
-  const int64_t missing = Missing(tenant, blocks);
-  if (!FindsRow(tenant)) {
-    head.waits_since += kAskAgain;
-    return;
-  }
-  if (missing > 0) {
+  const int64_t missing = std::max<int64_t>(0, Missing(tenant, blocks));
+  const bool row = !FindsRow(tenant);
+  // Budgets win no row, and who leaves for that wins blocks as well.
+  if (missing > 0 && !row) {
     blocked_ = {&tenant, missing, /*over_share=*/false, {}};
     CountMissing();
     // Budgets have this long to fall: one plan asks, the next cuts.
@@ -333,10 +334,10 @@ void Admission::MakeRoom(Tenant& tenant, uint64_t plan) {
       head.given_room |= lowers_for() != 0;
       return;
     }
-    if (!swapping_.MakeRoomForHead(head.request.tenant, blocks, missing)) {
-      head.waits_since += kAskAgain;
-      return;
-    }
+  }
+  if ((missing > 0 || row) && !swapping_.MakeRoomForHead(head.request.tenant, blocks, missing, row)) {
+    head.waits_since += kAskAgain;
+    return;
   }
   head.given_room = true;
 }
@@ -379,6 +380,7 @@ void Admission::AdmitWaiting(int64_t now_us, StepPlan& plan, bool promised_alone
     tenant->reserved += sequence.blocks.reserved();
     tenant->OwePrompt(sequence.prompt_length() - sequence.scheduled, tenants_.turns().prefill_now);
     ++tenant->running;
+    ++tenant->rows;
     --waiting_;
     admitted_.push_back(sequence.request.id);
     ++counters_.admitted;

@@ -19,7 +19,7 @@
 //     line stays in its order: a tenant's prompts are computed in the order of their admission, so who stands behind such a
 //     head would wait for the same prompt inside of the pool, and holds no memory out here.
 //  5. Where sequences may step aside, a head of line is due when it has a place, its tenant stays within its share of the pool
-//     with it and has nobody outside, and is not ahead of the turns of others that wait by more than the tokens of a full
+//     with it, and of the state rows if none is free, and has nobody outside, and is not ahead of the turns of others that wait by more than the tokens of a full
 //     pool. Who is due waits for nobody outside. After SchedulerOptions::swap_patience plans budgets fall for it, or
 //     somebody of a tenant above its share steps aside as soon as one may (victims.h), and what that wins is kept for it.
 //  6. An accepted request can be admitted when nothing else runs (Check), even if its session loses its parked KV

@@ -19,7 +19,7 @@
 //   StepBuilder     scheduled, live, in_flight, last_row; request.budget.keep falls
 //   StepCommit      known, computed, held, last_token, output, finish, losses; in_flight falls; shares ends
 //   Swapping        place, peak_blocks, guard, swaps; shares ends with what leaves the pool
-//   SequenceTable   state_row
+//   SequenceTable   admitted, state_row
 //   Scheduler       paused, abandoned
 // The blocks are changed by all of them through the BlockManager.
 #ifndef HYDRANT_SCHEDULER_SEQUENCE_H_
@@ -54,7 +54,8 @@ struct Sequence {
   int32_t held = 0;       // slots occupied by what is computed
 
   int32_t in_flight = 0;   // steps that hold its blocks; it is released only at 0
-  int32_t state_row = -1;  // -1: waits in its tenant's queue
+  bool admitted = false;   // no longer in its tenant's queue
+  int32_t state_row = -1;  // -1: it waits, or all of it is outside the pool
   int32_t last_token = -1;
   bool pins = false;          // what its session has parked, until that is restored
   bool given_room = false;    // while it waited, budgets fell for it: it goes before others
@@ -92,7 +93,7 @@ struct Sequence {
     const int32_t length = prompt_length();
     return i < length ? request.prompt[static_cast<size_t>(i)] : output[static_cast<size_t>(i - length)];
   }
-  bool waiting() const { return state_row < 0; }
+  bool waiting() const { return !admitted; }
   bool retired() const { return finish != FinishReason::kNone; }
   // True if the sequence is retired and was not cancelled: its rows still in flight are discarded.
   bool ended() const { return retired() && finish != FinishReason::kAbort; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -13,7 +14,7 @@ SequenceTable::SequenceTable(int32_t sequences_max, int32_t waiting_max)
   for (int32_t index = size() - 1; index >= 0; --index) free_.push_back(index);
   free_rows_.reserve(static_cast<size_t>(sequences_max));
   for (int32_t row = sequences_max - 1; row >= 0; --row) free_rows_.push_back(row);
-  running_.reserve(static_cast<size_t>(sequences_max));
+  running_.reserve(sequences_.size());
   // It never grows: a flat_hash_map whose growth fails for want of memory is broken. Hence the room for its tombstones.
   index_of_.reserve(sequences_.size() + sequences_.size() / 4 + 64);
 }
@@ -35,15 +36,26 @@ int32_t SequenceTable::Take(uint64_t id) {
 
 void SequenceTable::Admit(int32_t index) {
   assert(at(index).waiting());
+  at(index).admitted = true;
+  TakeRow(index);
+  running_.push_back(index);
+}
+
+void SequenceTable::GiveRow(int32_t index) {
+  assert(at(index).state_row >= 0);
+  free_rows_.push_back(std::exchange(at(index).state_row, -1));
+}
+
+void SequenceTable::TakeRow(int32_t index) {
+  assert(at(index).admitted && at(index).state_row < 0 && !free_rows_.empty());
   at(index).state_row = free_rows_.back();
   free_rows_.pop_back();
-  running_.push_back(index);
 }
 
 void SequenceTable::Release(int32_t index) {
   Sequence& sequence = at(index);
   assert(sequence.blocks.idle());
-  if (!sequence.waiting()) free_rows_.push_back(sequence.state_row);
+  if (sequence.state_row >= 0) GiveRow(index);
   index_of_.erase(sequence.request.id);
   sequence = Sequence();
   free_.push_back(index);
@@ -72,15 +84,21 @@ absl::Status SequenceTable::CheckSequence(int32_t index) const {
 
 absl::Status SequenceTable::CheckIntegrity(int32_t waiting) const {
   std::vector<bool> row_taken(static_cast<size_t>(sequences_max_), false);
+  size_t rows_taken = 0;
   for (int32_t index : running_) {
     const int32_t row = at(index).state_row;
-    if (row < 0 || row >= sequences_max_ || row_taken[static_cast<size_t>(row)]) {
+    if ((at(index).place == KvPlace::kOutside) != (row < 0)) {
+      return absl::InternalError(absl::StrCat("sequence ", index, " is outside or not, and has state row ", row));
+    }
+    if (absl::Status status = CheckSequence(index); !status.ok()) return status;
+    if (row < 0) continue;
+    if (row >= sequences_max_ || row_taken[static_cast<size_t>(row)]) {
       return absl::InternalError(absl::StrCat("sequence ", index, " has state row ", row));
     }
     row_taken[static_cast<size_t>(row)] = true;
-    if (absl::Status status = CheckSequence(index); !status.ok()) return status;
+    ++rows_taken;
   }
-  if (free_rows_.size() + running_.size() != static_cast<size_t>(sequences_max_) ||
+  if (free_rows_.size() + rows_taken != static_cast<size_t>(sequences_max_) ||
       index_of_.size() != running_.size() + static_cast<size_t>(waiting) ||
       free_.size() + index_of_.size() != sequences_.size()) {
     return absl::InternalError(absl::StrCat("counts disagree: ", waiting, " waiting, ", running_.size(), " running"));

@@ -8,7 +8,8 @@
 //
 // Invariants
 //  1. Of the indices [0, size()), each is free or has one request's id; no two have the same.
-//  2. An admitted sequence has one of the state rows [0, sequences_max), alone; one that waits has none.
+//  2. An admitted sequence has one of the state rows [0, sequences_max), alone, unless all of it is outside the pool
+//     (swapping.h); one that waits has none.
 //  3. running() has the admitted ones, each once, the one admitted longest ago first. From Release to Sweep it may also have free
 //     indices.
 #ifndef HYDRANT_SCHEDULER_SEQUENCE_TABLE_H_
@@ -27,7 +28,7 @@ namespace hydrant {
 
 class SequenceTable {
  public:
-  // For `sequences_max` admitted ones and `waiting_max` beyond those.
+  // For `sequences_max` that have a state row and `waiting_max` beyond those.
   SequenceTable(int32_t sequences_max, int32_t waiting_max);
   SequenceTable(const SequenceTable&) = delete;
   SequenceTable& operator=(const SequenceTable&) = delete;
@@ -44,8 +45,12 @@ class SequenceTable {
   int32_t Take(uint64_t id);
 
   int32_t free_rows() const { return static_cast<int32_t>(free_rows_.size()); }
+  int32_t rows() const { return sequences_max_; }
   // Gives it a state row. REQUIRES: it waits, free_rows() > 0.
   void Admit(int32_t index);
+  // An admitted sequence gives its row up, and takes one again. REQUIRES: it has one; it has none and free_rows() > 0.
+  void GiveRow(int32_t index);
+  void TakeRow(int32_t index);
   std::span<const int32_t> running() const { return running_; }
 
   // The sequence is over; its index and its row are free. REQUIRES: its blocks are given back.
@@ -63,7 +68,7 @@ class SequenceTable {
   std::vector<Sequence> sequences_;                  // [size()], reused
   std::vector<int32_t> free_;                        // stack of indices
   std::vector<int32_t> free_rows_;                   // stack
-  std::vector<int32_t> running_;                     // [sequences_max] at most
+  std::vector<int32_t> running_;                     // [size()] at most
   absl::flat_hash_map<uint64_t, int32_t> index_of_;  // by request id; touched when one comes, is cancelled or ends
 };
 

@@ -214,6 +214,7 @@ void StepCommit::Retire(int32_t index, const SequenceEvent& last) {
   counters_.AddFreed(EndCause(last.finish), block_manager_.Release(sequence.blocks));
   if (!sequence.waiting()) {
     --tenant.running;
+    tenant.rows -= sequence.state_row >= 0 ? 1 : 0;
     const int32_t left = sequence.prompt_length() - sequence.scheduled;
     if (left > 0) ForgivePrompt(tenant, left, tenants_.all(), tenants_.turns());
   }

@@ -39,12 +39,12 @@ Swapping::Swapping(int64_t blocks_max, int32_t patience, SequenceTable& sequence
       victims_(sequences, tenants, block_manager) {
   if (!on()) return;
   // Those that have come back with the last plan are still in it when others leave.
-  const auto rows = static_cast<size_t>(sequences.free_rows());
-  asides_.reserve(2 * rows);
-  outs_.reserve(rows);
-  drops_.reserve(2 * rows);
-  lost_.reserve(rows);
-  askers_.reserve(rows);
+  const auto sequences_most = static_cast<size_t>(sequences.size());
+  asides_.reserve(2 * sequences_most);
+  outs_.reserve(sequences_most);
+  drops_.reserve(2 * sequences_most);
+  lost_.reserve(sequences_most);
+  askers_.reserve(sequences_most);
 }
 
 int32_t Swapping::TokensAhead(int32_t max_tokens) const {
@@ -56,13 +56,16 @@ bool Swapping::HasPlace(const Tenant& tenant, int64_t peak) const {
   int64_t peaks = 0;
   int64_t sum = 0;
   int64_t largest = std::max(largest_, peak);
+  int32_t rows = 0;
   for (const Tenant& each : tenants_.all()) {
     const int64_t own = each.peaks + (&each == &tenant ? peak : 0);
+    rows += std::max(each.running + (&each == &tenant ? 1 : 0), each.floor_rows);
     peaks += each.peaks;
     sum += std::max<int64_t>(own, each.options.floor_blocks);
     largest = std::max<int64_t>(largest, each.options.floor_blocks);
   }
   if (peaks == 0) return true;
+  if (rows > sequences_.rows() && sum > blocks_max_) return false;
   const int64_t cap = tenant.options.blocks_max;
   return Fits(sum, largest, block_manager_.pool().total()) &&
          (cap == 0 || Fits(tenant.peaks + peak, std::max(peak, LargestOf(tenant)), cap));
@@ -181,6 +184,21 @@ bool Swapping::Reserve(Sequence& sequence, int64_t blocks) {
   return true;
 }
 
+// Whether there is a state row for one that is outside, beside those that are kept for others.
+bool Swapping::FindsRow(const Sequence& sequence) const {
+  const int32_t index = sequences_.IndexOf(sequence);
+  const bool kept = kept_row_ && kept_tenant_ != sequence.request.tenant && index != anchor_;
+  int32_t others = kept ? 1 : 0;
+  int32_t all = sequences_.rows() - sequences_.free_rows();
+  for (const Tenant& each : tenants_.all()) {
+    all += each.unused_rows();
+    others += &each == &tenants_.of(sequence) ? 0 : each.unused_rows();
+  }
+  // Floors were raised so far that rows cannot be kept for all: then none is, or those that are outside might wait for nobody.
+  if (all > sequences_.rows()) others = 0;
+  return sequences_.free_rows() > others;
+}
+
 int64_t Swapping::ReturnNeed(const Sequence& sequence) const {
   return BlocksWithin(sequence, sequence.live, sequence.scheduled, kGuard);
 }
@@ -239,11 +257,13 @@ Swapping::Aside* Swapping::FindAside(int32_t index) {
   return found == asides_.end() ? nullptr : &*found;
 }
 
-// False: there are too few blocks for it.
+// False: there are too few blocks for it, or no row.
 bool Swapping::Return(int32_t index) {
   Sequence& sequence = sequences_.at(index);
   const int64_t need = ReturnNeed(sequence);
-  if (!MayTake(sequence, need)) return false;
+  if (!FindsRow(sequence) || !MayTake(sequence, need)) return false;
+  sequences_.TakeRow(index);
+  ++tenants_.of(sequence).rows;
   block_manager_.Admit(sequence.blocks, static_cast<int32_t>(need), sequence.request.tenant);
   block_manager_.Extend(sequence.blocks, sequence.live);
   tenants_.of(sequence).reserved += need;
@@ -367,6 +387,8 @@ void Swapping::Leave(Aside& aside) {
   tenants_.of(sequence).reserved -= sequence.blocks.reserved();
   counters_.AddFreed(FreeCause::kSwap, block_manager_.Release(sequence.blocks));
   sequence.place = KvPlace::kOutside;
+  sequences_.GiveRow(aside.sequence);
+  --tenants_.of(sequence).rows;
   aside.asks_at = plan_ + patience_;
   // What comes back is its own.
   sequence.shares = false;
@@ -427,6 +449,11 @@ absl::Status Swapping::CheckIntegrity() const {
   }
   if (count != aside()) return absl::InternalError(absl::StrCat(count, " sequences are aside, ", aside(), " known"));
   const int64_t total = block_manager_.pool().total();
+  if (on() && std::ssize(sequences_.running()) > sequences_.rows() && peaks > blocks_max_) {
+    return absl::InternalError(absl::StrCat(sequences_.running().size(), " sequences that may come to hold ", peaks,
+                                            " blocks are in progress, ", sequences_.rows(), " have a row and ",
+                                            blocks_max_, " blocks are outside"));
+  }
   if (on() && !Fits(peaks, largest, total)) {
     return absl::InternalError(absl::StrCat("those that run may come to hold ", peaks, " blocks, one of them ", largest,
                                             "; there are ", total, " and ", blocks_max_, " outside"));

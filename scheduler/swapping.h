@@ -6,7 +6,8 @@
 // Life of a sequence that steps aside: PlanGrowth chooses it (kLeaving: no rows any more) -> PlanOuts names a slice
 // after each step, the executor copies it, Finish counts it -> its blocks are free (kOutside) -> PlanReturns reserves
 // what it held and what it needs for its next kGuard tokens (kReturning) and puts slices into the plans -> with the last
-// one it may have a row. It keeps its state row and its place in running() all the while.
+// one it may have a row. It keeps its place in running() all the while, but not its state row: that is another one's while
+// it is outside, and with its return it takes any that is free. So more sequences may be in progress than there are rows.
 //
 // Who steps aside: victims.h, and nobody twice within kGuard tokens. The anchor never does: one sequence at a time, the
 // oldest of the tenant whose turn it is, until it ends. So the pool is its in the end, and whatever else happens it
@@ -25,6 +26,10 @@
 //     one that has been there longest; for it those step aside that have rested (Victims::Rested).
 //  6. While somebody waits outside whose reader is not behind, nobody is admitted except into the floor of its tenant, or within
 //     the share of a tenant that has nobody outside, or for whom somebody stepped aside.
+//  7. A tenant that has anything in progress has a state row, or one is kept for it (Tenant::unused_rows). Where there are more
+//     sequences than rows, whoever is chosen to step aside finds room outside: what all may come to hold is at most
+//     swap_blocks_max. A row that misses to a head of line within its tenant's share of the rows, or to one that has been
+//     outside for swap_patience plans, is given by one of a tenant above its share of them, or of that one's own.
 #ifndef HYDRANT_SCHEDULER_SWAPPING_H_
 #define HYDRANT_SCHEDULER_SWAPPING_H_
 
@@ -83,11 +88,14 @@ class Swapping {
   // For what those that run miss budgets are to fall, and for the sake of which request; without a tenant: for nothing.
   const Blocked& awaits_budgets() const { return awaits_budgets_; }
   uint64_t awaits_budgets_for() const { return awaits_budgets_for_; }
-  // Somebody of a tenant above its share steps aside so that the tenant's head of line, which misses `missing` of `blocks`, is
-  // admitted. The blocks are kept for it until KeepNothing, except from the anchor. False: nobody may, as things stand.
+  // Somebody of a tenant above its share steps aside so that the tenant's head of line, which misses `missing` of `blocks`, or a
+  // state row, is admitted. Both are kept for it until KeepNothing, except from the anchor. False: nobody may, as things stand.
   // REQUIRES: PlanGrowth was called for this plan.
-  bool MakeRoomForHead(int32_t tenant, int64_t blocks, int64_t missing);
-  void KeepNothing() { kept_tenant_ = -1; }
+  bool MakeRoomForHead(int32_t tenant, int64_t blocks, int64_t missing, bool row);
+  void KeepNothing() {
+    kept_tenant_ = -1;
+    kept_row_ = false;
+  }
   // Whoever can come back does, and slices of those that do, `blocks_max` at most, go into the plan. Allocates nothing if
   // `to` has the room.
   void PlanReturns(int64_t blocks_max, std::vector<PlanSwapIn>* to);
@@ -153,14 +161,17 @@ class Swapping {
   bool CapHoldsBack(const Sequence& sequence, int64_t blocks) const;
   bool Reserve(Sequence& sequence, int64_t blocks);
   int64_t ReturnNeed(const Sequence& sequence) const;
+  bool FindsRow(const Sequence& sequence) const;
   int64_t Wish(const Sequence& sequence) const;
   bool Return(int32_t index);
   void Ask(int32_t index);
-  void Miss(int32_t index, int64_t blocks);
+  void Miss(int32_t index, int64_t blocks, bool row);
   int64_t Leaving(int32_t tenant) const;
   int64_t Coming(int32_t tenant) const;
+  int32_t RowsComing() const;
   void AwaitBudgets();
   bool MakeRoom(const Asker& asker);
+  bool MakeRow(const Asker& asker);
   bool SetAside(int32_t index, const Asker& asker);
   static bool Waits(const Sequence& sequence);
   void ChooseReturns();
@@ -195,9 +206,11 @@ class Swapping {
   int32_t budget_waits_ = 0;  // plans in a row in which somebody missed blocks and budgets were to fall, and none did
   int32_t kept_tenant_ = -1;  // for whose head of line blocks are kept
   int64_t kept_blocks_ = 0;
+  bool kept_row_ = false;
   std::vector<Asker> askers_;     // scratch of PlanGrowth, in the order in which they asked
   std::vector<int64_t> missing_;  // likewise: by tenant
   int64_t missing_all_ = 0;
+  int32_t missing_rows_ = 0;
   std::vector<char> passed_;   // scratch of ChooseReturns: by tenant
   std::vector<char> settled_;  // scratch of PlanGrowth: by tenant
 };

@@ -58,16 +58,17 @@ void Swapping::PlanGrowth() {
   if (!on()) return;
   missing_.assign(static_cast<size_t>(tenants_.size()), 0);
   missing_all_ = 0;
+  missing_rows_ = 0;
   askers_.clear();
   if (anchor_ >= 0) Ask(anchor_);
   AskForReturns();
   for (int32_t index : sequences_.running()) {
     if (index != anchor_) Ask(index);
   }
-  short_ = !askers_.empty();
+  short_ = std::any_of(askers_.begin(), askers_.end(), [](const Asker& asker) { return asker.blocks > 0; });
   AwaitBudgets();
   for (const Asker& asker : askers_) {
-    const bool waits = awaits_budgets_.tenant == &tenants_.at(asker.tenant) && !asker.own_alone;
+    const bool waits = awaits_budgets_.tenant == &tenants_.at(asker.tenant) && !asker.own_alone && asker.blocks > 0;
     const bool leaves = sequences_.at(asker.sequence).place == KvPlace::kLeaving;  // for one that asked before
     if (waits || leaves || MakeRoom(asker) || !asker.rotates) continue;
     FindAside(asker.sequence)->again_at = plan_ + kAskAgain;
@@ -88,12 +89,14 @@ void Swapping::AskForReturns() {
     int64_t free = block_manager_.pool().available() - block_manager_.promised();
     for (const Tenant& each : tenants_.all()) free -= &each == &tenant ? 0 : each.unused_floor();
     const bool own_alone = CapHoldsBack(sequence, need);
+    const int64_t missing = own_alone ? need : std::max<int64_t>(1, need - std::max<int64_t>(0, free));
     askers_.push_back({.tenant = sequence.request.tenant,
                        .sequence = aside.sequence,
                        .claims = need,
-                       .blocks = own_alone ? need : std::max<int64_t>(1, need - std::max<int64_t>(0, free)),
+                       .blocks = MayTake(sequence, need) ? 0 : missing,
                        .own_alone = own_alone,
-                       .rotates = true});
+                       .rotates = true,
+                       .row = !FindsRow(sequence)});
   }
 }
 
@@ -102,7 +105,8 @@ void Swapping::AskForReturns() {
 void Swapping::AwaitBudgets() {
   if (elastic_.lowers_for() != 0) budget_waits_ = 0;
   awaits_budgets_ = Blocked();
-  const auto first = std::find_if(askers_.begin(), askers_.end(), [](const Asker& asker) { return !asker.own_alone; });
+  const auto first = std::find_if(askers_.begin(), askers_.end(),
+                                  [](const Asker& asker) { return !asker.own_alone && asker.blocks > 0; });
   if (first == askers_.end()) {
     budget_waits_ = 0;
     return;
@@ -111,7 +115,7 @@ void Swapping::AwaitBudgets() {
   int64_t missing = -Leaving(-1);
   int64_t claims = 0;
   for (const Asker& asker : askers_) {
-    if (asker.tenant != first->tenant || asker.own_alone) continue;
+    if (asker.tenant != first->tenant || asker.own_alone || asker.blocks == 0) continue;
     missing += asker.blocks;
     claims += asker.claims;
   }
@@ -131,12 +135,15 @@ void Swapping::AwaitBudgets() {
 void Swapping::Ask(int32_t index) {
   Sequence& sequence = sequences_.at(index);
   if (index == anchor_ && sequence.place == KvPlace::kOutside) {
-    if (!Return(index)) Miss(index, ReturnNeed(sequence));
+    const int64_t need = ReturnNeed(sequence);
+    if (!Return(index)) Miss(index, MayTake(sequence, need) ? 0 : need, !FindsRow(sequence));
     return;
   }
   if (!sequence.in_pool() || !sequence.would_continue()) return;
   const int64_t wish = Wish(sequence);
-  if (wish > sequence.blocks.reserved() && !Reserve(sequence, wish)) Miss(index, wish - sequence.blocks.reserved());
+  if (wish > sequence.blocks.reserved() && !Reserve(sequence, wish)) {
+    Miss(index, wish - sequence.blocks.reserved(), /*row=*/false);
+  }
 }
 
 bool Swapping::GrowAhead(uint64_t plan) {
@@ -146,7 +153,9 @@ bool Swapping::GrowAhead(uint64_t plan) {
   CountOverlaps();
   for (const Aside& aside : asides_) {
     if (aside.sequence < 0 || of(aside).paused) continue;
-    if (plan >= std::max(aside.asks_at, aside.again_at) || MayTake(of(aside), ReturnNeed(of(aside)))) return false;
+    const Sequence& sequence = of(aside);
+    const bool finds_room = FindsRow(sequence) && MayTake(sequence, ReturnNeed(sequence));
+    if (plan >= std::max(aside.asks_at, aside.again_at) || finds_room) return false;
   }
   for (int32_t index : sequences_.running()) {
     Sequence& sequence = sequences_.at(index);
@@ -179,13 +188,28 @@ int64_t Swapping::Coming(int32_t tenant) const {
   return blocks;
 }
 
-void Swapping::Miss(int32_t index, int64_t blocks) {
-  const Sequence& sequence = sequences_.at(index);
-  askers_.push_back({sequence.request.tenant, index, blocks, blocks, CapHoldsBack(sequence, blocks)});
+// State rows that become free in any case.
+int32_t Swapping::RowsComing() const {
+  const std::span<const int32_t> running = sequences_.running();
+  return static_cast<int32_t>(std::count_if(running.begin(), running.end(), [this](int32_t index) {
+    const Sequence& sequence = sequences_.at(index);
+    return sequence.place == KvPlace::kLeaving || Victims::EndsSoon(sequence);
+  }));
 }
 
-// There are too few blocks for the asker: others step aside, or it does. False: not as many as it needs.
+void Swapping::Miss(int32_t index, int64_t blocks, bool row) {
+  const Sequence& sequence = sequences_.at(index);
+  askers_.push_back({.tenant = sequence.request.tenant,
+                     .sequence = index,
+                     .claims = blocks,
+                     .blocks = blocks,
+                     .own_alone = CapHoldsBack(sequence, blocks),
+                     .row = row});
+}
+
+// There are too few blocks for the asker, or no row: others step aside, or it does. False: not as many as it needs.
 bool Swapping::MakeRoom(const Asker& asker) {
+  if (asker.blocks <= 0) return !asker.row || MakeRow(asker);
   int64_t& missing = asker.own_alone ? missing_[static_cast<size_t>(asker.tenant)] : missing_all_;
   missing += asker.blocks;
   while (Coming(asker.own_alone ? asker.tenant : -1) < missing) {
@@ -200,14 +224,28 @@ bool Swapping::MakeRoom(const Asker& asker) {
       return true;
     }
   }
+  return !asker.row || MakeRow(asker);
+}
+
+// Each that leaves gives its row as well.
+bool Swapping::MakeRow(const Asker& asker) {
+  ++missing_rows_;
+  while (RowsComing() < missing_rows_) {
+    const int32_t victim = victims_.ChooseForRow(asker, anchor_, blocks_max_ - blocks_);
+    if (victim < 0 || !SetAside(victim, asker)) {
+      --missing_rows_;
+      return false;
+    }
+  }
   return true;
 }
 
-bool Swapping::MakeRoomForHead(int32_t tenant, int64_t blocks, int64_t missing) {
-  (void)MakeRoom({.tenant = tenant, .blocks = missing, .others_alone = true});
-  if (Coming(-1) < missing_all_) return false;
+bool Swapping::MakeRoomForHead(int32_t tenant, int64_t blocks, int64_t missing, bool row) {
+  const bool made = MakeRoom({.tenant = tenant, .blocks = missing, .others_alone = true, .row = row});
+  if ((missing > 0 && Coming(-1) < missing_all_) || (row && !made)) return false;
   kept_tenant_ = tenant;
   kept_blocks_ = blocks;
+  kept_row_ = row;
   return true;
 }
 

@@ -34,6 +34,7 @@ absl::Status TenantList::CheckIntegrity(const SequenceTable& sequences, int32_t 
     const Tenant& tenant = tenants_[i];
     queued += static_cast<int64_t>(tenant.queue.size());
     int32_t running = 0;
+    int32_t rows = 0;
     int64_t reserved = parks_claim(static_cast<int32_t>(i));
     int64_t prompt_due = 0;
     int64_t peaks = 0;
@@ -41,15 +42,16 @@ absl::Status TenantList::CheckIntegrity(const SequenceTable& sequences, int32_t 
       const Sequence& sequence = sequences.at(index);
       if (sequence.request.tenant != static_cast<int32_t>(i)) continue;
       ++running;
+      rows += sequence.state_row >= 0 ? 1 : 0;
       reserved += sequence.blocks.reserved();
       peaks += sequence.peak_blocks;
       prompt_due += std::max(0, sequence.prompt_length() - sequence.scheduled);
     }
-    if (running != tenant.running || reserved != tenant.reserved || prompt_due != tenant.prompt_due ||
-        peaks != tenant.peaks) {
-      return absl::InternalError(absl::StrCat("tenant ", tenant.options.name, ": ", tenant.running, " running, ",
-                                              tenant.reserved, " blocks reserved; counted ", running, " and ",
-                                              reserved));
+    if (running != tenant.running || rows != tenant.rows || reserved != tenant.reserved ||
+        prompt_due != tenant.prompt_due || peaks != tenant.peaks) {
+      return absl::InternalError(absl::StrCat("tenant ", tenant.options.name, ": ", tenant.running, " running in ",
+                                              tenant.rows, " rows, ", tenant.reserved, " blocks reserved; counted ",
+                                              running, ", ", rows, " and ", reserved));
     }
   }
   if (queued != waiting) return absl::InternalError(absl::StrCat(queued, " queued, ", waiting, " waiting"));

@@ -4,7 +4,7 @@
 //
 // Invariants
 //  1. Tenants are added and never taken away: an index stays.
-//  2. A tenant's `running`, `reserved`, `peaks` and `prompt_due` are sums over its admitted sequences, `reserved` also over its
+//  2. A tenant's `running`, `rows`, `reserved`, `peaks` and `prompt_due` are sums over its admitted sequences, `reserved` also over its
 //     parks that are under way; its `queue` has those that wait. The class that admits, computes, ends or parks a
 //     sequence updates them.
 #ifndef HYDRANT_SCHEDULER_TENANT_LIST_H_

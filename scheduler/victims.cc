@@ -24,19 +24,49 @@ bool Victims::GivesToOthers(const Tenant& tenant) const {
          !WithinShare(tenant, tenant.claimed(), WeightsInUse(tenants_.all()), block_manager_.pool().total());
 }
 
-bool Victims::MayStepAside(int32_t index, const Asker& asker, int64_t room) const {
-  const Sequence& sequence = sequences_.at(index);
+// Whatever it is that somebody misses.
+bool Victims::MayLeave(const Sequence& sequence, const Asker& asker, int64_t room) const {
   const bool rests = sequence.in_pool() && !sequence.retired() && sequence.in_flight == 0 && sequence.to_restore == 0;
   // One that was just let in has not computed anything of its own.
   if (!rests || sequence.live == 0 || sequence.last_row == 0 || EndsSoon(sequence)) return false;
   const bool guarded = sequence.scheduled < sequence.guard && (!sequence.paused || sequence.guard == kLostGuard);
   if (guarded || BlocksForSlots(sequence.live) > room) return false;
-  if (asker.rotates && !Rested(sequence)) return false;
+  return !asker.rotates || Rested(sequence);
+}
+
+bool Victims::MayStepAside(int32_t index, const Asker& asker, int64_t room) const {
+  const Sequence& sequence = sequences_.at(index);
+  if (!MayLeave(sequence, asker, room)) return false;
   if (index == asker.sequence) return true;
   const bool own = sequence.request.tenant == asker.tenant;
   if (own && asker.others_alone) return false;
   if (!own && (asker.own_alone || !GivesToOthers(tenants_.of(sequence)))) return false;
   return GainFrom(sequence, asker.tenant) > 0;
+}
+
+bool Victims::MayGiveRow(const Sequence& sequence, const Asker& asker, int64_t room) const {
+  if (!MayLeave(sequence, asker, room)) return false;
+  if (sequence.request.tenant == asker.tenant) return !asker.others_alone;
+  const Tenant& tenant = tenants_.of(sequence);
+  // Below the rows of its floor the row would stay its own.
+  if (asker.own_alone || tenant.rows <= tenant.floor_rows) return false;
+  return tenant.options.gone || !WithinRowShare(tenant, tenant.rows, WeightsInUse(tenants_.all()), sequences_.rows());
+}
+
+int32_t Victims::ChooseForRow(const Asker& asker, int32_t anchor, int64_t room) const {
+  int32_t victim = -1;
+  const auto rank = [&](int32_t index) {
+    const Sequence& sequence = sequences_.at(index);
+    const Tenant& tenant = tenants_.of(sequence);
+    const double has = static_cast<double>(tenant.rows) / tenant.options.weight;
+    return std::tuple(tenant.options.gone ? -std::numeric_limits<double>::infinity() : -has, sequence.request.tenant,
+                      sequence.swaps, BlocksForSlots(sequence.live));
+  };
+  for (int32_t index : sequences_.running()) {
+    if (index == anchor || !MayGiveRow(sequences_.at(index), asker, room)) continue;
+    if (victim < 0 || rank(index) <= rank(victim)) victim = index;
+  }
+  return victim;
 }
 
 int32_t Victims::Choose(const Asker& asker, int32_t anchor, int64_t room) const {

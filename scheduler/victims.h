@@ -3,7 +3,8 @@
 // A sequence of the tenant that has most for its weight, of those above their weighted share of the pool, or one of the
 // tenant that asks: a tenant within its share gives nothing for others. Of a tenant's it is the one that stepped aside
 // least often, of these the one with the fewest blocks, of equal ones the youngest. For one that comes back it is the
-// smallest that makes all the room, or else the largest.
+// smallest that makes all the room, or else the largest. Where a state row is missing it goes by the tenants' shares of the rows
+// instead: who has most of them for its weight, of those above their share and above the rows of their floors.
 //
 // Thread: engine. Pure, without state of its own.
 #ifndef HYDRANT_SCHEDULER_VICTIMS_H_
@@ -27,6 +28,7 @@ struct Asker {
   bool own_alone = false;     // its tenant's cap holds it back, so nobody else's blocks would help
   bool rotates = false;       // it has been outside for long, and so those step aside alone that have rested (Rested)
   bool others_alone = false;  // it is a head of line, for which its own tenant's gain nothing
+  bool row = false;           // it misses a state row
 };
 
 class Victims {
@@ -44,6 +46,8 @@ class Victims {
   // The index of the one that steps aside, which may be the asker's; -1: nobody may. `anchor` never does, nor one that has more than
   // `room` blocks.
   int32_t Choose(const Asker& asker, int32_t anchor, int64_t room) const;
+  // Likewise, whose leaving gives a state row to the asker.
+  int32_t ChooseForRow(const Asker& asker, int32_t anchor, int64_t room) const;
 
   // Blocks that the tenant wins if the sequence leaves the pool. What the sequence's tenant then lacks of its floor stays reserved
   // for it.
@@ -57,7 +61,9 @@ class Victims {
   static bool EndsSoon(const Sequence& sequence) { return sequence.continues() && sequence.steps_after_next() <= 0; }
 
  private:
+  bool MayLeave(const Sequence& sequence, const Asker& asker, int64_t room) const;
   bool MayStepAside(int32_t index, const Asker& asker, int64_t room) const;
+  bool MayGiveRow(const Sequence& sequence, const Asker& asker, int64_t room) const;
   bool GivesToOthers(const Tenant& tenant) const;
 
   const SequenceTable& sequences_;

@@ -88,7 +88,7 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
   // A row and blocks of its own floor were never to be had for the best; of other blocks it takes what the best leaves.
   const auto delays_best = [&](const Tenant& one) {
     const int64_t beyond_floor = std::max<int64_t>(0, one.head.blocks - one.unused_floor());
-    return one.running >= one.floor_rows || (beyond_floor > 0 && missing(*best) + beyond_floor > 0);
+    return one.unused_rows() == 0 || (beyond_floor > 0 && missing(*best) + beyond_floor > 0);
   };
   Tenant* beside = nullptr;
   for (Tenant& tenant : tenants) {

@@ -76,6 +76,7 @@ struct Tenant {
   std::deque<int32_t> queue;  // sequences that wait for admission, by priority and then first come first
   HeadOfLine head;            // of the queue, as ChooseTenant saw it last
   int32_t running = 0;        // admitted and not yet released
+  int32_t rows = 0;           // of these that have a state row: all but those outside (swapping.h)
   int64_t reserved = 0;       // blocks of those that run, held or promised, and of its parks that are under way
   int64_t peaks = 0;          // Sequence::peak_blocks of those that run
   int64_t overlap = 0;   // how many of these are counted again, as several of them hold the block; as of the last Plan
@@ -102,7 +103,8 @@ struct Tenant {
   double turn() const { return service + kPromptCharge * static_cast<double>(prompt_due) / options.weight; }
   int64_t claimed() const { return reserved - overlap; }  // blocks of the pool
   int64_t unused_floor() const { return std::max<int64_t>(0, options.floor_blocks - claimed()); }
-  int32_t unused_rows() const { return std::max(0, floor_rows - running); }
+  // State rows that nobody else is given: of its floor, and one if all that it has in progress is outside.
+  int32_t unused_rows() const { return std::max(0, (running > 0 ? std::max(1, floor_rows) : floor_rows) - rows); }
   // Whether it may claim `blocks` more by its own cap.
   bool CapAllows(int64_t blocks) const { return options.blocks_max == 0 || claimed() + blocks <= options.blocks_max; }
   // Whether its own cap keeps it from claiming `blocks` more. With nothing of its own running it would wait for nobody: a cap
@@ -183,6 +185,11 @@ double WeightsInUse(std::span<const Tenant> tenants);
 // Whether `claimed` blocks of `blocks_total` are within the share of a tenant.
 inline bool WithinShare(const Tenant& tenant, int64_t claimed, double weights, int64_t blocks_total) {
   return static_cast<double>(claimed) * weights <= static_cast<double>(blocks_total) * tenant.options.weight;
+}
+
+// Whether `rows` state rows of `rows_total` are within the share of a tenant, which is one at least.
+inline bool WithinRowShare(const Tenant& tenant, int32_t rows, double weights, int32_t rows_total) {
+  return rows <= 1 || rows * weights <= rows_total * tenant.options.weight;
 }
 
 // A step is over. `holds_up` (may be null) is whose head of line, above its share, keeps `idle` of `blocks_total` blocks empty.

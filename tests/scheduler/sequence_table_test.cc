@@ -53,6 +53,28 @@ TEST(SequenceTable, TheOneAdmittedLongestAgoIsFirst) {
   EXPECT_TRUE(table.CheckIntegrity(0).ok()) << table.CheckIntegrity(0);
 }
 
+TEST(SequenceTable, WhoIsOutsideGivesItsRowToAnother) {
+  SequenceTable table(1, 1);
+  const int32_t first = Take(table, 1), second = Take(table, 2);
+  table.Admit(first);
+  table.at(first).place = KvPlace::kOutside;
+  EXPECT_FALSE(table.CheckIntegrity(1).ok()) << "it still has a row";
+  table.GiveRow(first);
+  table.Admit(second);
+  EXPECT_TRUE(table.CheckIntegrity(0).ok()) << table.CheckIntegrity(0);
+  EXPECT_FALSE(table.at(first).waiting());
+  EXPECT_EQ(table.free_rows(), 0);
+  EXPECT_THAT(table.running(), ElementsAre(first, second));
+  table.Release(second);
+  table.Sweep();
+  table.TakeRow(first);
+  EXPECT_FALSE(table.CheckIntegrity(0).ok()) << "it has a row again, and no blocks";
+  table.at(first).place = KvPlace::kPool;
+  EXPECT_TRUE(table.CheckIntegrity(0).ok()) << table.CheckIntegrity(0);
+  table.Release(first);
+  EXPECT_EQ(table.free_rows(), 1);
+}
+
 TEST(SequenceTable, IntegritySeesCountsThatContradictEachOther) {
   SequenceTable table(1, 0);
   const int32_t index = Take(table, 1);

@@ -153,6 +153,43 @@ TEST(Growth, StreamsWithoutEndStepAsideForATenantWithinItsShare) {
 }
 
 // What is outside of one tenant does not hold up another one within its share.
+// Four rows, room for hundreds of blocks, and four streams without end of three blocks each.
+TEST(Growth, StreamsWithoutEndGiveARowToATenantWithinItsShare) {
+  for (const int64_t swap_blocks : {0, 11, 200}) {
+    SchedulerOptions options = WithSwapSpace(100, swap_blocks, 4);
+    options.tenants = {{.name = "many"}, {.name = "one"}};
+    options.swap_patience = 8;
+    SwapDriver driver(options);
+    for (uint64_t id = 1; id <= 4; ++id) {
+      ASSERT_TRUE(driver.scheduler.Add(MakeRequest(id, 16, 1'000'000, KvBudget::Exact(2 * kBlockSlots))).ok());
+    }
+    for (int32_t i = 0; i < 100; ++i) driver.StepAndMove();
+    int32_t waits_most = 0;
+    for (uint64_t id = 11; id <= 12; ++id) {
+      Request request = MakeRequest(id, 16, 1'000'000, KvBudget::Exact(2 * kBlockSlots));
+      request.tenant = 1;
+      ASSERT_TRUE(driver.scheduler.Add(request).ok());
+      int32_t waits = 0;
+      for (; driver.scheduler.waiting() > 0 && waits < 1000; ++waits) driver.StepAndMove();
+      waits_most = std::max(waits_most, waits);
+    }
+    if (swap_blocks < 200) {
+      EXPECT_EQ(waits_most, 1000) << "there is no room outside for all that run, and nobody ends";
+      continue;
+    }
+    // The patience, a plan in which somebody is chosen, one in which it is let in.
+    EXPECT_LE(waits_most, options.swap_patience + 3);
+    std::vector<size_t> before;
+    for (uint64_t id : {1, 2, 3, 4, 11, 12}) before.push_back(driver.tokens[id].size());
+    (void)Watch(driver, 4000);
+    size_t i = 0;
+    // Two rows are for the first four, in turns, and two for the others.
+    for (uint64_t id : {1, 2, 3, 4, 11, 12}) {
+      EXPECT_GT(driver.tokens[id].size() - before[i++], id < 10 ? 800u : 3900u) << id;
+    }
+  }
+}
+
 TEST(Growth, ATenantWithinItsShareDoesNotWaitForThoseOutside) {
   SchedulerOptions options = WithSwapSpace(32, 3000, 12);
   options.tenants = {{.name = "many"}, {.name = "other"}};

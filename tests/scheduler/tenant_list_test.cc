@@ -54,6 +54,8 @@ TEST(TenantList, IntegrityRecountsWhatIsAdmitted) {
   sequences.Admit(index);
   EXPECT_FALSE(table.CheckIntegrity(sequences, 0, no_parks).ok());
   table.at(1).running = 1;
+  EXPECT_FALSE(table.CheckIntegrity(sequences, 0, no_parks).ok()) << "it has a row";
+  table.at(1).rows = 1;
   table.at(1).prompt_due = 3;
   EXPECT_TRUE(table.CheckIntegrity(sequences, 0, no_parks).ok()) << table.CheckIntegrity(sequences, 0, no_parks);
   EXPECT_FALSE(table.CheckIntegrity(sequences, 1, no_parks).ok()) << "nobody waits";

@@ -31,10 +31,14 @@ class VictimTable {
     sequence.last_row = 1;
     sequences_.Admit(index);
     ++tenants_.at(tenant).running;
+    ++tenants_.at(tenant).rows;
     tenants_.at(tenant).reserved += blocks;
     return index;
   }
   Sequence& at(int32_t index) { return sequences_.at(index); }
+  int32_t ChooseForRow(const Asker& asker, int64_t room = 1000) {
+    return Victims(sequences_, tenants_, block_manager_).ChooseForRow(asker, -1, room);
+  }
   int32_t Choose(const Asker& asker, int32_t anchor = -1, int64_t room = 1000) {
     return Victims(sequences_, tenants_, block_manager_).Choose(asker, anchor, room);
   }
@@ -104,6 +108,31 @@ TEST(Victims, WhoIsProtectedOrHasNoRoomOutsideStays) {
   EXPECT_EQ(table.Choose({.tenant = 1}), small) << "its reader is behind, so it need not advance";
   table.at(small).guard = Victims::kLostGuard;
   EXPECT_EQ(table.Choose({.tenant = 1}), large);
+}
+
+// Eight rows: four are a tenant's share, however many blocks it has.
+TEST(Victims, ARowIsGivenByTheTenantAboveItsShareOfTheRows) {
+  VictimTable table;
+  for (int32_t i = 0; i < 4; ++i) table.Add(0, 1);
+  table.Add(1, 30);
+  const Asker head = {.tenant = 1, .others_alone = true, .row = true};
+  EXPECT_EQ(table.ChooseForRow(head), -1) << "four of eight are within the share";
+  const int32_t fifth = table.Add(0, 1);
+  EXPECT_EQ(table.ChooseForRow(head), fifth);
+  EXPECT_EQ(table.ChooseForRow(head, /*room=*/0), -1);
+  EXPECT_EQ(table.Choose({.tenant = 1, .others_alone = true}), -1) << "by blocks it is within its share";
+  EXPECT_EQ(table.ChooseForRow({.tenant = 0, .others_alone = true, .row = true}), -1) << "its own gives it nothing";
+  EXPECT_EQ(table.ChooseForRow({.tenant = 0, .row = true}), fifth) << "one of its own comes back in turns";
+}
+
+TEST(Victims, RowsOfAFloorStay) {
+  VictimTable table({{.name = "a", .floor_blocks = 30}, {.name = "b", .weight = 7}});
+  table.Add(1, 1);
+  for (int32_t i = 0; i < 6; ++i) table.Add(0, 1);
+  const Asker head = {.tenant = 1, .others_alone = true, .row = true};
+  EXPECT_EQ(table.ChooseForRow(head), -1) << "30 of 40 blocks are six of eight rows";
+  const int32_t seventh = table.Add(0, 1);
+  EXPECT_EQ(table.ChooseForRow(head), seventh);
 }
 
 TEST(Victims, WhatIsKeptForAFloorWinsNothing) {

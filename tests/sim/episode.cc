@@ -98,6 +98,7 @@ EpisodeResult Episode::Run() {
   result_.swaps_max = swaps_.swaps_max();
   result_.due_heads = swaps_.due_heads();
   result_.due_plans_max = swaps_.due_plans_max();
+  result_.row_waits = swaps_.row_waits();
   result_.shrinks = executor_.shrinkings();
   result_.steps_ahead = executor_.steps_ahead();
   result_.rows_behind = executor_.rows_behind();

@@ -116,6 +116,7 @@ void FakeExecutor::SwapInOf(const SwapInOp& in) {
   swapped_.erase(found);
   request->aside = false;
   request->came_back = true;
+  request->state_row = in.state_row;
   request->sums_known = false;
   request->unseen_slot.fill(-1);
   request->seen.assign(request->blocks.size(), {});

@@ -61,11 +61,13 @@ constexpr const char* kNames[] = {
     "SwapSlotsMoved",
     "SwapSliceLost",
     "SwapForgotten",
+    "SwapIntoOldRow",
     "SwapOfAnchor",
     "AdmittedBehindSwapped",
     "VictimPays",
     "ClosedToAll",
     "NeverImpatient",
+    "RowsNeverGiven",
     "NeverBack",
     "AgreementIgnored",
     "PeaksIgnored",
@@ -172,10 +174,12 @@ void BuggyExecutor::SpoilSessions() {
 void BuggyExecutor::SpoilSwaps() {
   for (SwapOutOp& out : now_->input.swap_outs) {
     if (bug_ == PlantedBug::kSwapOfAnotherRow) out.state_row = out.state_row > 0 ? out.state_row - 1 : 1;
+    rows_left_[out.id] = out.state_row;
     if (bug_ == PlantedBug::kSwapForgotten && out.slice.end == BlocksForSlots(out.live)) forgotten_ = out.id;
   }
   if (now_->input.swap_outs.empty() && forgotten_ != 0) now_->input.swap_drops.push_back(std::exchange(forgotten_, 0));
   for (SwapInOp& in : now_->input.swap_ins) {
+    if (bug_ == PlantedBug::kSwapIntoOldRow) in.state_row = rows_left_[in.id];
     if (bug_ == PlantedBug::kSwapSliceLost && in.slice.begin > 0) in.slice.begin = in.slice.end;
     if (bug_ == PlantedBug::kSwapSlotsMoved && in.block_table.size() > 2) {
       std::vector<int32_t>& table = now_->copies.emplace_back(in.block_table.begin(), in.block_table.end());
@@ -359,7 +363,10 @@ void SpoilOptions(PlantedBug bug, EngineCoreOptions& options) {
   if (bug == PlantedBug::kContextIgnored) options.context = FakeRanks::kPositionMax;
   if (bug == PlantedBug::kNeverAhead) options.overlap = false;
   const bool several = options.scheduler.tenants.size() > 1;
-  const bool impatient = bug == PlantedBug::kNeverImpatient && several;
+  // LeaveFewRows alone makes pools so large.
+  const bool rows_are_few = options.scheduler.blocks >= 60;
+  const bool impatient =
+      several && (bug == PlantedBug::kNeverImpatient || (bug == PlantedBug::kRowsNeverGiven && rows_are_few));
   if (impatient || (bug == PlantedBug::kNeverBack && !several)) options.scheduler.swap_patience = 1'000'000;
   if (bug == PlantedBug::kPeaksIgnored) options.scheduler.swap_blocks_max *= 100;
   SpoilTenants(bug, options.scheduler.tenants);

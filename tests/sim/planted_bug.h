@@ -66,11 +66,13 @@ enum class PlantedBug : uint8_t {
   kSwapSlotsMoved,         // what comes back is in other blocks of its table
   kSwapSliceLost,          // a slice of it does not come back
   kSwapForgotten,          // it is forgotten while it is outside
+  kSwapIntoOldRow,         // it comes back to the state row that it gave up
   kSwapOfAnchor,           // the one that was never to step aside does
   kAdmittedBehindSwapped,  // somebody is let in while another waits outside
   kVictimPays,             // a tenant pays for what others have its sequences step aside for
   kClosedToAll,            // while somebody is outside nobody is let in, whoever waits
   kNeverImpatient,         // … and nobody steps aside for one that waits
+  kRowsNeverGiven,         // … where rows are missing and blocks are not
   kNeverBack,              // … nor for one that is outside and waits for its return
   kAgreementIgnored,       // no budget falls, and somebody steps aside instead
   kPeaksIgnored,           // more is let in than has a place in the pool or outside
@@ -150,6 +152,7 @@ class BuggyExecutor : public Executor {
   std::map<uint64_t, EvictionPolicy> first_policies_;  // of requests that decode
   std::map<TurnId, int32_t> parked_live_;              // as far as a bug needs it
   std::vector<int32_t> last_table_;                    // of the row spoiled last
+  std::map<uint64_t, int32_t> rows_left_;              // by sequence, when it stepped aside
   uint64_t forgotten_ = 0;                             // the sequence that stepped aside last
 };
 

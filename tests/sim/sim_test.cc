@@ -146,6 +146,7 @@ TEST(Swaps, HoldEveryInvariantOverRandomEpisodes) {
     sum.swap_shares += result.swap_shares;
     sum.swap_passes += result.swap_passes;
     sum.due_heads += result.due_heads;
+    sum.row_waits += result.row_waits;
     sum.outside_max = std::max(sum.outside_max, result.outside_max);
     sum.swaps_max = std::max(sum.swaps_max, result.swaps_max);
     sum.due_plans_max = std::max(sum.due_plans_max, result.due_plans_max);
@@ -163,9 +164,9 @@ TEST(Swaps, HoldEveryInvariantOverRandomEpisodes) {
             << " plans with somebody outside and somebody in line, " << sum.shrinks << " budgets lowered, "
             << sum.swap_shares << " choices between tenants, " << sum.swap_passes << " let in past others' outside, "
             << sum.outside_max << " plans outside and " << sum.swaps_max << " swaps at most, " << sum.due_heads
-            << " heads within their share waited, " << sum.due_plans_max << " plans at most, " << sum.swap_budgets
-            << " times by too little for all, " << sum.evicted_tokens << " tokens evicted, " << sum.block_operations
-            << " block operations\n";
+            << " heads within their share waited, " << sum.row_waits << " plans of them for a row, "
+            << sum.due_plans_max << " plans at most, " << sum.swap_budgets << " times by too little for all, "
+            << sum.evicted_tokens << " tokens evicted, " << sum.block_operations << " block operations\n";
   if (seeds.alone) return;
   EXPECT_GT(sum.swaps_out * 20, sum.requests);
   EXPECT_GT(sum.swaps_in * 2, sum.swaps_out);
@@ -173,6 +174,7 @@ TEST(Swaps, HoldEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.steps_ahead * 50, sum.steps);
   EXPECT_GT(sum.evicted_tokens, sum.requests);
   EXPECT_GT(sum.swaps_lost, 0u);
+  EXPECT_GT(sum.row_waits * 10, sum.requests);
 }
 
 TEST(Simulation, IsAPureFunctionOfItsSeed) {

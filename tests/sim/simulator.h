@@ -70,6 +70,7 @@ struct EpisodeResult {
   uint64_t swap_shares = 0;       // sequences that stepped aside where there were several tenants
   uint64_t swap_passes = 0;       // requests let in while another tenant's sequence waited outside
   uint64_t due_heads = 0;         // heads of line within their tenant's share that waited for more than a plan
+  uint64_t row_waits = 0;         // plans in which one of these missed a state row
   int64_t due_plans_max = 0;      // the longest of these waits, in plans
   uint64_t swap_budgets = 0;  // plans that had somebody step aside although budgets could fall by less than was missing
   uint64_t shrinks = 0;       // budgets lowered

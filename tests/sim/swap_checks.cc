@@ -98,6 +98,7 @@ void SwapChecks::CheckShares(const Scheduler& scheduler, const Sequence& chosen)
   ++share_checks_;
   const int32_t tenant = chosen.request.tenant;
   if (!WithinShareOfPool(workload_, scheduler, tenant, 0) || Lacks(scheduler, tenant)) return;
+  if (!WithinShareOfRows(scheduler, tenant, 0)) return;
   failure_.Set("request ", chosen.request.id, " of tenant ", tenant, ", within its share, steps aside for others");
 }
 
@@ -127,7 +128,35 @@ bool SwapChecks::IsDue(const Scheduler& scheduler, int32_t index) const {
   for (const Tenant& other : scheduler.tenants()) {
     if (other.waits() && tenant.turn() > other.turn()) return false;
   }
+  if (!RowIsFree(scheduler, index) && !WithinShareOfRows(scheduler, index, 1)) return false;
   return WithinShareOfPool(workload_, scheduler, index, blocks) && HasPlace(scheduler, asked);
+}
+
+int32_t SwapChecks::RowsOf(const Scheduler& scheduler, int32_t tenant) {
+  const std::span<const int32_t> running = scheduler.running_sequences();
+  return static_cast<int32_t>(std::count_if(running.begin(), running.end(), [&](int32_t index) {
+    const Sequence& sequence = scheduler.sequence(index);
+    return sequence.place != KvPlace::kOutside && (tenant < 0 || sequence.request.tenant == tenant);
+  }));
+}
+
+bool SwapChecks::RowIsFree(const Scheduler& scheduler, int32_t tenant) const {
+  int32_t free = workload_.core().scheduler.sequences_max - RowsOf(scheduler, -1);
+  for (int32_t i = 0; i < std::ssize(scheduler.tenants()); ++i) {
+    free -= i != tenant && scheduler.tenant(i).running > 0 && RowsOf(scheduler, i) == 0 ? 1 : 0;
+  }
+  return free > 0;
+}
+
+bool SwapChecks::WithinShareOfRows(const Scheduler& scheduler, int32_t tenant, int32_t more) const {
+  double weights = 0;
+  for (size_t i = 0; i < workload_.tenants().size(); ++i) {
+    const Tenant& each = scheduler.tenant(static_cast<int32_t>(i));
+    if (each.running > 0 || !each.queue.empty()) weights += workload_.tenants()[i].weight;
+  }
+  const int32_t rows = RowsOf(scheduler, tenant) + more;
+  const double weight = workload_.tenants()[static_cast<size_t>(tenant)].weight;
+  return rows <= 1 || rows * weights <= workload_.core().scheduler.sequences_max * weight;
 }
 
 int64_t SwapChecks::FirstBlocks(const Request& asked) {
@@ -147,6 +176,7 @@ bool SwapChecks::HasPlace(const Scheduler& scheduler, const Request& asked) cons
     peaks += scheduler.sequence(index).peak_blocks;
     largest = std::max<int64_t>(largest, scheduler.sequence(index).peak_blocks);
   }
+  if (scheduler.running() >= options.sequences_max && peaks > options.swap_blocks_max) return false;
   return peaks + largest - 1 <= options.blocks + options.swap_blocks_max;
 }
 
@@ -184,6 +214,7 @@ void SwapChecks::CheckOutside(const Scheduler& scheduler) {
     known.outside_all = sequence.place == KvPlace::kOutside ? known.outside_all + 1 : 0;
     outside_max_ = std::max(outside_max_, known.outside_plans);
     swaps_max_ = std::max(swaps_max_, known.swaps);
+    int32_t rows = RowIsFree(scheduler, sequence.request.tenant) ? 1 : 0;
     int64_t gain = scheduler.block_manager().pool().available() - scheduler.block_manager().promised();
     int64_t room = options.swap_blocks_max - scheduler.swapping().blocks();
     for (int32_t other : scheduler.running_sequences()) {
@@ -192,6 +223,7 @@ void SwapChecks::CheckOutside(const Scheduler& scheduler) {
           one.request.tenant == sequence.request.tenant && IsRested(one) && MayLeave(scheduler, one);
       if (!makes_room || BlocksForSlots(one.live) > room) continue;
       gain += one.blocks.reserved();
+      ++rows;
       room -= BlocksForSlots(one.live);
     }
     // If it is the one that was chosen first.
@@ -201,7 +233,8 @@ void SwapChecks::CheckOutside(const Scheduler& scheduler) {
     });
     const bool alone =
         first && sequence.decodes() && scheduler.tenants().size() == 1 && workload_.tenants()[0].blocks_max == 0;
-    const bool could = waits && still && alone && gain >= BlocksForSlots(sequence.live + kTokensBetween + 2);
+    const bool could =
+        waits && still && alone && rows > 0 && gain >= BlocksForSlots(sequence.live + kTokensBetween + 2);
     known.could_return = could            ? known.could_return + 1
                          : waits && still ? 0
                                           : std::min<int64_t>(known.could_return, known.outside_plans);
@@ -223,6 +256,10 @@ void SwapChecks::CheckWaits(const Scheduler& scheduler) {
     const Sequence& sequence = scheduler.sequence(index);
     return !WithinShareOfPool(workload_, scheduler, sequence.request.tenant, 0) && MayLeave(scheduler, sequence);
   });
+  const bool some_row_may_leave = std::any_of(running.begin(), running.end(), [&](int32_t index) {
+    const Sequence& sequence = scheduler.sequence(index);
+    return !WithinShareOfRows(scheduler, sequence.request.tenant, 0) && MayLeave(scheduler, sequence);
+  });
   const bool still = !scheduler.moving() && !scheduler.admission_paused() && scheduler.admitted().empty() &&
                      scheduler.shrinks_for() == 0 && !scheduler.swapping().somebody_misses();
   for (int32_t i = 0; i < std::ssize(scheduler.tenants()); ++i) {
@@ -234,10 +271,12 @@ void SwapChecks::CheckWaits(const Scheduler& scheduler) {
     if (!is_due) continue;
     due_heads_ += ++due.plans == 2 ? 1 : 0;
     due_plans_max_ = std::max(due_plans_max_, due.plans);
-    const bool has_row = scheduler.running() < options.sequences_max;
+    const bool has_row = RowIsFree(scheduler, i);
+    row_waits_ += has_row ? 0 : 1;
     const int64_t missing = FirstBlocks(head->request) + scheduler.running() - free;
     due.fits = has_row && missing <= 0 ? due.fits + 1 : 0;
-    due.makes_room = has_row && missing > 0 && somebody_may_leave ? due.makes_room + 1 : 0;
+    const bool comes = (has_row || some_row_may_leave) && (missing <= 0 || somebody_may_leave);
+    due.makes_room = comes && (!has_row || missing > 0) ? due.makes_room + 1 : 0;
     if (due.fits > options.swap_patience + kWaitsMore || due.makes_room > options.swap_patience + kWaitsMore) {
       failure_.Set("request ", head->request.id, " of tenant ", i, ", within its share, has waited for ", due.plans,
                    " plans, ", due.fits > 0 ? "and there is room" : "and nobody steps aside for it");
@@ -351,6 +390,10 @@ void SwapChecks::CheckPeaks(const Scheduler& scheduler) {
     }
     peaks += peak;
     largest = std::max(largest, peak);
+  }
+  if (scheduler.running() > options.sequences_max && peaks > options.swap_blocks_max) {
+    failure_.Set(scheduler.running(), " are in progress with ", options.sequences_max, " rows, and may come to hold ",
+                 peaks, " blocks: there are ", options.swap_blocks_max, " outside");
   }
   if (peaks <= options.blocks || peaks + largest - 1 <= options.blocks + options.swap_blocks_max) return;
   failure_.Set("those in progress may come to hold ", peaks, " blocks, one of them ", largest, ": there are ",

@@ -37,6 +37,7 @@ class SwapChecks {
   int64_t outside_max() const { return outside_max_; }      // plans in a row that a sequence was outside
   int32_t swaps_max() const { return swaps_max_; }          // times that one stepped aside
   uint64_t passed() const { return passed_; }               // requests let in while another tenant's waited outside
+  uint64_t row_waits() const { return row_waits_; }         // plans in which one was due and no row was free
   uint64_t due_heads() const { return due_heads_; }         // heads of line that were due for longer than a plan
   uint64_t admission_checks() const { return admission_checks_; }  // times somebody was outside and somebody waited
 
@@ -68,6 +69,11 @@ class SwapChecks {
   bool HasOutside(const Scheduler& scheduler, int32_t tenant) const;
   bool HasPlace(const Scheduler& scheduler, const Request& asked) const;
   static int64_t FirstBlocks(const Request& asked);
+  // State rows of a tenant, or of all (-1); one is free beside those of tenants that have all they have outside; and whether a
+  // tenant's share of the rows has room for so many more.
+  static int32_t RowsOf(const Scheduler& scheduler, int32_t tenant);
+  bool RowIsFree(const Scheduler& scheduler, int32_t tenant) const;
+  bool WithinShareOfRows(const Scheduler& scheduler, int32_t tenant, int32_t more) const;
   void CheckAdmitted(const Scheduler& scheduler);
   void CheckPeaks(const Scheduler& scheduler);
 
@@ -90,6 +96,7 @@ class SwapChecks {
   std::vector<Due> due_;
   uint64_t share_checks_ = 0;
   uint64_t due_heads_ = 0;
+  uint64_t row_waits_ = 0;
   int64_t due_plans_max_ = 0;
   uint64_t passed_ = 0;
   int64_t outside_max_ = 0;

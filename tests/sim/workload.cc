@@ -105,7 +105,24 @@ void Workload::LetThemStepAside(uint64_t seed) {
   requests_left_ = r.Between(20, 80);
   swap_fails_percent_ = r.Chance(60) ? 0 : r.Between(1, 10);
   slow_percent_ /= 2;
+  if (scheduler.tenants.size() > 1 && r.Chance(40)) LeaveFewRows(r);
   DrawTenants(static_cast<int32_t>(scheduler.tenants.size()));
+}
+
+// Room for many long answers of few blocks, and rows for some of them.
+void Workload::LeaveFewRows(Random& r) {
+  SchedulerOptions& scheduler = core_.scheduler;
+  floors_ = floors_ && r.Chance(30);
+  scheduler.sequences_max = r.Between(2, 5);
+  scheduler.blocks = r.Between(60, 120);
+  scheduler.swap_blocks_max = r.Between(60, 400);
+  scheduler.swap_patience = r.Between(1, 16);
+  scheduler.tokens_max = std::max(scheduler.tokens_max, scheduler.sequences_max + kBlockSlots - 1);
+  prompt_max_ = r.Between(8, 60);
+  output_max_ = r.Between(150, 500);
+  unlimited_percent_ = r.Between(0, 20);
+  requests_left_ = r.Between(15, 30);
+  sessions_ = 0;
 }
 
 // Most blocks per token computed: long prompts in large chunks, short answers, and a pool that holds some tens of them.

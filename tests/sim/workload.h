@@ -65,6 +65,7 @@ class Workload {
   void Hurry();
   void ShortenContext();
   void LetThemStepAside(uint64_t seed);
+  void LeaveFewRows(Random& random);
   void DrawTenants(int32_t count);
   int32_t PromptLength();
   KvBudget Budget();

@@ -267,7 +267,8 @@ TEST(Tenants, WhoHasARowOfItsOwnPassesAHeadThatWaitsForARowAlone) {
     tenants[1].options.floor_blocks = 30;
     tenants[1].floor_rows = 2;
     tenants[1].reserved = test.reserved_of_b;
-    tenants[1].running = test.rows_of_b;
+    tenants[0].rows = 3;
+    tenants[1].running = tenants[1].rows = test.rows_of_b;
     Turns turns;
     Blocked blocked;
     const auto head_of = [&](const Tenant& tenant) {
