@@ -1,5 +1,5 @@
-// Constraint is what a request says about the form of its answer: a JSON schema, any JSON object, a regular expression, or one of
-// several texts. Nothing here knows whether a schema can be enforced; server/shapes compiles it.
+// Constraint is what a request says about the form of its answer: a JSON schema, any JSON object, a regular expression, one of
+// several texts, or text with tags behind which something has to follow. Nothing here knows whether a schema can be enforced; server/shapes compiles it.
 //
 // Thread: any (plain data).
 #ifndef HYDRANT_API_REQUEST_CONSTRAINT_H_
@@ -13,12 +13,12 @@
 
 namespace hydrant {
 
-enum class ConstraintKind : uint8_t { kJsonSchema, kJsonObject, kRegex, kChoice };
+enum class ConstraintKind : uint8_t { kJsonSchema, kJsonObject, kRegex, kChoice, kStructuralTag };
 
 // What is compiled: equal specs make equal automata.
 struct ConstraintSpec {
   ConstraintKind kind = ConstraintKind::kJsonObject;
-  std::string text;                   // of the schema or expression
+  std::string text;                   // of the schema, expression or tag
   std::vector<std::string> choices;   // none empty
   int32_t white_space_max = 8;        // bytes in a row between two tokens of JSON; 0: none
   bool unknown_formats_pass = false;  // a schema's `format` that is not enforced is an annotation

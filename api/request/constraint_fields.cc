@@ -111,6 +111,13 @@ std::optional<Constraint> ReadNamedSchema(ObjectReader* request, JsonView named,
   return request->failed() ? std::nullopt : ReadSchema(request, named["schema"], of_schema);
 }
 
+// As JSON, or as a text of JSON.
+std::optional<Constraint> ReadStructuralTag(ObjectReader* request, JsonView tag, const std::string& path) {
+  std::optional<Constraint> constraint = ReadSchema(request, tag, path);
+  if (constraint.has_value()) constraint->spec.kind = ConstraintKind::kStructuralTag;
+  return constraint;
+}
+
 using Reader = std::optional<Constraint> (*)(ObjectReader* request, JsonView value, const std::string& path);
 
 std::optional<Constraint> ReadUnsupported(ObjectReader* request, JsonView, const std::string& path) {
@@ -133,7 +140,7 @@ constexpr std::array<NamedReader, 6> kStructuredOutputs = {{
     {"regex", ReadRegex},
     {"choice", ReadChoice},
     {"grammar", ReadUnsupported},
-    {"structural_tag", ReadUnsupported},
+    {"structural_tag", ReadStructuralTag},
     {"json_object", ReadAnyObject},
 }};
 
@@ -149,7 +156,7 @@ constexpr std::array<NamedReader, 11> kAliases = {{
     {"regex", ReadRegex},
     {"grammar", ReadUnsupported},
     {"ebnf", ReadUnsupported},
-    {"structural_tag", ReadUnsupported},
+    {"structural_tag", ReadStructuralTag},
 }};
 
 // Members of `structured_outputs` that say how, not what.
@@ -311,11 +318,13 @@ std::optional<Constraint> ReadTextFormat(ObjectReader* request, JsonView format,
     const char* member = format["regex"].absent() && !format["pattern"].absent() ? "pattern" : "regex";
     return ReadRegex(request, format[member], absl::StrCat(path, ".", member));
   }
-  if (name == "grammar" || name == "structural_tag") {
-    request->FailUnsupported(path, absl::StrCat("'", path, "' of type ", std::string(name)));
+  if (name == "structural_tag") return ReadStructuralTag(request, format, path);
+  if (name == "grammar") {
+    request->FailUnsupported(path, absl::StrCat("'", path, "' of type grammar"));
     return std::nullopt;
   }
-  request->Fail(path + ".type", absl::StrCat("'", path, ".type' must be text, json_object, json_schema or regex."));
+  request->Fail(path + ".type",
+                absl::StrCat("'", path, ".type' must be text, json_object, json_schema, regex or structural_tag."));
   return std::nullopt;
 }
 
@@ -337,7 +346,7 @@ std::optional<Constraint> ReadConstraint(ObjectReader* request) {
       found.Add(one.read(request, members.Raw(one.name), members.Path(one.name)));
     }
     if (!found.first.has_value()) {
-      members.Fail("json", "'structured_outputs' must have one of json, regex, choice and json_object.",
+      members.Fail("json", "'structured_outputs' must have one of json, regex, choice, structural_tag and json_object.",
                    "missing_field");
     }
   }

@@ -50,6 +50,7 @@ inline constexpr ErrorKind kTable[] = {
     {"conflicting_constraints", 400, kInvalid, "Two fields say what the answer has to be. The message names both.", "Send one of them."},
     {"context_length_exceeded", 400, kInvalid, "Prompt and answer, or with rolling positions what is held at once, exceed the context.", "Shorten the prompt or `max_tokens`; with rolling positions lower `kv.budget` or set `kv.prefill` to `budgeted`."},
     {"empty_prompt", 400, kInvalid, "The prompt is empty, or has no tokens after tokenization.", "Send at least one token."},
+    {"invalid_grammar", 400, kInvalid, "The grammar, or a tag, is none that can be enforced. The message has the place.", "Mend it."},
     {"invalid_json", 400, kInvalid, "The body is not JSON, or not an object. The message has the byte.", "Send a JSON object in UTF-8."},
     {"invalid_regex", 400, kInvalid, "The expression, or a `pattern` of the schema, is none that can be enforced. The message has the column.", "Mend it; look-around and back-references are not regular."},
     {"invalid_schema", 400, kInvalid, "The schema is no JSON schema. The message has the place.", "Mend it."},

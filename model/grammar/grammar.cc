@@ -76,6 +76,10 @@ std::variant<std::shared_ptr<Grammar>, Refusal> Grammar::Compile(const GrammarSp
 Grammar::Grammar(std::shared_ptr<const JsonPlan> plan, LazyDfa dfa)
     : plan_(std::move(plan)), base_(std::move(dfa)), machine_(std::make_shared<JsonMachine>(plan_, base_)) {}
 
+std::shared_ptr<Grammar> Grammar::Twin() const { return std::shared_ptr<Grammar>(new Grammar(plan_, base_)); }
+
+size_t Grammar::bytes() const { return base_.bytes() + machine_->bytes() + plan_->bytes(); }
+
 GrammarState Grammar::Begin() {
   GrammarState state;
   state.machine_ = machine_;

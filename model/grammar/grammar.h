@@ -72,9 +72,14 @@ class Grammar {
   // object that needs several keys that nobody names, or too much work.
   std::optional<int64_t> BytesToEnd(GrammarState& state);
 
+  // Another one of the same specification, with states of its own: for another thread.
+  std::shared_ptr<Grammar> Twin() const;
+  // About what it takes in memory by now.
+  size_t bytes() const;
+
   // How many things may be remembered before all are dropped.
   static constexpr size_t kStatesMax = 20'000;
-  void set_states_max(size_t states) { states_max_ = states; }  // for tests
+  void set_states_max(size_t states) { states_max_ = states; }
 
  private:
   friend class TokenMasks;

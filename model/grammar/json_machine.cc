@@ -31,6 +31,17 @@ JsonPlan::JsonPlan(ShapeSet set) : shapes(std::move(set)) {
   }
 }
 
+size_t JsonPlan::bytes() const {
+  size_t bytes = sizeof(*this) + shapes.values.size() * sizeof(ValueShape);
+  for (const ObjectShape& object : shapes.objects) {
+    bytes += sizeof(object) + sizeof(Keys) + object.extras.size() * sizeof(ExtraShape);
+    // The key twice, and its numbers.
+    for (const PropertyShape& property : object.properties) bytes += 2 * (sizeof(property) + property.key.size()) + 16;
+  }
+  for (const ArrayShape& array : shapes.arrays) bytes += sizeof(array) + array.prefix.size() * sizeof(ShapeId);
+  return bytes;
+}
+
 JsonMachine::JsonMachine(std::shared_ptr<const JsonPlan> plan, LazyDfa dfa)
     : plan_(std::move(plan)), dfa_(std::move(dfa)), base_(dfa_.arena().size()) {}
 

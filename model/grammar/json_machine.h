@@ -43,6 +43,7 @@ struct JsonPlan {
   int white_space_max = 8;
 
   explicit JsonPlan(ShapeSet set);
+  size_t bytes() const;  // about what it takes in memory
 };
 
 enum class Phase : uint8_t {
@@ -128,6 +129,8 @@ class JsonMachine {
   // How much is remembered beyond what was there at the beginning.
   bool HasSeenKeys(const Configuration& configuration) const { return frame(configuration.frame).seen >= 0; }
   size_t states() const { return dfa_.arena().size() - base_ + frames_.size() + seen_.size(); }
+  // About what it takes in memory.
+  size_t bytes() const { return dfa_.bytes() + frames_.size() * 3 * sizeof(Frame) + seen_.size() * 64; }
   // The same configuration in this machine, of another one with the same plan that began with the same expressions.
   Configuration Import(const JsonMachine& from, const Configuration& configuration);
 

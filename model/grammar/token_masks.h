@@ -30,6 +30,8 @@ class TokenMasks {
   // REQUIRES: out has trie.words() words.
   Grammar::Verdict Mask(GrammarState& state, std::span<uint32_t> out);
 
+  size_t bytes() const { return remembered_bytes_; }  // about what is remembered takes
+
   // The same, token by token in the trie with nothing remembered: what Mask is held to.
   Grammar::Verdict PlainMask(GrammarState& state, std::span<uint32_t> out);
 
@@ -46,7 +48,7 @@ class TokenMasks {
     Fuel fuel;
   };
 
-  static constexpr size_t kRememberedBytesMax = size_t{16} << 20;
+  static constexpr size_t kRememberedBytesMax = size_t{8} << 20;
   static constexpr size_t kNodesMax = size_t{1} << 26;  // looked at for one mask
   static constexpr int64_t kMaskFuel = 500'000'000;
 

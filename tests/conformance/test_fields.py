@@ -213,7 +213,6 @@ def test_c27_stops(row):
 def test_c34_what_another_version_does_is_refused_by_name(row):
     for field, value in {
         "guided_whitespace_pattern": " ",
-        "structural_tag": {},
         "chat_template": "{{ messages }}",
         "chat_template_kwargs": {"a": 1},
         "prompt_embeds": "AAAA",

@@ -259,4 +259,11 @@ RegexId LazyDfa::Import(const RegexArena& from, RegexId id, RegexId shared) {
   return at(id);
 }
 
+size_t LazyDfa::bytes() const {
+  // A place in a hash map is taken twice over, as it is filled by half at least.
+  constexpr size_t kNodeBytes = sizeof(RegexNode) + 2 * sizeof(int32_t) + sizeof(Texts) + sizeof(RegexId);
+  return arena_.size() * kNodeBytes + (rows_.size() + row_of_.size()) * sizeof(RegexId) +
+         derivatives_.size() * 2 * sizeof(std::pair<uint64_t, RegexId>);
+}
+
 }  // namespace hydrant::grammar

@@ -38,6 +38,9 @@ class LazyDfa {
   // A text of it that has the fewest bytes; nullopt if it has none or the fuel ends.
   std::optional<std::string> Shortest(RegexId state, Fuel& fuel);
 
+  // About what it takes in memory.
+  size_t bytes() const;
+
   // Copies an expression of another arena into this one. REQUIRES: the same base, that is ids below `shared` mean the same in both.
   RegexId Import(const RegexArena& from, RegexId id, RegexId shared);
 

@@ -58,6 +58,10 @@ TEST(ConstraintFieldsTest, EveryNameSaysTheSame) {
       {R"("json_schema":)" + schema, "json_schema", kJsonSchema, text},
       {R"("json_schema":"{}")", "json_schema", kJsonSchema, "{}"},
       {R"("regex":"a+")", "regex", kRegex, "a+"},
+      {R"("response_format":{"type":"structural_tag","format":{"type":"any_text"}})", "response_format", kStructuralTag,
+       R"({"type":"structural_tag","format":{"type":"any_text"}})"},
+      {R"("structural_tag":{"structures":[]})", "structural_tag", kStructuralTag, R"({"structures":[]})"},
+      {R"("structured_outputs":{"structural_tag":"{}"})", "structured_outputs.structural_tag", kStructuralTag, "{}"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.member);
@@ -122,7 +126,6 @@ TEST(ConstraintFieldsTest, WrongOnesAreNamed) {
       {R"("response_format":{"type":"json_schema","json_schema":{"schema":{"maximum":99999999999999999999}}})",
        "response_format.json_schema.schema", "invalid_value"},
       {R"("response_format":{"type":"grammar","grammar":"root ::= x"})", "response_format", "unsupported"},
-      {R"("response_format":{"type":"structural_tag"})", "response_format", "unsupported"},
       {R"("structured_outputs":{})", "structured_outputs.json", "missing_field"},
       {R"("structured_outputs":{"json_object":false})", "structured_outputs.json", "missing_field"},
       {R"("structured_outputs":{"close_at_max_tokens":true})", "structured_outputs.json", "missing_field"},
@@ -143,7 +146,7 @@ TEST(ConstraintFieldsTest, WrongOnesAreNamed) {
       {R"("guided_grammar":"x")", "guided_grammar", "unsupported"},
       {R"("grammar":"x")", "grammar", "unsupported"},
       {R"("ebnf":"x")", "ebnf", "unsupported"},
-      {R"("structural_tag":{})", "structural_tag", "unsupported"},
+      {R"("structural_tag":5)", "structural_tag", "invalid_type"},
       {R"("guided_whitespace_pattern":"a")", "guided_whitespace_pattern", "unsupported"},
   };
   for (const Case& c : cases) {

@@ -1,0 +1,93 @@
+#include "server/shapes/compiled_shape.h"
+
+#include <utility>
+
+#include "model/grammar/regex/fuel.h"
+
+namespace hydrant {
+namespace {
+
+using grammar::Grammar;
+using grammar::GrammarSpec;
+
+// A state of an automaton has about a kilobyte of transitions: what the two of a shape remember is bounded by megabytes.
+constexpr size_t kStatesMax = 4'000;
+
+GrammarSpec SpecOf(const ConstraintSpec& spec) {
+  GrammarSpec made;
+  switch (spec.kind) {
+    case ConstraintKind::kJsonSchema:
+      made.kind = grammar::GrammarKind::kJsonSchema;
+      break;
+    case ConstraintKind::kJsonObject:
+      made.kind = grammar::GrammarKind::kJsonObject;
+      break;
+    case ConstraintKind::kRegex:
+      made.kind = grammar::GrammarKind::kRegex;
+      break;
+    case ConstraintKind::kChoice:
+      made.kind = grammar::GrammarKind::kChoice;
+      break;
+    case ConstraintKind::kStructuralTag:
+      made.kind = grammar::GrammarKind::kStructuralTag;
+      break;
+  }
+  made.text = spec.text;
+  made.choices = spec.choices;
+  made.schema.unknown_formats_pass = spec.unknown_formats_pass;
+  made.white_space_max = spec.white_space_max;
+  return made;
+}
+
+}  // namespace
+
+std::variant<std::shared_ptr<CompiledShape>, grammar::Refusal> CompiledShape::Compile(
+    const ConstraintSpec& spec, std::shared_ptr<const ShapeVocabulary> vocabulary) {
+  grammar::Fuel fuel;
+  auto made = Grammar::Compile(SpecOf(spec), fuel);
+  if (auto* refusal = std::get_if<grammar::Refusal>(&made)) return std::move(*refusal);
+  std::shared_ptr<Grammar>& grammar = std::get<0>(made);
+  return std::shared_ptr<CompiledShape>(new CompiledShape(std::move(grammar), std::move(vocabulary)));
+}
+
+CompiledShape::CompiledShape(std::shared_ptr<Grammar> grammar, std::shared_ptr<const ShapeVocabulary> vocabulary)
+    : vocabulary_(std::move(vocabulary)),
+      followed_(grammar->Twin()),
+      masked_(std::move(grammar)),
+      masks_(masked_, vocabulary_->trie()) {
+  for (Grammar* each : {followed_.get(), masked_.get()}) each->set_states_max(kStatesMax);
+  CountBytes();
+}
+
+void CompiledShape::CountBytes() {
+  // The automaton that follows tokens sees no more than the one that makes masks.
+  bytes_.store(masks_.bytes() + 2 * masked_->bytes(), std::memory_order_relaxed);
+}
+
+grammar::GrammarState CompiledShape::Begin() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return masked_->Begin();
+}
+
+Grammar::Verdict CompiledShape::Advance(grammar::GrammarState& state, std::string_view bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return masked_->Advance(state, bytes);
+}
+
+Grammar::Verdict CompiledShape::Mask(grammar::GrammarState& state, std::span<uint32_t> bits) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const Grammar::Verdict verdict = masks_.Mask(state, bits);
+  CountBytes();
+  if (verdict != Grammar::Verdict::kAllowed || !masked_->Accepts(state)) return verdict;
+  for (const int32_t end : vocabulary_->ends()) {
+    bits[static_cast<size_t>(end) / 32] |= uint32_t{1} << (static_cast<uint32_t>(end) % 32);
+  }
+  return verdict;
+}
+
+std::optional<int64_t> CompiledShape::BytesToEnd(grammar::GrammarState& state) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return masked_->BytesToEnd(state);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,64 @@
+// CompiledShape is a ConstraintSpec made into an automaton, shared by all sequences whose answers are held to it.
+//
+// An automaton belongs to one thread at a time, and the engine must not wait for a mask. So there are two over one plan: one follows
+// tokens on the engine's thread and has no lock; the other makes masks, under a lock that workers wait for.
+//
+// Thread: as said of each member.
+#ifndef HYDRANT_SERVER_SHAPES_COMPILED_SHAPE_H_
+#define HYDRANT_SERVER_SHAPES_COMPILED_SHAPE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <variant>
+
+#include "api/request/constraint.h"
+#include "model/grammar/grammar.h"
+#include "model/grammar/refusal.h"
+#include "model/grammar/token_masks.h"
+#include "server/shapes/shape_vocabulary.h"
+
+namespace hydrant {
+
+class CompiledShape {
+ public:
+  // Any thread; at most Fuel::kCompile of work.
+  static std::variant<std::shared_ptr<CompiledShape>, grammar::Refusal> Compile(
+      const ConstraintSpec& spec, std::shared_ptr<const ShapeVocabulary> vocabulary);
+
+  const ShapeVocabulary& vocabulary() const { return *vocabulary_; }
+
+  // The engine's thread.
+  grammar::Grammar& followed() { return *followed_; }
+
+  // Any other thread; both wait for each other.
+  // Where the answer stands behind `bytes`; what it says of a state as Grammar::Advance does.
+  grammar::GrammarState Begin();
+  grammar::Grammar::Verdict Advance(grammar::GrammarState& state, std::string_view bytes);
+  // The tokens that may come next, and the ends of text iff the answer may end. REQUIRES: bits has vocabulary().words() words.
+  grammar::Grammar::Verdict Mask(grammar::GrammarState& state, std::span<uint32_t> bits);
+  std::optional<int64_t> BytesToEnd(grammar::GrammarState& state);
+
+  // About what it takes in memory by now. Any thread.
+  size_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  CompiledShape(std::shared_ptr<grammar::Grammar> grammar, std::shared_ptr<const ShapeVocabulary> vocabulary);
+  void CountBytes();
+
+  const std::shared_ptr<const ShapeVocabulary> vocabulary_;
+  const std::shared_ptr<grammar::Grammar> followed_;
+  std::mutex mutex_;
+  const std::shared_ptr<grammar::Grammar> masked_;  // guarded by mutex_
+  grammar::TokenMasks masks_;                       // likewise
+  std::atomic<size_t> bytes_ = 0;                   // relaxed: a number, nothing is published through it
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_SHAPES_COMPILED_SHAPE_H_

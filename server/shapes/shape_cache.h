@@ -1,0 +1,100 @@
+// ShapeCache keeps compiled shapes, least recently used last. What one tenant's requests compiled no other tenant finds, nor requests
+// of another cache_salt: how long a compile takes would tell whether somebody else has used a schema. Refusals are kept, too.
+//
+// Thread: any. Get compiles where it is called, and waits where another thread compiles the same: for the workers of a pool.
+//
+// Invariants
+//  1. A tenant's shapes take at most tenant_bytes_max, all together at most bytes_max, but for the one used last.
+//  2. What is in use stays alive, whatever the cache forgets.
+#ifndef HYDRANT_SERVER_SHAPES_SHAPE_CACHE_H_
+#define HYDRANT_SERVER_SHAPES_SHAPE_CACHE_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/container/flat_hash_map.h"
+#include "api/request/constraint.h"
+#include "model/grammar/refusal.h"
+#include "server/shapes/compiled_shape.h"
+#include "server/shapes/shape_vocabulary.h"
+
+namespace hydrant {
+
+using ShapeResult = std::variant<std::shared_ptr<CompiledShape>, grammar::Refusal>;
+
+// Sums since the start, and what is there now.
+struct ShapeCounts {
+  uint64_t compiled = 0;
+  uint64_t refused = 0;
+  uint64_t hits = 0;
+  double compile_seconds = 0;  // by the clock, refusals included
+  int64_t kept = 0;            // in the cache
+  int64_t kept_bytes = 0;
+};
+
+class ShapeCache {
+ public:
+  struct Options {
+    size_t tenant_bytes_max = size_t{32} << 20;
+    size_t bytes_max = size_t{256} << 20;
+  };
+  struct Key {
+    int32_t tenant = 0;
+    std::string salt;
+    ConstraintSpec spec;
+
+    bool operator==(const Key&) const = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const Key& key) {
+      return H::combine(std::move(h), key.tenant, key.salt, key.spec);
+    }
+  };
+
+  ShapeCache(std::shared_ptr<const ShapeVocabulary> vocabulary, Options options);
+  explicit ShapeCache(std::shared_ptr<const ShapeVocabulary> vocabulary)
+      : ShapeCache(std::move(vocabulary), Options()) {}
+
+  const ShapeVocabulary& vocabulary() const { return *vocabulary_; }
+  // What is there, at once; nullopt: nothing is, or not yet.
+  std::optional<ShapeResult> Find(const Key& key);
+  // The same, or compiled now. Throws std::bad_alloc.
+  ShapeResult Get(const Key& key);
+  ShapeCounts counts() const;
+
+ private:
+  struct Entry {
+    Key key;
+    std::optional<ShapeResult> result;  // nullopt: a thread compiles it
+    size_t bytes = 0;                   // charged
+  };
+  using Entries = std::list<Entry>;  // used last first
+
+  // All REQUIRE mutex_ held.
+  std::optional<ShapeResult> FindLocked(const Key& key);
+  void Charge(Entry& entry);
+  void Forget(Entries::iterator entry);
+  void MakeRoom(int32_t tenant);
+
+  const std::shared_ptr<const ShapeVocabulary> vocabulary_;
+  const Options options_;
+  mutable std::mutex mutex_;
+  std::condition_variable compiled_;
+  // Guarded by mutex_.
+  Entries entries_;
+  absl::flat_hash_map<Key, Entries::iterator> by_key_;
+  absl::flat_hash_map<int32_t, size_t> tenant_bytes_;
+  size_t bytes_ = 0;
+  ShapeCounts counts_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_SHAPES_SHAPE_CACHE_H_

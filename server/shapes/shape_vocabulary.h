@@ -1,0 +1,42 @@
+// ShapeVocabulary is what shapes know of a model's tokens: the bytes that each adds to an answer, and which of them end it. Special
+// tokens add none, so none is ever part of an answer that has a shape.
+//
+// Thread: any (immutable).
+#ifndef HYDRANT_SERVER_SHAPES_SHAPE_VOCABULARY_H_
+#define HYDRANT_SERVER_SHAPES_SHAPE_VOCABULARY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "model/grammar/token_trie.h"
+#include "model/tokenizer/tokenizer.h"
+
+namespace hydrant {
+
+class ShapeVocabulary {
+ public:
+  // `vocab_size`: of the model, whose last ids may be no tokens. 0.3 s for 150,000 tokens.
+  ShapeVocabulary(std::shared_ptr<const Tokenizer> tokenizer, int32_t vocab_size, std::vector<int32_t> ends);
+
+  const std::shared_ptr<const grammar::TokenTrie>& trie() const { return trie_; }
+  std::string_view BytesOf(int32_t token) const;
+  bool IsEnd(int32_t token) const;
+  std::span<const int32_t> ends() const { return ends_; }
+  // Every byte is a token by itself, so that whatever is allowed can be said.
+  bool has_every_byte() const { return has_every_byte_; }
+  size_t words() const { return trie_->words(); }  // of a mask
+
+ private:
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::vector<int32_t> ends_;  // in the vocabulary
+  std::shared_ptr<const grammar::TokenTrie> trie_;
+  bool has_every_byte_ = false;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_SHAPES_SHAPE_VOCABULARY_H_

@@ -1,0 +1,60 @@
+#include "server/shapes/compiled_shape.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/server/shapes/shape_checks.h"
+
+namespace hydrant {
+namespace {
+
+using Known = grammar::Grammar::Verdict;
+
+TEST(CompiledShape, EveryKindIsCompiled) {
+  ConstraintSpec choice;
+  choice.kind = ConstraintKind::kChoice;
+  choice.choices = {"yes", "no"};
+  struct Case {
+    ConstraintSpec spec;
+    const char* begins;
+  };
+  for (const Case& c : {Case{SchemaSpec(R"({"enum":["a",null]})"), "\"n"}, Case{RegexSpec("[ab]c"), "ab"},
+                        Case{choice, "ny"}, Case{ConstraintSpec(), "{"}}) {
+    const auto shape = MustCompileShape(c.spec);
+    std::vector<uint32_t> bits(shape->vocabulary().words());
+    grammar::GrammarState state = shape->Begin();
+    ASSERT_EQ(shape->Mask(state, bits), Known::kAllowed);
+    EXPECT_EQ(TokensOf(bits), ByteIds(c.begins));
+  }
+}
+
+TEST(CompiledShape, EndsAreAllowedWhereTheAnswerMayEnd) {
+  const auto shape = MustCompileShape(RegexSpec("ab*"));
+  std::vector<uint32_t> bits(shape->vocabulary().words());
+  grammar::GrammarState state = shape->Begin();
+  ASSERT_EQ(shape->Mask(state, bits), Known::kAllowed);
+  EXPECT_EQ(TokensOf(bits), ByteIds("a"));
+  ASSERT_EQ(shape->Advance(state, "a"), Known::kAllowed);
+  ASSERT_EQ(shape->Mask(state, bits), Known::kAllowed);
+  EXPECT_EQ(TokensOf(bits), (std::vector<int32_t>{'b', ByteTokenizer::kEos}));
+}
+
+TEST(CompiledShape, OptionsCountAndWhatItTakesInMemoryIsKnown) {
+  ConstraintSpec dense = SchemaSpec(R"({"type":"array"})");
+  dense.white_space_max = 0;
+  const auto shape = MustCompileShape(dense);
+  grammar::GrammarState state = shape->Begin();
+  EXPECT_EQ(shape->Advance(state, "[ "), Known::kForbidden);
+  const size_t before = shape->bytes();
+  EXPECT_GT(before, 1000u);
+  std::vector<uint32_t> bits(shape->vocabulary().words());
+  ASSERT_EQ(shape->Mask(state, bits), Known::kAllowed);
+  EXPECT_GT(shape->bytes(), before);
+
+  ConstraintSpec lax = SchemaSpec(R"({"type":"string","format":"no such"})");
+  EXPECT_EQ(CompiledShape::Compile(lax, ByteVocabulary()).index(), 1u);
+  lax.unknown_formats_pass = true;
+  EXPECT_EQ(CompiledShape::Compile(lax, ByteVocabulary()).index(), 0u);
+}
+
+}  // namespace
+}  // namespace hydrant

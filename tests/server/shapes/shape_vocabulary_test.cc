@@ -1,0 +1,27 @@
+#include "server/shapes/shape_vocabulary.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/byte_tokenizer.h"
+
+namespace hydrant {
+namespace {
+
+TEST(ShapeVocabulary, SpecialTokensAndEndsAddNothing) {
+  // The model has ids beyond those of the tokenizer.
+  const ShapeVocabulary vocabulary(std::make_shared<ByteTokenizer>(), 300, {ByteTokenizer::kEos, 'x', 999});
+  EXPECT_EQ(vocabulary.BytesOf('a'), "a");
+  for (const int32_t token : {int32_t{ByteTokenizer::kEos}, int32_t{ByteTokenizer::kBos}, int32_t{'x'}, 299}) {
+    EXPECT_EQ(vocabulary.BytesOf(token), "") << token;
+  }
+  EXPECT_TRUE(vocabulary.IsEnd('x'));
+  EXPECT_FALSE(vocabulary.IsEnd(ByteTokenizer::kBos));
+  EXPECT_EQ(vocabulary.ends().size(), 2u);
+  EXPECT_EQ(vocabulary.words(), 10u);
+  EXPECT_EQ(vocabulary.trie()->tokens().size(), 255u);
+  EXPECT_FALSE(vocabulary.has_every_byte());
+  EXPECT_TRUE(ShapeVocabulary(std::make_shared<ByteTokenizer>(), 258, {}).has_every_byte());
+}
+
+}  // namespace
+}  // namespace hydrant
