@@ -203,14 +203,15 @@ void AddKvFlags(CLI::App& app, Config& config, Raw& raw) {
 
 void AddSessionFlags(CLI::App& app, Config& config, Raw& raw) {
   const FlagGroup group(app, "Sessions");
+  const auto seconds = [&](const char* flag, double& value, double least, const char* text) {
+    group.AddWithDefault(flag, "SECONDS", value, text)->check(RealRange(least, 1e9));
+  };
   group.Add("--session-dir", "DIRECTORY", config.session_dir,
             "directory where sessions outlive the server; each process has its own (default: none)");
   group.AddSwitch("--session-dir-unsafe", config.session_dir_unsafe,
                   "allow --session-dir on NFS, or in a container's own layer (overlayfs)");
-  group
-      .AddWithDefault("--session-purge-s", "SECONDS", config.session_purge_s,
-                      "time until what deleted sessions said leaves the files of --session-dir")
-      ->check(RealRange(0.0, 1e9));
+  seconds("--session-purge-s", config.session_purge_s, 0.0,
+          "time until what deleted sessions said leaves the files of --session-dir");
   group
       .Add("--session-durability", "PROMISE", raw.session_durability,
            "none, tokens or kv: what is on disk before a turn's end is told (default: tokens with --session-dir)")
@@ -224,10 +225,10 @@ void AddSessionFlags(CLI::App& app, Config& config, Raw& raw) {
            "host memory for sessions' KV between turns; 0: none (default: the pool's size, at most half of what is "
            "left)")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
-  group
-      .AddWithDefault("--session-ttl", "SECONDS", config.limits.session_ttl_s,
-                      "how long a session is kept after its last turn; 0: for ever")
-      ->check(RealRange(0.0, 1e9));
+  seconds("--session-read-timeout-s", config.limits.session_read_timeout_s, 0.01,
+          "longest that a turn waits for its KV from the disk before its history is computed instead");
+  seconds("--session-ttl", config.limits.session_ttl_s, 0.0,
+          "how long a session is kept after its last turn; 0: for ever");
 }
 
 void AddLimitFlags(CLI::App& app, Config& config) {

@@ -33,9 +33,11 @@ Sha256Digest DigestOfServed(const Sha256Digest& model, std::string_view made_of_
 KvFormat MakeKvFormat(const DirectoryId& directory, const Sha256Digest& model, std::string_view device,
                       const KvCacheLayout& layout);
 
-// Not started. `journal` and `tenants` outlive it. `bytes_max`: of all files.
+// Not started. `journal` and `tenants` outlive it. `bytes_max`: of all files;
+// `read_max_us`: KvKeeper::Options'.
 std::unique_ptr<KvKeeper> MakeKvKeeper(SessionJournal& journal, const TenantRegistry& tenants, KvFormat format,
-                                       int64_t bytes_max, std::function<int64_t(const std::string&)> bytes_max_of);
+                                       int64_t bytes_max, int64_t read_max_us,
+                                       std::function<int64_t(const std::string&)> bytes_max_of);
 
 }  // namespace hydrant
 

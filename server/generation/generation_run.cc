@@ -130,6 +130,11 @@ void GenerationRun::Stage(std::function<void()> wake) {
   });
 }
 
+void GenerationRun::StopStaging() {
+  staging_.reset();
+  context_.sessions->StopReadingKv();
+}
+
 SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   const GenerationFields& fields = prepared_.fields;
   const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choices_[choice].prompt)];

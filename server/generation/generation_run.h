@@ -50,6 +50,8 @@ class GenerationRun {
   bool on_disk() const;
   // Has it read; `wake` is called, on any thread, when that is done.
   void Stage(std::function<void()> wake);
+  // It is waited for no longer: the request is as one whose file turned out to be none.
+  void StopStaging();
   bool staged() const { return staging_ != nullptr && staging_->done.load(std::memory_order_acquire); }
 
   // Takes what the engine has sent so far. Where there is no memory for that, the session is free again, as it was.

@@ -75,6 +75,7 @@ struct Limits : RequestLimits {
   int32_t sessions_max = 1 << 16;         // of all tenants; about 500 bytes each
   int64_t session_bytes_max = 256 << 20;  // of all sessions' tokens and texts
   double session_ttl_s = 86400;           // since the last turn; 0: none expires
+  double session_read_timeout_s = 10;     // that a turn waits for its KV from the disk
 
   double engine_stall_s = 10;  // no finished step for this long while there is work: /health says 503
 };

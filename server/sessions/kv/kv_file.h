@@ -95,8 +95,9 @@ enum class KvReject : uint8_t {
   kPositions,     // positions that its tokens do not have
   kMemory,        // there was none to read it into
   kBusy,          // too much was to be read at once
+  kTimeout,       // the disk did not answer in time
 };
-inline constexpr size_t kKvRejects = 15;
+inline constexpr size_t kKvRejects = 16;
 std::string_view KvRejectName(KvReject reject);
 
 // Header and table. REQUIRES: payload.size() == header.payload_bytes().

@@ -382,7 +382,17 @@ void KvKeeper::CutToSize() {
 std::shared_ptr<const OpenKvFile> KvKeeper::Open(const SessionName& session, uint64_t turn,
                                                  const std::function<KvBinding()>& expected) {
   KvReject reject = KvReject::kNone;
-  std::shared_ptr<const OpenKvFile> file = disk_.Open(session, turn, &reject);
+  std::shared_ptr<const OpenKvFile> file;
+  bool hangs = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    hangs = ReadHangs();
+  }
+  if (hangs) {
+    reject = KvReject::kTimeout;
+  } else {
+    file = disk_.Open(session, turn, &reject);
+  }
   if (file != nullptr) reject = CheckKvBinding(file->header().binding, expected());
   if (reject == KvReject::kNone) return file;
   Reject(reject);
@@ -399,8 +409,9 @@ void KvKeeper::Read(std::shared_ptr<const OpenKvFile> file, std::function<void(K
   bool waits = false;
   try {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const bool room = reading_bytes_ == 0 || reading_bytes_ + bytes <= options_.reading_bytes_max;
-    if (!room) ++counts_.rejected[static_cast<size_t>(KvReject::kBusy)];
+    const bool hangs = ReadHangs();
+    const bool room = !hangs && (reading_bytes_ == 0 || reading_bytes_ + bytes <= options_.reading_bytes_max);
+    if (!room) ++counts_.rejected[static_cast<size_t>(hangs ? KvReject::kTimeout : KvReject::kBusy)];
     if (!stopping_ && room) {
       Reading& reading = reads_.emplace_back();
       reading.file = std::move(file);
@@ -428,12 +439,14 @@ void KvKeeper::RunReader() {
       if (reads_.empty()) return;
       reading = std::move(reads_.front());
       reads_.pop_front();
+      read_since_us_ = options_.clock();
     }
     KvReject reject = KvReject::kNone;
     KvBytes kv = ReadOne(*reading.file, &reject);
     const int64_t now_us = options_.clock();
     {
       const std::lock_guard<std::mutex> lock(mutex_);
+      read_since_us_.reset();
       reading_bytes_ -= reading.file->header().payload_bytes();
       if (reject == KvReject::kNone) {
         ++counts_.reads;
@@ -445,6 +458,11 @@ void KvKeeper::RunReader() {
     }
     reading.done(std::move(kv));
   }
+}
+
+// REQUIRES: the lock.
+bool KvKeeper::ReadHangs() const {
+  return read_since_us_.has_value() && options_.clock() - *read_since_us_ >= options_.read_max_us;
 }
 
 KvBytes KvKeeper::ReadOne(const OpenKvFile& file, KvReject* reject) {

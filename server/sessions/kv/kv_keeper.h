@@ -65,9 +65,10 @@ class KvKeeper {
     int64_t bytes_max = 0;
     int64_t waiting_bytes_max = 256 << 20;
     int64_t reading_bytes_max = 1 << 30;
-    int64_t look_us = 500'000;       // how often `look` is called
-    int64_t retry_us = 10'000'000;   // how long nothing is written after a write that failed
-    std::function<int64_t()> clock;  // monotonic microseconds
+    int64_t look_us = 500'000;         // how often `look` is called
+    int64_t retry_us = 10'000'000;     // how long nothing is written after a write that failed
+    int64_t read_max_us = 10'000'000;  // after which a read is taken to hang: others are not begun behind it
+    std::function<int64_t()> clock;    // monotonic microseconds
     std::function<double(const std::string& tenant)> weight_of;      // > 0
     std::function<int64_t(const std::string& tenant)> bytes_max_of;  // 0: no limit of its own
     // Whose a session is, as the log has it.
@@ -113,6 +114,8 @@ class KvKeeper {
   // `done` is told on the reading thread, or on this one where it cannot be read at all; empty: it is not what was written, which is
   // counted, or there was no memory for it.
   void Read(std::shared_ptr<const OpenKvFile> file, std::function<void(KvBytes)> done);
+  // Whoever asked for it waits no longer: it is counted as rejected. `done` is told all the same.
+  void CountTimeout() { Reject(KvReject::kTimeout); }
 
   const KvFormat& format() const { return disk_.format(); }
   KvCounts counts() const;
@@ -156,6 +159,7 @@ class KvKeeper {
   void SweepSome();
   void SweepFile(const std::string& name);
   void CutToSize();
+  bool ReadHangs() const;
   KvBytes ReadOne(const OpenKvFile& file, KvReject* reject);
   void Reject(KvReject reject);
   static void Observe(double seconds, CommitTimes* times);
@@ -181,6 +185,7 @@ class KvKeeper {
   std::deque<Reading> reads_;
   int64_t waiting_bytes_ = 0;
   int64_t reading_bytes_ = 0;
+  std::optional<int64_t> read_since_us_;  // the one that is being read
   bool swept_ = false;
   bool wakes_ = false;
   bool stopping_ = false;

@@ -49,6 +49,7 @@ struct Control {
   std::atomic<int64_t> changes_only;  // 1: only calls that change something are counted, and no others fail
   std::atomic<int64_t> hits;          // met the fault
   std::atomic<int64_t> clock_s;       // added to the wall clock
+  std::atomic<int64_t> slow_us;       // that a pread of more than a header takes longer
   char hit[192];                      // the last one, in words
 };
 
@@ -297,6 +298,10 @@ EXPORTED ssize_t read(int fd, void* to, size_t bytes) {
 EXPORTED ssize_t pread(int fd, void* to, size_t bytes, off_t offset) {
   static const auto real = Real<ssize_t (*)(int, void*, size_t, off_t)>("pread");
   const auto make = [&](bool shortens) { return real(fd, to, Less(bytes, shortens), offset); };
+  constexpr size_t kHeaderBytes = 4096;
+  if (IsOurs(fd) && bytes > kHeaderBytes && TheControl() != nullptr) {
+    usleep(static_cast<useconds_t>(TheControl()->slow_us.load()));
+  }
   return IsOurs(fd) ? Do("pread", nullptr, false, make) : make(false);
 }
 

@@ -16,6 +16,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
+from fault_test import Shim
 from server_process import ServerProcess, made_up_ids
 from shadow import ask, parser_of, small_model
 
@@ -61,15 +62,15 @@ def state(server, session):
 
 
 class Test:
-    def __init__(self, binary, model, temp):
-        self.binary, self.model, self.temp = binary, model, temp
+    def __init__(self, binary, model, temp, shim):
+        self.binary, self.model, self.temp, self.shim = binary, model, temp, shim
         self.expected = {}
 
-    def server(self, directory=None, *more, model=None):
+    def server(self, directory=None, *more, model=None, environment=None):
         flags = ("--threads", 2, "--no-ui", "--max-model-len", 512, "--no-enable-prefix-caching", *more)
         if directory is not None:
             flags = ("--session-dir", directory, *flags)
-        return ServerProcess(self.binary, model or self.model, flags)
+        return ServerProcess(self.binary, model or self.model, flags, environment)
 
     def never_stopped(self):
         with self.server() as server:
@@ -146,6 +147,30 @@ class Test:
         (file,) = pathlib.Path(directory, "kv").iterdir()
         return int(2.5 * (file.stat().st_size - 2 * 4096))  # without header and table
 
+    def hanging(self):
+        """A disk that does not answer holds up no turn for longer than it may; whoever comes meanwhile does not wait at all."""
+        directory = f"{self.temp}/hanging"
+        with self.server(directory) as server:
+            for policy in ("h2o", "full", "window"):
+                self.check(server, policy, 1, False, "tokens")
+        shim = Shim(str(pathlib.Path(self.shim).resolve()), self.temp)
+        patience, hang = 0.5, 2.5
+        with self.server(directory, "--session-read-timeout-s", patience, environment=shim.environment(directory)) as server:
+            timeouts = lambda: metric(server, 'hydrant_session_kv_rejected_total{reason="timeout"}')
+            shim.plan(slow_us=int(hang * 1e6))
+            began = time.monotonic()
+            self.check(server, "h2o", 2, False, "tokens")
+            first = time.monotonic() - began
+            assert patience <= first < hang and timeouts() == 1, (first, timeouts())
+            self.check(server, "full", 2, False, "tokens")
+            second = time.monotonic() - began - first
+            assert second < patience and timeouts() == 2, (second, timeouts())
+            shim.plan(slow_us=0)
+            time.sleep(max(0.0, began + hang + 0.3 - time.monotonic()))
+            self.check(server, "window", 2, True, "tokens")
+            assert say(server, "h2o", 3, durable="tokens")[1] > 0, "it goes on from what was computed"
+            assert timeouts() == 2
+
     def refused(self):
         """A file that is not what it should be is not used, and says so."""
         saved = f"{self.temp}/saved"
@@ -211,11 +236,12 @@ def delete(server, session):
 
 def main():
     parser = parser_of(__doc__)
+    parser.add_argument("--shim", default=os.environ.get("FAULT_SHIM", "build/release/tests/system/durable/libfault_shim.so"))
     arguments = parser.parse_args()
     with small_model(arguments.model) as (temp, model):
-        test = Test(arguments.binary, model, temp)
+        test = Test(arguments.binary, model, temp, arguments.shim)
         test.never_stopped()
-        for part in (test.stopped, test.killed, test.idle, test.pushed_out, test.refused):
+        for part in (test.stopped, test.killed, test.idle, test.pushed_out, test.hanging, test.refused):
             began = time.monotonic()
             part()
             print(f"{part.__name__}: {part.__doc__.splitlines()[0]} ({time.monotonic() - began:.1f} s)", flush=True)
