@@ -1,13 +1,15 @@
 // Executor runs one step of the model: rows in, sampled tokens out. ModelExecutor is the real one; the tests'
 // FakeExecutor keeps track of the token in every slot.
 //
-// Thread: engine. Launch may return before the step is computed; Await(ticket) returns its output. Up to kStepsInFlight
-// tickets may be in flight. They must be awaited in the order in which they were launched, and the steps are computed
-// in that order. StepInput, and everything that its spans and pointers refer to, must stay valid until Await returns.
+// Thread: engine. A step is launched, sampled if it has rows, and awaited. Launch has the layers computed, and Sample(ticket)
+// the tokens chosen: what is asked of these need not be known before. Either may return before that is done;
+// Await(ticket) returns the output. A step is sampled before the next one is launched. Up to kStepsInFlight tickets may
+// be in flight. They must be awaited in the order in which they were launched, and the steps are computed in that order.
+// StepInput, and everything that its spans and pointers refer to, must stay valid until Await returns.
 //
-// Launch throws std::bad_alloc if there is not enough memory. The step has then failed: its writes to its sequences'
-// slots may or may not have happened, no KV is parked of the turns that it was to drop or to begin to park, of other
-// parks the slices may or may not have been copied, and there is no ticket to await. So it is with sequences that were to be
+// Launch and Sample throw std::bad_alloc if there is not enough memory. The step has then failed: its writes to its
+// sequences' slots may or may not have happened, no KV is parked of the turns that it was to drop or to begin to park, of
+// other parks the slices may or may not have been copied, and there is no ticket to await. So it is with sequences that were to be
 // swapped out; those that were to come back, in any slice, are lost, and what is left of them is for swap_drops. After any
 // other exception the executor must not be used again.
 #ifndef HYDRANT_MODEL_RUN_EXECUTOR_H_
@@ -49,7 +51,6 @@ struct StepRow : RowPlan {
   LossQuestion losses;  // decode
   const EvictionPolicy* policy = nullptr;
   const SamplingParams* sampling = nullptr;
-  const LogitAdjustments* adjustments = nullptr;  // for the sampled token; may be null. Valid until Launch returns
 };
 
 // The tables are of all slices.
@@ -144,7 +145,17 @@ class Executor {
 
   virtual ~Executor() = default;
   virtual Ticket Launch(const StepInput& input) = 0;
+  // For the step launched last. adjustments[i] is for the token that row i samples, null where nothing is asked of it; empty:
+  // for none. They are read before Sample returns. REQUIRES: the step has rows.
+  virtual void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) = 0;
   virtual StepOutput Await(Ticket ticket) = 0;
+
+  // A step from Launch to Await, without adjustments.
+  StepOutput Run(const StepInput& input) {
+    const Ticket ticket = Launch(input);
+    if (!input.rows.empty()) Sample(ticket, {});
+    return Await(ticket);
+  }
 
   // The parked KV of a turn, for whoever keeps it elsewhere; empty: there is none, or a slice of it is still to be copied.
   virtual KvBytes Parked(const TurnId&) const { return {}; }

@@ -92,23 +92,31 @@ ModelExecutor::ModelExecutor(const ModelConfig& config, Weights weights, Device&
 Executor::Ticket ModelExecutor::Launch(const StepInput& input) {
   assert(launched_ - awaited_ < kStepsInFlight);
   InFlightStep& flight = flights_[launched_ % kStepsInFlight];
+  flight.input = &input;
   flight.output.rows.clear();
   flight.output.park_failures.clear();
   flight.output.swap_failures.clear();
   flight.output.restore_us = 0;
   flight.logits_requests.clear();
   flight.sample = 0;
-  try {
-    Queue(input, &flight);
-  } catch (const std::bad_alloc&) {
-    // The device may still write results of this step, into memory that the next step's results would use.
-    if (flight.sample != 0) device_.AwaitSample(flight.sample);
-    throw;
-  }
+  QueueLayers(input, &flight);
   return Ticket{++launched_};
 }
 
-void ModelExecutor::Queue(const StepInput& input, InFlightStep* flight) {
+void ModelExecutor::Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) {
+  assert(ticket.number == launched_ && launched_ > awaited_);
+  InFlightStep& flight = flights_[(launched_ - 1) % kStepsInFlight];
+  try {
+    QueueSample(adjustments, &flight);
+  } catch (const std::bad_alloc&) {
+    // The device may still write results of this step, into memory that the next step's results would use.
+    if (flight.sample != 0) device_.AwaitSample(flight.sample);
+    --launched_;
+    throw;
+  }
+}
+
+void ModelExecutor::QueueLayers(const StepInput& input, InFlightStep* flight) {
   MoveOut(input, &flight->output);
   MoveIn(input, &flight->output);
   for (const ReadOp& read : input.reads) Read(read);
@@ -117,8 +125,13 @@ void ModelExecutor::Queue(const StepInput& input, InFlightStep* flight) {
   FlattenRows(input);
   if (!input.score_inits.empty()) device_.InitScores(input.score_inits, kv_cache_.view());
   transformer_.Forward(StepBatch{.token_ids = token_ids_, .rows = rows_}, kv_cache_.view());
-  CollectLogitsRequests(input, flight);
-  Sample(flight);
+}
+
+void ModelExecutor::QueueSample(std::span<const LogitAdjustments* const> adjustments, InFlightStep* flight) {
+  const StepInput& input = *flight->input;
+  assert(!input.rows.empty());
+  CollectLogitsRequests(adjustments, flight);
+  SampleTiles(flight);
   MeasureLosses(input, &flight->output);
   CopyAfterForward(input);
   CutAfterForward(input);
@@ -323,7 +336,9 @@ void ModelExecutor::FlattenRows(const StepInput& input) {
   }
 }
 
-void ModelExecutor::CollectLogitsRequests(const StepInput& input, InFlightStep* flight) {
+void ModelExecutor::CollectLogitsRequests(std::span<const LogitAdjustments* const> adjustments, InFlightStep* flight) {
+  const StepInput& input = *flight->input;
+  assert(adjustments.empty() || adjustments.size() == input.rows.size());
   std::vector<LogitsRequest>& logits_requests = flight->logits_requests;
   flight->output.rows.assign(input.rows.size(), RowOutput{});
   for (size_t i = 0; i < input.rows.size(); ++i) {
@@ -341,7 +356,7 @@ void ModelExecutor::CollectLogitsRequests(const StepInput& input, InFlightStep* 
     const int32_t last = batch_row.token_begin + batch_row.token_count - 1;
     logits_requests.push_back(LogitsRequest{.token_index = last,
                                             .request = {.params = row.sampling,
-                                                        .adjustments = row.adjustments,
+                                                        .adjustments = adjustments.empty() ? nullptr : adjustments[i],
                                                         .position = row.position + batch_row.token_count,
                                                         .scored_id = row.forced_id,
                                                         .logprobs = row.logprobs,
@@ -351,7 +366,7 @@ void ModelExecutor::CollectLogitsRequests(const StepInput& input, InFlightStep* 
   }
 }
 
-void ModelExecutor::Sample(InFlightStep* flight) {
+void ModelExecutor::SampleTiles(InFlightStep* flight) {
   const std::vector<LogitsRequest>& logits_requests = flight->logits_requests;
   flight->results.assign(logits_requests.size(), SampleResult{});
   for (size_t begin = 0; begin < logits_requests.size(); begin += kLogitsRowsMax) {

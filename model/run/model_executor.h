@@ -1,7 +1,8 @@
 // ModelExecutor runs steps of a real model on a Device: it flattens the rows, calls the Transformer, cuts what has to
 // be cut and samples.
 //
-// Thread: engine. Launch returns when the device has the whole step, in its queue or behind it; Await waits for what it sampled.
+// Thread: engine. Launch and Sample return when the device has their part of the step, in its queue or behind it; Await waits for
+// what it sampled.
 #ifndef HYDRANT_MODEL_RUN_MODEL_EXECUTOR_H_
 #define HYDRANT_MODEL_RUN_MODEL_EXECUTOR_H_
 
@@ -58,6 +59,7 @@ class ModelExecutor : public Executor {
                                                                const ModelExecutorOptions& options);
 
   Ticket Launch(const StepInput& input) override;
+  void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) override;
   StepOutput Await(Ticket ticket) override;
   KvBytes Parked(const TurnId& turn) const override { return parked_.Share(turn); }
   bool Adopt(const TurnId& turn, const KvBytes& parked) override;
@@ -78,13 +80,15 @@ class ModelExecutor : public Executor {
 
   // A step on its way: what it samples, and where the results go.
   struct InFlightStep {
+    const StepInput* input = nullptr;
     StepOutput output;
     std::vector<LogitsRequest> logits_requests;
     std::vector<SampleResult> results;  // [logits_requests.size()]
     uint64_t sample = 0;                // the last call of Device::Sample; 0: nothing to wait for
   };
 
-  void Queue(const StepInput& input, InFlightStep* flight);
+  void QueueLayers(const StepInput& input, InFlightStep* flight);
+  void QueueSample(std::span<const LogitAdjustments* const> adjustments, InFlightStep* flight);
   void MoveOut(const StepInput& input, StepOutput* output);
   void MoveIn(const StepInput& input, StepOutput* output);
   void BeginPark(const ParkOp& park);
@@ -97,8 +101,8 @@ class ModelExecutor : public Executor {
   void MeasureLosses(const StepInput& input, StepOutput* output);
   void CopyAfterForward(const StepInput& input);
   void CutAfterForward(const StepInput& input);
-  void CollectLogitsRequests(const StepInput& input, InFlightStep* flight);
-  void Sample(InFlightStep* flight);
+  void CollectLogitsRequests(std::span<const LogitAdjustments* const> adjustments, InFlightStep* flight);
+  void SampleTiles(InFlightStep* flight);
   void DumpRow(const StepRow& row);
   void Read(const ReadOp& read);
   std::vector<int32_t> LivePositions(const StepRow& row, int32_t live, int32_t layer, int32_t kv_head);

@@ -134,7 +134,7 @@ class Steps {
   std::span<const int32_t> Blocks(int32_t begin, int32_t count) const {
     return std::span(blocks_).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
   }
-  StepOutput Run(const StepInput& input) { return executor_.Await(executor_.Launch(input)); }
+  StepOutput Run(const StepInput& input) { return executor_.Run(input); }
 
   Executor& executor_;
   const ModelExecutorOptions& options_;

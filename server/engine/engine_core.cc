@@ -41,6 +41,7 @@ EngineCore::EngineCore(const EngineCoreOptions& options, Executor& executor, Eng
   for (InFlightStep& flight : flights_) {
     flight.blank.resize(rows);
     flight.input.rows.reserve(rows);
+    flight.adjustments.reserve(rows);
     flight.input.restores.reserve(rows);
     if (options.scheduler.swap_blocks_max > 0) flight.input.swap_ins.reserve(rows);
     flight.restore_policies.reserve(rows);
@@ -145,8 +146,28 @@ void EngineCore::Launch(const StepPlan& plan, int64_t begin_us) {
   if (plan.empty()) return;
   try {
     next.ticket = executor_.Launch(next.input);
+    if (!plan.rows.empty()) Sample(next);
   } catch (const std::bad_alloc&) {
     Lose(next);
+  }
+}
+
+void EngineCore::Sample(InFlightStep& flight) {
+  flight.adjustments.clear();
+  for (size_t i = 0; i < flight.plan->rows.size(); ++i) {
+    flight.adjustments.push_back(AdjustmentsOf(flight.plan->rows[i], flight.input.rows[i]));
+  }
+  executor_.Sample(flight.ticket, flight.adjustments);
+}
+
+const LogitAdjustments* EngineCore::AdjustmentsOf(const PlanRow& plan, const StepRow& row) {
+  Extras& extras = extras_[static_cast<size_t>(plan.sequence)];
+  if (!row.sample || row.forced_id >= 0 || extras.options.shaper == nullptr) return nullptr;
+  try {
+    return extras.options.shaper->Next(/*ahead=*/row.tokens[0] == kSampledId);
+  } catch (const std::bad_alloc&) {
+    extras.lost = true;
+    return nullptr;
   }
 }
 
@@ -237,13 +258,6 @@ void EngineCore::BuildRow(const PlanRow& from, StepRow* row) {
   const int32_t next = from.position + static_cast<int32_t>(from.tokens.size()) - from.prompt_length;
   const bool forced = from.sample && next < std::ssize(extras.options.forced_ids);
   row->forced_id = forced ? extras.options.forced_ids[static_cast<size_t>(next)] : -1;
-  if (from.sample && !forced && extras.options.shaper != nullptr) {
-    try {
-      row->adjustments = extras.options.shaper->Next(/*ahead=*/from.tokens[0] == kSampledId);
-    } catch (const std::bad_alloc&) {
-      extras.lost = true;
-    }
-  }
   row->policy = &extras.policy;
   row->sampling = &extras.options.sampling;
   if (from.prefill && extras.options.prompt_logprobs >= 0) {

@@ -143,6 +143,7 @@ class EngineCore {
   struct InFlightStep {
     const StepPlan* plan = nullptr;
     StepInput input;
+    std::vector<const LogitAdjustments*> adjustments;  // of input.rows
     // The policies of input.restores: a sequence without a row may end while the step runs, and its index is another's then.
     std::vector<EvictionPolicy> restore_policies;
     Executor::Ticket ticket;  // of a plan that is not empty
@@ -164,6 +165,8 @@ class EngineCore {
   void Report(const InFlightStep& flight, int64_t committed_us, int64_t blocks_left);
   void BuildInput(const StepPlan& plan, InFlightStep* flight);
   void BuildRow(const PlanRow& from, StepRow* row);
+  const LogitAdjustments* AdjustmentsOf(const PlanRow& plan, const StepRow& row);
+  void Sample(InFlightStep& flight);
   void CountEvicted(int32_t sequence, int32_t tokens);
   void BuildResults(InFlightStep& flight);
   static void ReadToken(Extras& extras, RowResult& result);

@@ -94,7 +94,7 @@ bool SessionMover::Launch() {
   park_failures_.clear();
   if (moves_.drops.empty() && moves_.parks.empty()) return true;
   try {
-    const StepOutput output = executor_.Await(executor_.Launch(moves_));
+    const StepOutput output = executor_.Run(moves_);
     park_failures_.assign(output.park_failures.begin(), output.park_failures.end());
     return true;
   } catch (const std::bad_alloc&) {
@@ -106,7 +106,7 @@ void SessionMover::Drop(std::span<const TurnId> turns) {
   moves_.clear();
   moves_.drops.assign(turns.begin(), turns.end());
   try {
-    executor_.Await(executor_.Launch(moves_));
+    executor_.Run(moves_);
   } catch (const std::bad_alloc&) {
     // Launch has forgotten them all the same (executor.h).
   }
@@ -127,7 +127,7 @@ int64_t SessionMover::Swap(bool step_in_flight) {
       moves_.swap_outs.push_back({out, out.block_table, out.score_table});
       blocks += out.slice.size();
     }
-    const StepOutput output = executor_.Await(executor_.Launch(moves_));
+    const StepOutput output = executor_.Run(moves_);
     scheduler_.FinishSwaps(output.swap_failures);
     return blocks;
   } catch (const std::bad_alloc&) {
@@ -261,7 +261,7 @@ void SessionMover::ReadScores(const ReadOp& read, KvReading* out) {
   moves_.reads.back().out = &out->score_blocks;
   out->score_blocks.blocks = 0;
   try {
-    executor_.Await(executor_.Launch(moves_));
+    executor_.Run(moves_);
     out->score_blocks_read = out->score_blocks.blocks > 0;
   } catch (const std::bad_alloc&) {
     // They are left out, as those are that would take too many bytes.

@@ -166,7 +166,7 @@ class Driver {
   std::span<const int32_t> table(const Cohort& cohort, int32_t i) const {
     return tables_[static_cast<size_t>(cohort.first + i)];
   }
-  StepOutput Run(const StepInput& input) { return executor_->Await(executor_->Launch(input)); }
+  StepOutput Run(const StepInput& input) { return executor_->Run(input); }
 
   const ModelConfig config_;
   std::unique_ptr<ModelExecutor> executor_;

@@ -86,6 +86,7 @@ class InstantExecutor : public Executor {
     rows_ = input.rows.size();
     return {0};
   }
+  void Sample(Ticket, std::span<const LogitAdjustments* const>) override {}
   StepOutput Await(Ticket) override {
     StepOutput output;
     output.rows.resize(rows_);

@@ -81,7 +81,7 @@ class Traveller {
   int32_t blocks() const { return blocks_; }
 
  private:
-  void Run(const StepInput& input) { executor_->Await(executor_->Launch(input)); }
+  void Run(const StepInput& input) { executor_->Run(input); }
 
   template <typename Op>
   double Move(StepInput& input, Op& op, int32_t slice) {

@@ -22,16 +22,30 @@ class ScriptedExecutor : public Executor {
  public:
   Ticket Launch(const StepInput& input) override {
     if (starve && starve(input)) throw std::bad_alloc();
-    inputs_.push_back(&input);
+    flights_.push_back({&input, {}});
     rows = input.rows;
     ++launches;
     return {static_cast<uint64_t>(launches)};
   }
+  void Sample(Ticket ticket, std::span<const LogitAdjustments* const> of_rows) override {
+    EXPECT_EQ(ticket.number, static_cast<uint64_t>(launches)) << "before the next launch";
+    EXPECT_EQ(of_rows.size(), rows.size());
+    if (starve_sample && starve_sample(*flights_.back().input)) {
+      flights_.pop_back();
+      --launches;
+      throw std::bad_alloc();
+    }
+    EXPECT_TRUE(flights_.back().adjustments.empty()) << "once";
+    flights_.back().adjustments.assign(of_rows.begin(), of_rows.end());
+    adjustments = flights_.back().adjustments;
+  }
   StepOutput Await(Ticket ticket) override {
-    EXPECT_EQ(ticket.number, static_cast<uint64_t>(launches) + 1 - inputs_.size()) << "in their order";
+    EXPECT_EQ(ticket.number, static_cast<uint64_t>(launches) + 1 - flights_.size()) << "in their order";
     if (in_flight) in_flight();
-    const StepInput* input = inputs_.front();
-    inputs_.pop_front();
+    const Flight flight = std::move(flights_.front());
+    const StepInput* input = flight.input;
+    flights_.pop_front();
+    EXPECT_EQ(flight.adjustments.size(), input->rows.size()) << "every step is sampled";
     for (const ReadOp& read : input->reads) {
       reads.push_back({read.parked.session, read.live, std::ssize(read.score_blocks)});
       read.out->blocks = static_cast<int32_t>(BlocksForSlots(read.live));
@@ -50,6 +64,7 @@ class ScriptedExecutor : public Executor {
         result.logprob = -static_cast<float>(target);
       }
       if (row.sample) answer.sampled = sampled;
+      asked = flight.adjustments[output.rows.size() - 1];
       if (spoil) spoil(row, answer);
     }
     return output;
@@ -58,10 +73,13 @@ class ScriptedExecutor : public Executor {
   SampleResult sampled = {.id = 7, .finite = true, .logprob = -0.5f, .top = {}};
   std::function<void(const StepRow&, RowOutput&)> spoil;
   std::function<void()> in_flight;
-  std::function<bool(const StepInput&)> starve;  // true: there is no memory for it
-  int64_t restore_us = 0;                        // that a restore takes
-  uint64_t unparkable = 0;                       // session that there is none for
-  std::vector<StepRow> rows;                     // spans are dead after the step
+  std::function<bool(const StepInput&)> starve;         // true: there is no memory for it
+  std::function<bool(const StepInput&)> starve_sample;  // … when its layers are computed
+  int64_t restore_us = 0;                               // that a restore takes
+  uint64_t unparkable = 0;                              // session that there is none for
+  std::vector<StepRow> rows;                            // spans are dead after the step
+  std::vector<const LogitAdjustments*> adjustments;     // of the step sampled last
+  const LogitAdjustments* asked = nullptr;              // of the row that `spoil` is called for
   struct Read {
     uint64_t session;
     int32_t live;
@@ -71,7 +89,11 @@ class ScriptedExecutor : public Executor {
   int32_t launches = 0;
 
  private:
-  std::deque<const StepInput*> inputs_;  // of the tickets in flight
+  struct Flight {
+    const StepInput* input = nullptr;
+    std::vector<const LogitAdjustments*> adjustments;
+  };
+  std::deque<Flight> flights_;  // of the tickets in flight
 };
 
 inline EngineCoreOptions Options() {

@@ -21,6 +21,10 @@ class StarvingExecutor : public Executor {
     const MemoryRunsOut here;
     return inner_.Launch(input);
   }
+  void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) override {
+    const MemoryRunsOut here;
+    inner_.Sample(ticket, adjustments);
+  }
   StepOutput Await(Ticket ticket) override {
     const MemoryRunsOut here;  // it takes none
     return inner_.Await(ticket);
@@ -54,7 +58,7 @@ TEST(Memory, ThatRunsOutWhileSequencesAreSwappedLosesNobody) {
                                                .swap_blocks = 8})
                             .value();
   const std::vector<int32_t> tables[] = {{0, 1}, {2, 3}, {4, 5}};
-  const auto run = [&](const StepInput& input) { return executor->Await(executor->Launch(input)); };
+  const auto run = [&](const StepInput& input) { return executor->Run(input); };
   const auto out = [&](uint64_t id, bool begins) {
     return SwapOutOp{{.id = id,
                       .begins = begins,

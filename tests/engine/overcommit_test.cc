@@ -32,6 +32,9 @@ class RowCounter : public Executor {
     *rows_max_ = std::max(*rows_max_, input.rows.size());
     return inner_.Launch(input);
   }
+  void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) override {
+    inner_.Sample(ticket, adjustments);
+  }
   StepOutput Await(Ticket ticket) override { return inner_.Await(ticket); }
 
  private:

@@ -127,13 +127,13 @@ TEST_F(OverlapTest, WhatIsPenalisedIsCountedByTheDeviceToo) {
       std::make_shared<LogitShaper>(std::make_shared<const LogitRules>(std::move(rules)), request.request.prompt);
   ASSERT_TRUE(core->Add(request).ok());
   core->Step();
-  EXPECT_EQ(executor.rows[0].adjustments, nullptr) << "the first token has none before it";
+  EXPECT_EQ(executor.adjustments[0], nullptr) << "the first token has none before it";
   for (int step = 0; step < 4; ++step) {
     core->Step();
     ASSERT_TRUE(core->in_flight());
     EXPECT_EQ(executor.rows[0].tokens[0], kSampledId);
-    ASSERT_NE(executor.rows[0].adjustments, nullptr);
-    EXPECT_TRUE(executor.rows[0].adjustments->counts_last);
+    ASSERT_NE(executor.adjustments[0], nullptr);
+    EXPECT_TRUE(executor.adjustments[0]->counts_last);
   }
 }
 

@@ -130,6 +130,7 @@ class ParkingExecutor : public Executor {
     for (const ParkOp& park : input.parks) due.push_back(park.id);
     return {++launches};
   }
+  void Sample(Ticket, std::span<const LogitAdjustments* const>) override {}
   StepOutput Await(Ticket) override { return {}; }
 
   std::set<TurnId> parked;

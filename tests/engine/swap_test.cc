@@ -242,7 +242,7 @@ TEST_P(Swaps, BringScoresThatStoodBesideSharedBlocksToItsOwn) {
                                                .context_max = 64,
                                                .swap_blocks = 2})
                             .value();
-  const auto run = [&](const StepInput& input) { return executor->Await(executor->Launch(input)); };
+  const auto run = [&](const StepInput& input) { return executor->Run(input); };
   const auto scores_in = [&](const std::vector<int32_t>& score_blocks) {
     KvScores read;
     StepInput input;

@@ -72,6 +72,9 @@ class SwappingExecutor : public Executor {
     for (ReadOp& read : input_.reads) read.score_blocks = ScoreBlocks(read.score_blocks);
     return inner_.Launch(input_);
   }
+  void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) override {
+    inner_.Sample(ticket, adjustments);
+  }
 
   StepOutput Await(Ticket ticket) override {
     StepOutput output = inner_.Await(ticket);
@@ -145,7 +148,7 @@ class SwappingExecutor : public Executor {
     row.snapshots = snapshots;
   }
 
-  StepOutput Do(const StepInput& input) { return inner_.Await(inner_.Launch(input)); }
+  StepOutput Do(const StepInput& input) { return inner_.Run(input); }
 
   void Swap() {
     std::vector<Present> moving;

@@ -38,9 +38,20 @@ Executor::Ticket FakeExecutor::Launch(const StepInput& input) {
     moved_ += restore.slice.size();
     SeeRestore(restore);
   }
+  if (!flights_.empty() && !flights_.back().sampled)
+    failure_.Set("a step was launched before the last one was sampled");
   steps_ahead_ += flights_.empty() ? 0 : 1;
-  flights_.push_back({&input, step_, row_steps_});
+  flights_.push_back({&input, step_, row_steps_, input.rows.empty()});
   return {step_};
+}
+
+void FakeExecutor::Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) {
+  if (flights_.empty() || ticket.number != flights_.back().step || flights_.back().sampled ||
+      adjustments.size() != flights_.back().input->rows.size()) {
+    failure_.Set("ticket ", ticket.number, " sampled at step ", step_);
+    return;
+  }
+  flights_.back().sampled = true;
 }
 
 bool FakeExecutor::OnItsWay(const SimRequest& request) const {
@@ -106,6 +117,7 @@ StepOutput FakeExecutor::Await(Ticket ticket) {
     return output;
   }
   const InFlightStep flight = flights_.front();
+  if (!flight.sampled) failure_.Set("ticket ", ticket.number, " awaited before it was sampled");
   const StepInput& input = *flight.input;
   step_ = flight.step;
   row_step_ = flight.row_step;

@@ -52,6 +52,7 @@ class FakeExecutor : public Executor {
   FakeExecutor(const Options& options, std::vector<std::unique_ptr<SimRequest>>& requests, Failure& failure);
 
   Ticket Launch(const StepInput& input) override;
+  void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) override;
   StepOutput Await(Ticket ticket) override;
 
   // The request was admitted with a prefix of `cached` tokens that somebody else computed, in these blocks.
@@ -216,6 +217,7 @@ class FakeExecutor : public Executor {
     const StepInput* input = nullptr;
     uint64_t step = 0;
     uint64_t row_step = 0;
+    bool sampled = false;
   };
   std::vector<InFlightStep> flights_;  // oldest first
   uint64_t launches_ = 0;

@@ -55,6 +55,9 @@ class DigestingExecutor : public Executor {
   void Watch(const Scheduler& scheduler) { scheduler_ = &scheduler; }
 
   Ticket Launch(const StepInput& input) override;
+  void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) override {
+    inner_.Sample(ticket, adjustments);
+  }
   StepOutput Await(Ticket ticket) override { return inner_.Await(ticket); }
 
  private:

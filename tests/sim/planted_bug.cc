@@ -115,6 +115,11 @@ Executor::Ticket BuggyExecutor::Launch(const StepInput& input) {
   return inner_.Launch(now_->input);
 }
 
+void BuggyExecutor::Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) {
+  // A row that was dropped is the first one.
+  inner_.Sample(ticket, adjustments.subspan(bug_ != PlantedBug::kNone && now_->dropped_row == 0 ? 1 : 0));
+}
+
 StepOutput BuggyExecutor::Await(Ticket ticket) {
   StepOutput output = inner_.Await(ticket);
   if (bug_ == PlantedBug::kNone) return output;

@@ -119,6 +119,7 @@ class BuggyExecutor : public Executor {
   BuggyExecutor(PlantedBug bug, Executor& inner) : bug_(bug), inner_(inner) {}
 
   Ticket Launch(const StepInput& input) override;
+  void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) override;
   StepOutput Await(Ticket ticket) override;
 
  private:

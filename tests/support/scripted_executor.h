@@ -48,6 +48,8 @@ class ScriptedExecutor : public Executor {
     return {};
   }
 
+  void Sample(Ticket, std::span<const LogitAdjustments* const>) override {}
+
   StepOutput Await(Ticket) override {
     for (int64_t most; steps >= (most = steps_max_);) steps_max_.wait(most);
     if (fails) throw std::runtime_error("the device is gone");

@@ -67,6 +67,7 @@ class RecordingExecutor : public Executor {
     restored += static_cast<int>(input.restores.size());
     return Ticket{++number_};
   }
+  void Sample(Ticket ticket, std::span<const LogitAdjustments* const>) override { EXPECT_EQ(ticket.number, number_); }
   StepOutput Await(Ticket ticket) override {
     EXPECT_EQ(ticket.number, number_);
     return std::exchange(output_, {});
@@ -127,6 +128,7 @@ TEST(WarmUp, KeepsWithinWhatThereIs) {
 TEST(WarmUp, SaysThatThereIsNoMemory) {
   class Starving : public Executor {
     Ticket Launch(const StepInput&) override { throw std::bad_alloc(); }
+    void Sample(Ticket, std::span<const LogitAdjustments* const>) override {}
     StepOutput Await(Ticket) override { return {}; }
   } executor;
   const absl::Status status =

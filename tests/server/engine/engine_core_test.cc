@@ -91,10 +91,10 @@ TEST_F(EngineCoreTest, WhatIsAskedOfATokenKnowsAllTokensBeforeIt) {
   executor.spoil = [&](const StepRow& row, RowOutput& answer) {
     if (row.sample && row.forced_id >= 0) answer.sampled.id = row.forced_id;
     if (row.prompt_length != 70) {
-      EXPECT_EQ(row.adjustments, nullptr) << "nobody asked";
+      EXPECT_EQ(executor.asked, nullptr) << "nobody asked";
       return;
     }
-    adjusted = row.adjustments;
+    adjusted = executor.asked;
     counts.clear();
     if (adjusted == nullptr) return;
     for (const TokenCount& seen : adjusted->counts) counts[seen.id] = seen.count;

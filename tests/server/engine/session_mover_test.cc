@@ -114,6 +114,7 @@ class KeepingExecutor : public Executor {
     }
     return {};
   }
+  void Sample(Ticket, std::span<const LogitAdjustments* const>) override {}
   StepOutput Await(Ticket) override { return {}; }
   KvBytes Parked(const TurnId& turn) const override {
     if (std::find(whole.begin(), whole.end(), turn) == whole.end()) return {};
