@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/exported_block.h"
 
 namespace hydrant {
 namespace {
@@ -172,7 +173,14 @@ void ModelExecutor::CopySlice(const ParkOp& park) {
   const std::span<std::byte> to = parked_.Write(park.id).subspan(begin * view.layout.block_bytes());
   device_.ExportBlocks(park.block_table.subspan(begin, size), park.score_table.subspan(begin, size), view, to.data());
   // ExportBlocks has waited for what was queued, and for the copy itself.
-  if (park.slice.end == BlocksForSlots(park.live)) parked_.SetWhole(park.id);
+  if (park.slice.end < BlocksForSlots(park.live)) return;
+  // It may go to the disk, and what others left in the last block is not the session's.
+  const int32_t used = park.live % kBlockSlots;
+  const bool cleared = used == 0 || ClearSlots(device_.kv_format(), view.layout, used,
+                                               to.data() + (size - 1) * view.layout.block_bytes());
+  assert(cleared);
+  static_cast<void>(cleared);
+  parked_.SetWhole(park.id);
 }
 
 bool ModelExecutor::Adopt(const TurnId& turn, const KvBytes& parked) {

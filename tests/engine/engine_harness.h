@@ -97,6 +97,8 @@ class EngineHarness {
 
   const Checkpoint& checkpoint() const { return *checkpoint_; }
   EngineCore& engine() { return *engine_; }
+  ModelExecutor& executor() { return *executor_; }
+  Device& device() { return *device_; }
 
   // Adds requests[i] before step arrivals[i] (all at once when empty) and runs until every one has ended.
   std::vector<Generation> Run(const std::vector<SequenceRequest>& requests, const std::vector<int>& arrivals = {}) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/exported_block.h"
 #include "kernels/kv_pieces.h"
 #include "tests/kernels/kv_fixture.h"
 #include "tests/kernels/tested_device.h"
@@ -383,6 +384,44 @@ TEST_P(ParkingTest, BlocksLeaveWithWhatIsBesideThemAndComeBackElsewhere) {
       }
     }
   }
+}
+
+// Which bytes are a slot's is the device's own: what it reads tells.
+TEST_P(ParkingTest, SlotsThatAreClearedAreZeroForTheDeviceAndNoOthers) {
+  constexpr int32_t kFrom = 3, kTo = 5, kDim = 40;
+  for (const KvType type : kMovedTypes) {
+    for (const int32_t first : {1, 6, 15}) {
+      KvFixture fixture({.layers = 2, .kv_heads = 2, .head_dim = kDim, .type = type}, GetParam(), 2, 8);
+      if (first == 6) fixture.Inspect();
+      const KvCacheView& kv = fixture.kv;
+      FillWithAnything(kv);
+      std::vector<std::byte> block(kv.layout.block_bytes());
+      const std::vector<int32_t> from = {kFrom}, to = {kTo};
+      fixture.device->ExportBlocks(from, from, kv, block.data());
+      ASSERT_TRUE(ClearSlots(fixture.device->kv_format(), kv.layout, first, block.data()));
+      fixture.device->ImportBlocks(to, 1.0f, kv, block.data());
+      for (int32_t layer = 0; layer < 2; ++layer) {
+        for (int32_t head = 0; head < 2; ++head) {
+          for (const bool value : {false, true}) {
+            float before[kBlockSlots * kDim], after[kBlockSlots * kDim];
+            fixture.device->ReadTile(kv, value, layer, kFrom, head, before);
+            fixture.device->ReadTile(kv, value, layer, kTo, head, after);
+            std::fill(before + first * kDim, before + kBlockSlots * kDim, 0.0f);
+            EXPECT_EQ(std::memcmp(before, after, sizeof(before)), 0) << layer << head << value << first;
+          }
+          const int64_t at = kv.layout.score_offset(layer, kTo, head), of = kv.layout.score_offset(layer, kFrom, head);
+          for (int32_t slot = 0; slot < kBlockSlots; ++slot) {
+            EXPECT_EQ(kv.position[at + slot], slot < first ? kv.position[of + slot] : 0);
+            const float score = slot < first ? kv.score[of + slot] : 0.0f;
+            EXPECT_EQ(std::memcmp(&kv.score[at + slot], &score, sizeof(score)), 0);
+            if (kv.logical_position == nullptr) continue;
+            EXPECT_EQ(kv.logical_position[at + slot], slot < first ? kv.logical_position[of + slot] : 0);
+          }
+        }
+      }
+    }
+  }
+  EXPECT_FALSE(ClearSlots("cpu 2", KvCacheLayout(), 1, nullptr)) << "an order that nobody knows";
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryDevice, ParkingTest, testing::ValuesIn(TestedDevices()),

@@ -1,6 +1,7 @@
 #include "model/run/model_executor.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -12,6 +13,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/exported_block.h"
 #include "nlohmann/json.hpp"
 #include "tests/engine/engine_harness.h"
 #include "tests/kernels/stored_rows.h"
@@ -492,6 +494,37 @@ TEST(ModelExecutor, ALoadedModelDoesNotReadItsFiles) {
     ASSERT_EQ(std::filesystem::file_size(dir.File(weights)), 0u);
     ExpectSame(harness.RunOne(request), expected, model);
   }
+}
+
+// What a session leaves may go to the disk: nothing goes along that lay in its last block before.
+TEST(ModelExecutor, WhatIsParkedHasNothingOfOtherRequests) {
+  EngineHarness harness(GoldenPath("gqa_tied"), {});
+  std::mt19937 random(3);
+  (void)harness.RunOne(Greedy(1, RandomPrompt(random, 90, 64), 30));  // and its blocks are free again
+  ModelExecutor& executor = harness.executor();
+  const KvCacheLayout& layout = executor.kv().layout;
+  constexpr int32_t kLive = 21;
+  const TurnId turn = {1, 1};
+  const std::vector<int32_t> blocks = {0, 1};
+  for (const BlockSlice slice : {BlockSlice{0, 1}, BlockSlice{1, 2}}) {
+    ParkOp park;
+    park.id = turn;
+    park.begins = slice.begin == 0;
+    park.live = park.computed = kLive;
+    park.slice = slice;
+    park.block_table = park.score_table = blocks;
+    StepInput input;
+    input.parks = {park};
+    (void)executor.Await(executor.Launch(input));
+  }
+  const KvBytes parked = executor.Parked(turn);
+  ASSERT_EQ(parked.size, 2 * layout.block_bytes());
+  std::vector<std::byte> pool(parked.size);
+  harness.device().ExportBlocks(blocks, blocks, executor.kv(), pool.data());
+  EXPECT_NE(std::memcmp(pool.data(), parked.bytes.get(), parked.size), 0) << "the other request left nothing there";
+  ASSERT_TRUE(
+      ClearSlots(harness.device().kv_format(), layout, kLive % kBlockSlots, pool.data() + layout.block_bytes()));
+  EXPECT_EQ(std::memcmp(pool.data(), parked.bytes.get(), parked.size), 0);
 }
 
 }  // namespace
