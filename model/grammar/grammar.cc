@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/grammar/gbnf_reader.h"
 #include "model/grammar/grammar_parts.h"
 #include "model/grammar/structural_tag.h"
+#include "model/grammar/tool_calls.h"
 #include "model/text/str_cat.h"
 
 namespace hydrant::grammar {
@@ -54,6 +56,10 @@ std::optional<Refusal> Build(const GrammarSpec& spec, GrammarParts& parts) {
       return WholeChoice(spec, parts);
     case GrammarKind::kStructuralTag:
       return BuildStructuralTag(spec.text, parts);
+    case GrammarKind::kToolCalls:
+      return BuildToolCalls(spec.text, parts);
+    case GrammarKind::kGbnf:
+      return BuildGbnf(spec.text, parts);
   }
   return std::nullopt;
 }

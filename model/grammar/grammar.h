@@ -26,11 +26,11 @@
 
 namespace hydrant::grammar {
 
-enum class GrammarKind : uint8_t { kJsonSchema, kJsonObject, kRegex, kChoice, kStructuralTag };
+enum class GrammarKind : uint8_t { kJsonSchema, kJsonObject, kRegex, kChoice, kStructuralTag, kToolCalls, kGbnf };
 
 struct GrammarSpec {
   GrammarKind kind = GrammarKind::kJsonObject;
-  std::string text;                  // of the schema, expression or tag
+  std::string text;                  // of the schema, expression or tag; of tool calls what tool_calls.h says
   std::vector<std::string> choices;  // the whole answer is one of them
   SchemaOptions schema;
   int white_space_max =

@@ -78,7 +78,7 @@ void JsonMachine::Step(const Configurations& from, uint8_t byte, Fuel& fuel, Con
     if (is_first) {
       *region = own;
     } else if (own.region != region->region) {
-      region->undecided = ByteRegion::kAsBefore;
+      *region = {std::max(own.region, region->region), ByteRegion::kAsBefore};
     } else if (region->undecided != ByteRegion::kAsBefore) {
       region->undecided = std::max(region->undecided, own.undecided);
     }

@@ -68,8 +68,9 @@ struct ByteRegion {
   static constexpr int32_t kAsBefore = -1;
 
   Region region = Region::kText;
-  // So many bytes at the end, this one included, may still turn out to be markup. Those that no longer may are of `region` if it is
-  // kText or kString, else markup. kAsBefore: what was undecided still is, and so is this byte.
+  // So many bytes at the end, this one included, may still turn out to be text or not. Those that no longer may are of `region` if it
+  // is kText or kString; else they are what they were when they came, but for free text, which was the beginning of a trigger: markup.
+  // kAsBefore: what was undecided still is, and so is this byte, of `region` if it is no text.
   int32_t undecided = 0;
 };
 

@@ -15,8 +15,8 @@
 
 #include "model/grammar/regex/fuel.h"
 #include "model/grammar/regex/lazy_dfa.h"
+#include "model/grammar/regex/trigger_table.h"
 #include "model/grammar/shape.h"
-#include "model/grammar/trigger_table.h"
 
 namespace hydrant::grammar {
 

@@ -45,6 +45,12 @@ const std::vector<const char*> kTags = {
     R"x({"format":{"type":"tags_with_separator","separator":", ","at_least_one":true,"tags":[{"begin":"a","content":{"type":"any_text"},"end":["kk","12"]},{"begin":"b","content":{"type":"triggered_tags","triggers":["a"],"tags":[{"begin":"aa","content":{"type":"json_schema","json_schema":{"type":"number"}},"end":"1"}]},"end":"}"}]}})x",
 };
 
+const std::vector<const char*> kGbnf = {
+    "root ::= value\nvalue ::= \"[\" (value (\",\" value)*)? \"]\" | text | [0-9]{1,3}\ntext ::= \"\\\"\" "
+    "[^\\\"\\\\]{0,9} \"\\\"\"",
+    "root ::= (\"a\" x | [b-c] )* \"1\"\nx ::= \"b\" x \"c\" | \"a\"?",
+};
+
 struct Case {
   GrammarKind kind;
   const char* text;
@@ -53,6 +59,9 @@ std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const char* schema : kSchemas) cases.push_back({GrammarKind::kJsonSchema, schema});
   for (const char* tag : kTags) cases.push_back({GrammarKind::kStructuralTag, tag});
+  for (const char* text : kGbnf) cases.push_back({GrammarKind::kGbnf, text});
+  cases.push_back({GrammarKind::kToolCalls,
+                   R"({"format":"hermes","choice":"auto","tools":[{"name":"ab"},{"name":"abc","parameters":{}}]})"});
   return cases;
 }
 

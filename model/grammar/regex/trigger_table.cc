@@ -1,4 +1,4 @@
-#include "model/grammar/trigger_table.h"
+#include "model/grammar/regex/trigger_table.h"
 
 #include <algorithm>
 

@@ -2,8 +2,8 @@
 // text may just be begun.
 //
 // Thread: any (immutable).
-#ifndef HYDRANT_MODEL_GRAMMAR_TRIGGER_TABLE_H_
-#define HYDRANT_MODEL_GRAMMAR_TRIGGER_TABLE_H_
+#ifndef HYDRANT_MODEL_GRAMMAR_REGEX_TRIGGER_TABLE_H_
+#define HYDRANT_MODEL_GRAMMAR_REGEX_TRIGGER_TABLE_H_
 
 #include <array>
 #include <cstddef>
@@ -45,4 +45,4 @@ class TriggerTable {
 
 }  // namespace hydrant::grammar
 
-#endif  // HYDRANT_MODEL_GRAMMAR_TRIGGER_TABLE_H_
+#endif  // HYDRANT_MODEL_GRAMMAR_REGEX_TRIGGER_TABLE_H_

@@ -1,0 +1,186 @@
+#include "model/grammar/call_reader.h"
+
+#include <utility>
+#include <variant>
+
+#include "model/grammar/json_tree.h"
+
+namespace hydrant::grammar {
+namespace {
+
+constexpr std::string_view kHex = "0123456789abcdef";
+
+// One byte of a string as JSON has it. Those of longer characters stand for themselves.
+std::string Escaped(char byte) {
+  switch (byte) {
+    case '"':
+      return "\\\"";
+    case '\\':
+      return "\\\\";
+    case '\n':
+      return "\\n";
+    case '\t':
+      return "\\t";
+    case '\r':
+      return "\\r";
+    default:
+      break;
+  }
+  const auto code = static_cast<uint8_t>(byte);
+  if (code >= 0x20) return {byte};
+  return std::string("\\u00") + kHex[code >> 4] + kHex[code & 15];
+}
+std::string Quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char byte : text) quoted += Escaped(byte);
+  return quoted + "\"";
+}
+
+// A value as a program writes it: JSON already, or one of three words, or a string in single quotes.
+std::string JsonOfProgram(const std::string& value) {
+  if (value == "True") return "true";
+  if (value == "False") return "false";
+  if (value == "None") return "null";
+  if (value.size() < 2 || value.front() != '\'') return value;
+  std::string text;
+  for (size_t i = 1; i + 1 < value.size(); ++i) {
+    if (value[i] != '\\' || i + 2 >= value.size()) {
+      text += value[i];
+      continue;
+    }
+    const char next = value[++i];
+    text += next == 'n' ? '\n' : next == 't' ? '\t' : next == 'r' ? '\r' : next;
+  }
+  return Quoted(text);
+}
+
+// A text without a schema: JSON where it is some, and no string.
+std::string JsonOfText(const std::string& value) {
+  const auto json = JsonTree::Parse(value);
+  const auto* tree = std::get_if<JsonTree>(&json);
+  return tree != nullptr && tree->at(0).kind != JsonKind::kString ? value : Quoted(value);
+}
+
+}  // namespace
+
+void CallReader::Add(CallEvent::Kind kind, std::string_view text, std::vector<CallEvent>& events) {
+  const bool joins = kind == CallEvent::Kind::kText || kind == CallEvent::Kind::kArguments;
+  if (joins && !events.empty() && events.back().kind == kind) {
+    events.back().text += text;
+  } else if (!joins || !text.empty()) {
+    events.push_back({kind, std::string(text)});
+  }
+}
+
+void CallReader::Push(std::string_view bytes, std::span<const ByteRegion> regions, std::vector<CallEvent>& events) {
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const ByteRegion& own = regions[i];
+    const bool is_free = own.region == Region::kText || own.region == Region::kString;
+    const bool as_before = own.undecided == ByteRegion::kAsBefore;
+    undecided_ += bytes[i];
+    candidates_.push_back(is_free && own.undecided != 0 ? Region::kMarkup : own.region);
+    const size_t stays = as_before ? undecided_.size() : static_cast<size_t>(own.undecided);
+    const size_t decided = undecided_.size() - stays;
+    for (size_t j = 0; j < decided; ++j) Take(undecided_[j], is_free ? own.region : candidates_[j], events);
+    undecided_.erase(0, decided);
+    candidates_.erase(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(decided));
+  }
+}
+
+void CallReader::Take(char byte, Region region, std::vector<CallEvent>& events) {
+  if (region != region_) Leave(region, events);
+  switch (region) {
+    case Region::kText:
+      return Add(CallEvent::Kind::kText, {&byte, 1}, events);
+    case Region::kName:
+      name_ += byte;
+      return;
+    case Region::kArguments:
+      return Add(CallEvent::Kind::kArguments, {&byte, 1}, events);
+    case Region::kKey:
+      return Add(CallEvent::Kind::kArguments, Escaped(byte), events);
+    case Region::kString:
+      if (loose_) {
+        value_ += byte;
+      } else {
+        Add(CallEvent::Kind::kArguments, Escaped(byte), events);
+      }
+      return;
+    case Region::kValue:
+      if (loose_) {
+        value_ += byte;
+      } else {
+        Add(CallEvent::Kind::kArguments, {&byte, 1}, events);
+      }
+      return;
+    case Region::kMarkup:
+    case Region::kCall:
+      return;
+  }
+}
+
+// What stands between two regions of arguments is said here. An argument without a value is an empty string: no byte of it came.
+void CallReader::Leave(Region next, std::vector<CallEvent>& events) {
+  const Region before = std::exchange(region_, next);
+  switch (before) {
+    case Region::kName:
+      Add(CallEvent::Kind::kCall, std::exchange(name_, {}), events);
+      in_call_ = true;
+      is_json_ = has_arguments_ = false;
+      break;
+    case Region::kString:
+      Add(CallEvent::Kind::kArguments, loose_ ? JsonOfText(std::exchange(value_, {})) : "\"", events);
+      break;
+    case Region::kValue:
+      if (loose_) Add(CallEvent::Kind::kArguments, JsonOfProgram(std::exchange(value_, {})), events);
+      break;
+    case Region::kKey:
+      Add(CallEvent::Kind::kArguments, "\": ", events);
+      break;
+    case Region::kArguments:
+      is_json_ = true;
+      EndCall(events);
+      break;
+    default:
+      break;
+  }
+  switch (next) {
+    case Region::kKey:
+      if (awaits_value_) Add(CallEvent::Kind::kArguments, "\"\"", events);
+      Add(CallEvent::Kind::kArguments, has_arguments_ ? ", \"" : "{\"", events);
+      has_arguments_ = awaits_value_ = true;
+      break;
+    case Region::kString:
+      awaits_value_ = false;
+      if (!loose_) Add(CallEvent::Kind::kArguments, "\"", events);
+      break;
+    case Region::kValue:
+      awaits_value_ = false;
+      break;
+    case Region::kText:
+    case Region::kName:
+    case Region::kCall:
+      EndCall(events);
+      break;
+    default:
+      break;
+  }
+}
+
+void CallReader::EndCall(std::vector<CallEvent>& events) {
+  if (!std::exchange(in_call_, false)) return;
+  if (!is_json_) {
+    if (std::exchange(awaits_value_, false)) Add(CallEvent::Kind::kArguments, "\"\"", events);
+    Add(CallEvent::Kind::kArguments, has_arguments_ ? "}" : "{}", events);
+  }
+  Add(CallEvent::Kind::kCallEnd, "", events);
+}
+
+void CallReader::Finish(bool whole, std::vector<CallEvent>& events) {
+  const bool was_text = region_ == Region::kText;
+  if (was_text) Add(CallEvent::Kind::kText, std::exchange(undecided_, {}), events);
+  if (whole && !was_text) Leave(Region::kMarkup, events);
+  if (whole) EndCall(events);
+}
+
+}  // namespace hydrant::grammar

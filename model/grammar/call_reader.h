@@ -1,0 +1,61 @@
+// CallReader makes text and calls of the bytes of an answer and of what the grammar of its tool calls says about each byte.
+//
+// Thread: the one that reads the answer.
+#ifndef HYDRANT_MODEL_GRAMMAR_CALL_READER_H_
+#define HYDRANT_MODEL_GRAMMAR_CALL_READER_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/grammar/json_machine.h"
+
+namespace hydrant::grammar {
+
+struct CallEvent {
+  enum class Kind : uint8_t {
+    kText,
+    kCall,       // `text` is the name of the tool; its arguments follow
+    kArguments,  // a piece of their JSON text
+    kCallEnd,    // the arguments are whole
+  };
+  Kind kind = Kind::kText;
+  std::string text;
+
+  bool operator==(const CallEvent&) const = default;
+};
+
+class CallReader {
+ public:
+  // `loose`: arguments come without a schema, so that the words of a program become JSON, and a text that is JSON and no string is taken as
+  // that; their values are then passed on whole.
+  explicit CallReader(bool loose = false) : loose_(loose) {}
+
+  // REQUIRES: an entry in `regions` for each byte.
+  void Push(std::string_view bytes, std::span<const ByteRegion> regions, std::vector<CallEvent>& events);
+  // The end of the answer; `whole`: the grammar accepts it here. What is not decided is text.
+  void Finish(bool whole, std::vector<CallEvent>& events);
+  // Behind a name whose arguments are not whole.
+  bool in_call() const { return in_call_; }
+
+ private:
+  void Take(char byte, Region region, std::vector<CallEvent>& events);
+  void Leave(Region next, std::vector<CallEvent>& events);
+  void EndCall(std::vector<CallEvent>& events);
+  void Add(CallEvent::Kind kind, std::string_view text, std::vector<CallEvent>& events);
+
+  const bool loose_;
+  std::string undecided_;
+  std::vector<Region> candidates_;  // what those bytes are if they are no text
+  Region region_ = Region::kText;
+  bool in_call_ = false;  // behind a name
+  bool is_json_ = false;  // arguments came as one object
+  bool has_arguments_ = false;
+  bool awaits_value_ = false;  // behind a key
+  std::string name_, value_;
+};
+
+}  // namespace hydrant::grammar
+
+#endif  // HYDRANT_MODEL_GRAMMAR_CALL_READER_H_

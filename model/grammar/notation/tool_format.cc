@@ -1,0 +1,113 @@
+#include "model/grammar/notation/tool_format.h"
+
+namespace hydrant::grammar {
+namespace {
+
+// Sources: the chat templates of the models that are named, as they render calls of earlier turns.
+constexpr ToolFormat kFormats[] = {
+    // Ministral 3, Mistral Small 3.2, Devstral: [TOOL_CALLS]name[ARGS]{…}
+    {.name = "mistral_args",
+     .trigger = "[TOOL_CALLS]",
+     .arguments_pattern = R"(\[ARGS\] ?)",
+     .next_pattern = "-",
+     .text_follows = true,
+     .in_template = {"[TOOL_CALLS]", "[ARGS]"}},
+    // Mistral 7B v0.3, Nemo: [TOOL_CALLS] [{"name": …, "arguments": {…}}]
+    {.name = "mistral",
+     .trigger = "[TOOL_CALLS]",
+     .before_pattern = R"( ?\[)",
+     .call_pattern = R"(\{"name": ?")",
+     .arguments_pattern = R"(", ?"arguments": ?)",
+     .end_pattern = R"(\})",
+     .next_pattern = ", ?",
+     .after_pattern = R"(\])",
+     .in_template = {"[TOOL_CALLS]", ""}},
+    // Qwen3-Coder, Qwen3.5: <tool_call> <function=name> <parameter=key> value </parameter> </function> </tool_call>
+    {.name = "qwen3_coder",
+     .trigger = "<tool_call>",
+     .before_pattern = "\n?",
+     .call_pattern = "<function=",
+     .arguments_pattern = ">\n",
+     .end_pattern = "</function>\n?</tool_call>",
+     .next_pattern = "-",
+     .text_follows = true,
+     .style = ArgumentStyle::kMarkup,
+     .key_begin = "<parameter=",
+     .key_end = ">\n",
+     .value_end = "\n</parameter>\n",
+     .in_template = {"<function=", "<parameter="}},
+    // Hermes, Qwen 2.5 and 3: <tool_call>{"name": …, "arguments": {…}}</tool_call>
+    {.name = "hermes",
+     .trigger = "<tool_call>",
+     .before_pattern = "\n?",
+     .call_pattern = R"(\{"name": ?")",
+     .arguments_pattern = R"(", ?"arguments": ?)",
+     .end_pattern = "\\}\n?</tool_call>",
+     .next_pattern = "-",
+     .text_follows = true,
+     .in_template = {"<tool_call>", ""}},
+    // DeepSeek R1 and V3: the arguments in a fence. V3.1: bare.
+    {.name = "deepseek_v3",
+     .trigger = "<｜tool▁calls▁begin｜>",
+     .call_pattern = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+     .arguments_pattern = "\n```json\n",
+     .end_pattern = "\n```<｜tool▁call▁end｜>",
+     .next_pattern = "\n?",
+     .after_pattern = "<｜tool▁calls▁end｜>",
+     .in_template = {"<｜tool▁calls▁begin｜>", "```json"}},
+    {.name = "deepseek_v31",
+     .trigger = "<｜tool▁calls▁begin｜>",
+     .call_pattern = "<｜tool▁call▁begin｜>",
+     .arguments_pattern = "<｜tool▁sep｜>",
+     .end_pattern = "<｜tool▁call▁end｜>",
+     .after_pattern = "<｜tool▁calls▁end｜>",
+     .in_template = {"<｜tool▁calls▁begin｜>", ""}},
+    // Llama 4, Llama 3.2's small models as they are often asked: [name(key=value, …), …]
+    {.name = "pythonic",
+     .before_pattern = R"((<\|python_start\|>)?\[)",
+     .arguments_pattern = R"(\()",
+     .end_pattern = R"(\))",
+     .next_pattern = ", ?",
+     .after_pattern = R"(\](<\|python_end\|>)?)",
+     .style = ArgumentStyle::kAssigned,
+     .key_end = "=",
+     .between_arguments = ", ",
+     .in_template = {"params_name1=params_value1", ""}},
+    // Llama 3.1 and 3.2: {"name": …, "parameters": {…}}
+    {.name = "llama3_json",
+     .before_pattern = R"((<\|python_tag\|>)?)",
+     .call_pattern = R"(\{"name": ?")",
+     .arguments_pattern = R"(", ?"parameters": ?)",
+     .end_pattern = R"(\})",
+     .next_pattern = "; ?",
+     .in_template = {"<|python_tag|>", ""}},
+    // Llama 3.2's small models are asked for the JSON without the tag.
+    {.name = "llama3_json",
+     .before_pattern = R"((<\|python_tag\|>)?)",
+     .call_pattern = R"(\{"name": ?")",
+     .arguments_pattern = R"(", ?"parameters": ?)",
+     .end_pattern = R"(\})",
+     .next_pattern = "; ?",
+     .in_template = {"\"parameters\": ", "<|start_header_id|>"}},
+};
+
+}  // namespace
+
+std::span<const ToolFormat> ToolFormats() { return kFormats; }
+
+const ToolFormat* FindToolFormat(std::string_view name) {
+  for (const ToolFormat& format : kFormats) {
+    if (format.name == name) return &format;
+  }
+  return nullptr;
+}
+
+const ToolFormat* DetectToolFormat(std::string_view chat_template) {
+  const auto says = [&](std::string_view text) { return chat_template.find(text) != chat_template.npos; };
+  for (const ToolFormat& format : kFormats) {
+    if (says(format.in_template[0]) && says(format.in_template[1])) return &format;
+  }
+  return nullptr;
+}
+
+}  // namespace hydrant::grammar

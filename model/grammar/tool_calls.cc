@@ -1,0 +1,345 @@
+#include "model/grammar/tool_calls.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "model/grammar/json_tree.h"
+#include "model/grammar/notation/tool_format.h"
+#include "model/grammar/regex/char_class.h"
+#include "model/text/str_cat.h"
+
+namespace hydrant::grammar {
+namespace {
+
+constexpr std::string_view kAnyName = "[A-Za-z0-9_.\\-]{1,64}";
+
+class CallsBuilder {
+ public:
+  CallsBuilder(JsonTree json, GrammarParts& parts) : json_(std::move(json)), parts_(parts), script_(parts.script) {}
+
+  std::optional<Refusal> Build() {
+    if (!Read()) return refusal_;
+    if (format_->trigger.empty()) {
+      BuildWhole();
+    } else {
+      BuildTriggered();
+    }
+    return refusal_;
+  }
+
+ private:
+  struct Tool {
+    std::string name;
+    JsonId parameters = kNoJson;
+  };
+
+  bool Fail(JsonId where, std::string text, RefusalKind kind = RefusalKind::kInvalid) {
+    if (!refusal_) refusal_ = Refusal{kind, json_.PointerOf(where), "", std::move(text)};
+    return false;
+  }
+
+  bool Read() {
+    if (json_.at(0).kind != JsonKind::kObject) return Fail(0, "must be an object");
+    const JsonId format = json_.Find(0, "format"), choice = json_.Find(0, "choice"), tools = json_.Find(0, "tools");
+    format_ = format == kNoJson ? nullptr : FindToolFormat(json_.at(format).text);
+    if (format_ == nullptr) return Fail(0, "'format' names no format of tool calls");
+    const std::string said = choice == kNoJson ? "" : json_.at(choice).text;
+    if (said != "auto" && said != "required") return Fail(0, "'choice' must be auto or required");
+    required_ = said == "required";
+    const JsonId parallel = json_.Find(0, "parallel");
+    parallel_ = parallel == kNoJson || json_.at(parallel).kind == JsonKind::kTrue;
+    if (tools == kNoJson) return true;
+    any_tool_ = false;
+    if (json_.at(tools).items.empty()) return Fail(tools, "there is no tool");
+    if (json_.at(tools).items.size() > kToolsMax) {
+      return Fail(tools, StrCat("more than ", kToolsMax, " tools"), RefusalKind::kTooLarge);
+    }
+    for (const JsonId tool : json_.at(tools).items) {
+      const JsonId name = json_.Find(tool, "name");
+      if (name == kNoJson || json_.at(name).text.empty()) return Fail(tool, "a tool must have a name");
+      const auto same = [&](const Tool& other) { return other.name == json_.at(name).text; };
+      if (std::ranges::any_of(tools_, same)) {
+        return Fail(tool, StrCat("there are two tools of the name '", json_.at(name).text, "'"));
+      }
+      tools_.push_back({json_.at(name).text, json_.Find(tool, "parameters")});
+    }
+    return true;
+  }
+
+  // --- around calls
+
+  // Text, and calls behind the trigger.
+  void BuildTriggered() {
+    const NodeId again = script_.Reserve();  // behind the last call of a trigger
+    const NodeId first = Pattern(format_->before_pattern, Calls(Pattern(format_->after_pattern, again)));
+    const NodeId trigger = script_.Text(Literal(format_->trigger), first, Region::kMarkup);
+    const NodeId spaced = Pattern("[ \n]{0,2}", trigger);
+    const NodeId text = script_.Free({std::string(format_->trigger)}, {first}, kReturnNode);
+    if (!parallel_ || !format_->text_follows) {
+      script_.Fill(again, {kReturnNode});
+    } else {
+      script_.Fill(again, required_ ? std::vector{kReturnNode, spaced} : std::vector{text});
+    }
+    script_.root = required_ ? spaced : text;
+  }
+
+  // Calls or text, from the first byte on.
+  void BuildWhole() {
+    const NodeId calls = Pattern(format_->before_pattern, Calls(Pattern(format_->after_pattern, kReturnNode)));
+    if (required_) {
+      script_.root = calls;
+      return;
+    }
+    RegexArena& arena = parts_.dfa.arena();
+    // Text begins otherwise. Names count, so that an answer may be JSON, or a list.
+    std::vector<RegexId> names;
+    for (const Tool& tool : tools_) names.push_back(arena.Literal(tool.name));
+    if (any_tool_) names.push_back(PatternOf(kAnyName));
+    const RegexId begin =
+        arena.Concat(std::vector{PatternOf(format_->before_pattern), PatternOf(format_->call_pattern),
+                                 arena.Or(std::move(names)), PatternOf(format_->arguments_pattern), kAnything});
+    script_.root = script_.Fork({calls, script_.Text(arena.Not(begin), kReturnNode)});
+  }
+
+  NodeId Calls(NodeId after) {
+    const bool one = !parallel_ || format_->next_pattern == "-";
+    const NodeId behind = one ? after : script_.Reserve();
+    const NodeId call = Pattern(format_->call_pattern, Names(behind), Region::kCall);
+    if (!one) script_.Fill(behind, {after, Pattern(format_->next_pattern, call)});
+    return call;
+  }
+
+  NodeId Names(NodeId behind) {
+    if (any_tool_) {
+      const NodeId rest = Call({}, behind);
+      return script_.Text(PatternOf(kAnyName), rest, Region::kName);
+    }
+    std::vector<std::pair<std::string, NodeId>> ways;
+    for (const Tool& tool : tools_) ways.emplace_back(tool.name, Call(tool, behind));
+    return OneOf(std::move(ways), Region::kName);
+  }
+
+  NodeId Call(const Tool& tool, NodeId behind) {
+    const NodeId end = Pattern(format_->end_pattern, behind);
+    NodeId arguments = end;
+    if (format_->style == ArgumentStyle::kJson) {
+      arguments = script_.Value(ObjectOf(tool), end, Region::kArguments);
+    } else {
+      arguments = Arguments(tool, end);
+    }
+    return Pattern(format_->arguments_pattern, arguments);
+  }
+
+  // One of several texts, each with what comes behind it: byte by byte where they begin alike, so that only what can be told apart is
+  // read side by side.
+  NodeId OneOf(std::vector<std::pair<std::string, NodeId>> ways, Region region) {
+    std::ranges::sort(ways);
+    struct Group {
+      size_t begin, end, depth;
+      NodeId node;
+    };
+    const NodeId root = script_.Reserve();
+    std::vector<Group> todo = {{0, ways.size(), 0, root}};
+    while (!todo.empty() && !script_.too_large()) {
+      const Group group = todo.back();
+      todo.pop_back();
+      std::vector<NodeId> forks;
+      for (size_t i = group.begin; i < group.end;) {
+        const std::string& text = ways[i].first;
+        if (text.size() == group.depth) {
+          forks.push_back(ways[i++].second);
+          continue;
+        }
+        size_t end = i + 1;
+        while (end < group.end && ways[end].first[group.depth] == text[group.depth]) ++end;
+        // As far as all of these are the same.
+        size_t depth = group.depth + 1;
+        const std::string& last = ways[end - 1].first;
+        while (depth < text.size() && depth < last.size() && text[depth] == last[depth]) ++depth;
+        const NodeId below = script_.Reserve();
+        todo.push_back({i, end, depth, below});
+        forks.push_back(
+            script_.Text(Literal(std::string_view(text).substr(group.depth, depth - group.depth)), below, region));
+        i = end;
+      }
+      if (forks.size() > kAlternativesMax) Fail(0, "too many names that begin differently", RefusalKind::kTooComplex);
+      script_.Fill(group.node, std::move(forks));
+    }
+    return root;
+  }
+
+  // --- arguments
+
+  ShapeId SchemaShape(JsonId schema) {
+    auto shape = schema == kNoJson ? parts_.Schema(R"({"type":"object"})", "")
+                                   : parts_.Schema(json_.Dump(schema), json_.PointerOf(schema));
+    if (auto* refusal = std::get_if<Refusal>(&shape)) {
+      if (!refusal_) refusal_ = std::move(*refusal);
+      return kNoShape;
+    }
+    return std::get<ShapeId>(shape);
+  }
+
+  // Arguments are an object, whatever else a schema allows.
+  ShapeId ObjectOf(const Tool& tool) {
+    if (tool.parameters == kNoJson && any_object_ != kNoShape) return any_object_;
+    const ShapeId whole = SchemaShape(tool.parameters);
+    if (whole == kNoShape) return kNoShape;
+    ValueShape object = parts_.shapes.values[static_cast<size_t>(whole)];
+    object.scalars = kNothing;
+    object.arrays.clear();
+    if (object.objects.empty()) Fail(tool.parameters, "no object fits the schema", RefusalKind::kUnsatisfiable);
+    parts_.shapes.values.push_back(std::move(object));
+    const auto shape = static_cast<ShapeId>(parts_.shapes.values.size()) - 1;
+    if (tool.parameters == kNoJson) any_object_ = shape;
+    return shape;
+  }
+
+  // Those that the schema names in its order; any, where it is not known.
+  NodeId Arguments(const Tool& tool, NodeId end) {
+    const JsonId properties = tool.parameters == kNoJson ? kNoJson : json_.Find(tool.parameters, "properties");
+    if (tool.parameters == kNoJson) return AnyArguments(end);
+    const auto shape = ObjectOf(tool);
+    if (refusal_.has_value()) return kReturnNode;
+    // What the schema says of all arguments together is enforced as far as one after the other can keep to it.
+    for (const auto& [name, value] : json_.at(tool.parameters).members) {
+      static constexpr std::string_view kKnown[] = {"type",        "properties", "required", "additionalProperties",
+                                                    "description", "title",      "$schema",  "$defs",
+                                                    "definitions", "strict"};
+      if (std::ranges::find(kKnown, name) != std::end(kKnown)) continue;
+      Fail(value, StrCat("'", name, "' of all arguments is not enforced in the format ", format_->name),
+           RefusalKind::kUnsupportedKeyword);
+    }
+    const ValueShape& object = parts_.shapes.values[static_cast<size_t>(shape)];
+    const ObjectShape& own = parts_.shapes.objects[static_cast<size_t>(object.objects[0])];
+    const std::vector<PropertyShape> shapes = own.properties;
+    const size_t count = properties == kNoJson ? 0 : json_.at(properties).members.size();
+    // What may come from an argument on, behind another and as the first.
+    NodeId after_some = end, after_none = end;
+    size_t optional = 0;
+    for (size_t i = count; i-- > 0;) {
+      const auto& [key, schema] = json_.at(properties).members[i];
+      const auto found = std::ranges::find(shapes, QuotedKey(key), &PropertyShape::key);
+      const bool required = found != shapes.end() && found->required;
+      if (found == shapes.end() || found->value == kNoShape) continue;
+      optional = required ? 0 : optional + 1;
+      if (optional >= kAlternativesMax) {
+        Fail(properties, "too many optional arguments in a row", RefusalKind::kTooComplex);
+        return kReturnNode;
+      }
+      const NodeId some = Argument(key, schema, found->value, after_some);
+      const NodeId later = script_.Text(Literal(format_->between_arguments), some, Region::kMarkup);
+      after_none = required ? some : script_.Fork({some, after_none});
+      after_some = required ? later : script_.Fork({later, after_some});
+    }
+    return after_none;
+  }
+
+  // As JSON writes a key, without its quotes: what shapes have.
+  static std::string QuotedKey(std::string_view key) { return EncodedText(key, TextEncoding::kJsonString); }
+
+  NodeId Argument(std::string_view key, JsonId schema, ShapeId shape, NodeId next) {
+    const NodeId value_end = script_.Text(Literal(format_->value_end), next, Region::kMarkup);
+    NodeId value = kReturnNode;
+    if (format_->style == ArgumentStyle::kMarkup && MayBeString(shape)) {
+      value = MarkedString(schema, next);
+    } else {
+      value = script_.Value(shape, value_end, Region::kValue);
+    }
+    const NodeId behind_key = script_.Text(Literal(format_->key_end), value, Region::kMarkup);
+    const NodeId named = script_.Text(Literal(key), behind_key, Region::kKey);
+    return script_.Text(Literal(format_->key_begin), named, Region::kMarkup);
+  }
+
+  bool MayBeString(ShapeId shape) {
+    const RegexId scalars = parts_.shapes.values[static_cast<size_t>(shape)].scalars;
+    return parts_.dfa.Step(scalars, '"', parts_.fuel) != kNothing;
+  }
+
+  // The characters of a string as they are, up to the mark behind it.
+  NodeId MarkedString(JsonId schema, NodeId next) {
+    const JsonId choices = json_.Find(schema, "enum"), type = json_.Find(schema, "type");
+    const NodeId end = script_.Text(Literal(format_->value_end), next, Region::kMarkup);
+    const bool is_string = type != kNoJson && json_.at(type).text == "string";
+    for (const auto& [name, value] : json_.at(schema).members) {
+      static constexpr std::string_view kKnown[] = {"type",    "enum",     "description", "title",
+                                                    "default", "examples", "example"};
+      if (is_string && std::ranges::find(kKnown, name) != std::end(kKnown)) continue;
+      Fail(value, StrCat("'", name, "' of a string is not enforced in the format ", format_->name),
+           RefusalKind::kUnsupportedKeyword);
+      return kReturnNode;
+    }
+    if (choices == kNoJson) {
+      return script_.Free({std::string(format_->value_end)}, {next}, kNoNode, Region::kString);
+    }
+    std::vector<std::pair<std::string, NodeId>> ways;
+    for (const JsonId choice : json_.at(choices).items) {
+      if (json_.at(choice).kind == JsonKind::kString) ways.emplace_back(json_.at(choice).text, end);
+    }
+    return OneOf(std::move(ways), Region::kString);
+  }
+
+  NodeId AnyArguments(NodeId end) {
+    const bool marked = format_->style == ArgumentStyle::kMarkup;
+    const NodeId again = script_.Reserve();
+    NodeId value = kReturnNode;
+    if (marked) {
+      value = script_.Free({std::string(format_->value_end)}, {again}, kNoNode, Region::kString);
+    } else {
+      if (any_value_ == kNoShape) {
+        auto shape = parts_.Schema("{}", "");
+        if (std::holds_alternative<ShapeId>(shape)) any_value_ = std::get<ShapeId>(shape);
+      }
+      // Programs spell three words otherwise, and quote strings as they like.
+      value = script_.Fork({script_.Value(any_value_, again, Region::kValue),
+                            Pattern(R"(True|False|None|'([^'\\]|\\[^\n])*')", again, Region::kValue)});
+    }
+    const NodeId behind_key = script_.Text(Literal(format_->key_end), value, Region::kMarkup);
+    const NodeId key = Pattern(marked ? "[^<>\n]{1,64}" : "[A-Za-z_][A-Za-z0-9_]{0,63}", behind_key, Region::kKey);
+    const NodeId one = script_.Text(Literal(format_->key_begin), key, Region::kMarkup);
+    script_.Fill(again, {end, script_.Text(Literal(format_->between_arguments), one, Region::kMarkup)});
+    return script_.Fork({one, end});
+  }
+
+  RegexId Literal(std::string_view text) {
+    parts_.fuel.Spend(static_cast<int64_t>(text.size()));
+    return parts_.dfa.arena().Literal(text);
+  }
+  // REQUIRES: one of a format's, which all are right.
+  RegexId PatternOf(std::string_view pattern) {
+    auto texts = parts_.Pattern(pattern, "");
+    if (auto* refusal = std::get_if<Refusal>(&texts)) {
+      if (!refusal_) refusal_ = std::move(*refusal);
+      return kEmptyText;
+    }
+    return std::get<RegexId>(texts);
+  }
+  NodeId Pattern(std::string_view pattern, NodeId next, Region region = Region::kMarkup) {
+    return script_.Text(PatternOf(pattern), next, region);
+  }
+
+  JsonTree json_;
+  GrammarParts& parts_;
+  Script& script_;
+  std::optional<Refusal> refusal_;
+  const ToolFormat* format_ = nullptr;
+  bool required_ = false, parallel_ = true, any_tool_ = true;
+  std::vector<Tool> tools_;
+  ShapeId any_object_ = kNoShape, any_value_ = kNoShape;
+};
+
+}  // namespace
+
+std::optional<Refusal> BuildToolCalls(std::string_view text, GrammarParts& parts) {
+  auto json = JsonTree::Parse(text, {.bytes_max = kToolsBytesMax + 4096, .values_max = 100'000, .depth_max = 68});
+  if (auto* error = std::get_if<std::string>(&json)) {
+    const bool large = error->starts_with("more than") || error->starts_with("nested");
+    return Refusal{large ? RefusalKind::kTooLarge : RefusalKind::kInvalid, "", "", std::move(*error)};
+  }
+  return CallsBuilder(std::move(std::get<JsonTree>(json)), parts).Build();
+}
+
+}  // namespace hydrant::grammar

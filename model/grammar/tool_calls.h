@@ -1,0 +1,28 @@
+// BuildToolCalls makes a script of the tool calls that a request allows, in the format of its model: text and calls, where behind a
+// trigger only the name of a tool may come, and behind that only its arguments.
+//
+// What is asked for is JSON, so that it can be compared and kept like a schema:
+//   {"format": a ToolFormat's name, "choice": "auto" | "required", "parallel": bool,
+//    "tools": [{"name": …, "parameters": a schema; without it any object}]}
+// Without "tools" any name is one, and without "format" or with another member it is refused.
+//
+// Thread: the one that compiles.
+#ifndef HYDRANT_MODEL_GRAMMAR_TOOL_CALLS_H_
+#define HYDRANT_MODEL_GRAMMAR_TOOL_CALLS_H_
+
+#include <optional>
+#include <string_view>
+
+#include "model/grammar/grammar_parts.h"
+
+namespace hydrant::grammar {
+
+inline constexpr size_t kToolsMax = 128;
+inline constexpr size_t kToolsBytesMax = 1 << 20;
+
+// Sets the script's root, or says why not.
+std::optional<Refusal> BuildToolCalls(std::string_view text, GrammarParts& parts);
+
+}  // namespace hydrant::grammar
+
+#endif  // HYDRANT_MODEL_GRAMMAR_TOOL_CALLS_H_
