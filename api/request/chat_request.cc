@@ -139,6 +139,16 @@ bool EndsWithAnswer(const Conversation& conversation) {
   return role != last.end() && *role == "assistant";
 }
 
+// vLLM's `include_reasoning`; SGLang's `separate_reasoning`, which leaves what the model thinks in the content.
+void ReadReasoningFields(ObjectReader* request, ChatRequest* chat) {
+  chat->include_reasoning = request->Bool("include_reasoning", true);
+  chat->splits_reasoning = request->Bool("separate_reasoning", true);
+  if (!chat->splits_reasoning && !chat->include_reasoning) {
+    request->Fail("separate_reasoning",
+                  "'separate_reasoning': false cannot be combined with 'include_reasoning': false.");
+  }
+}
+
 void ReadToolFields(ObjectReader* request, ChatRequest* chat) {
   chat->parallel_tool_calls = request->Bool("parallel_tool_calls", true);
   const JsonView choice = request->Raw("tool_choice");
@@ -173,6 +183,7 @@ ApiResult<ChatRequest> ParseChatRequest(std::string_view body, const RequestCont
     RefuseChatFields(reader);
     ReadConversation(reader, context, budget, &request->conversation);
     ReadToolFields(reader, request);
+    ReadReasoningFields(reader, request);
     ReadLogprobs(reader, context, request);
     request->max_tokens = ReadMaxTokens(reader, context, kRestOfContext, 1);
     request->echoes_final_message = reader->Bool("echo", false) && EndsWithAnswer(request->conversation);

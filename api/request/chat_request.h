@@ -37,6 +37,8 @@ struct ChatRequest : GenerationFields {
   Conversation conversation;
   bool parses_tool_calls = false;     // there are tools, and tool_choice is auto
   bool parallel_tool_calls = true;    // false: the first call of an answer only
+  bool splits_reasoning = true;       // what the model thinks comes apart from what it says
+  bool include_reasoning = true;      // and is there at all
   bool echoes_final_message = false;  // the answer begins with the last message, which is the assistant's
 };
 

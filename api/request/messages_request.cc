@@ -293,10 +293,12 @@ void ReadToolChoice(ObjectReader* reader, MessagesRequest* request) {
   request->parses_tool_calls = !request->conversation.tools.is_null();
 }
 
-// Whether the model thinks is its template's to say, if it says anything; how long, is the model's.
-void ReadThinking(ObjectReader* request, int64_t tokens_max, Conversation* conversation) {
-  if (!request->Has("thinking")) return;
-  ObjectReader thinking = request->Object("thinking");
+// Whether the model thinks is its template's to say, if it says anything; how long, is the model's. Who did not ask for it
+// sees nothing of it: programs take the first block for the text.
+void ReadThinking(ObjectReader* reader, int64_t tokens_max, MessagesRequest* request) {
+  request->include_reasoning = false;
+  if (!reader->Has("thinking")) return;
+  ObjectReader thinking = reader->Object("thinking");
   const std::string type = thinking.String("type", "", 16, /*identifier=*/true);
   if (type != "enabled" && type != "disabled" && type != "adaptive") {
     return thinking.Fail("type", "'thinking.type' must be enabled, adaptive or disabled.");
@@ -308,7 +310,8 @@ void ReadThinking(ObjectReader* request, int64_t tokens_max, Conversation* conve
   if (budget.has_value() && tokens_max > 0 && *budget >= tokens_max) {
     return thinking.Fail("budget_tokens", "'thinking.budget_tokens' must be less than 'max_tokens'.");
   }
-  if (type != "adaptive") conversation->enable_thinking = type == "enabled";
+  if (type != "adaptive") request->conversation.enable_thinking = type == "enabled";
+  request->include_reasoning = type != "disabled";
 }
 
 void ReadOutputConfig(ObjectReader* request, Conversation* conversation) {
@@ -318,14 +321,15 @@ void ReadOutputConfig(ObjectReader* request, Conversation* conversation) {
   if (!effort.empty()) conversation->reasoning_effort = effort;
 }
 
-void ReadMessagesConversation(ObjectReader* request, const RequestContext& context, int64_t tokens_max,
-                              Conversation* conversation) {
-  RefuseOtherFields(request);
-  CheckContextManagement(request);
-  ConversationReader(request, context).Read(conversation);
-  conversation->tools = ReadMessagesTools(request);
-  ReadThinking(request, tokens_max, conversation);
-  ReadOutputConfig(request, conversation);
+void ReadMessagesConversation(ObjectReader* reader, const RequestContext& context, int64_t tokens_max,
+                              MessagesRequest* request) {
+  Conversation& conversation = request->conversation;
+  RefuseOtherFields(reader);
+  CheckContextManagement(reader);
+  ConversationReader(reader, context).Read(&conversation);
+  conversation.tools = ReadMessagesTools(reader);
+  ReadThinking(reader, tokens_max, request);
+  ReadOutputConfig(reader, &conversation);
 }
 
 }  // namespace
@@ -334,7 +338,7 @@ ApiResult<MessagesRequest> ParseMessagesRequest(std::string_view body, const Req
   return ParseBody<MessagesRequest>(body, context, [&](ObjectReader* reader, JsonBudget*, MessagesRequest* request) {
     if (!reader->Has("max_tokens")) reader->Fail("max_tokens", "'max_tokens' is required.", "missing_field");
     request->asked_tokens = request->max_tokens = ReadMaxTokens(reader, context, 1, 1);
-    ReadMessagesConversation(reader, context, request->asked_tokens, &request->conversation);
+    ReadMessagesConversation(reader, context, request->asked_tokens, request);
     ReadToolChoice(reader, request);
     reader->Number("temperature", 1.0, 0.0, 1.0);
     request->add_special_tokens = false;
@@ -351,7 +355,7 @@ ApiResult<MessagesRequest> ParseMessagesRequest(std::string_view body, const Req
 ApiResult<Conversation> ParseCountTokensRequest(std::string_view body, const RequestContext& context) {
   return ParseBody<Conversation>(body, context, [&](ObjectReader* reader, JsonBudget*, Conversation* conversation) {
     MessagesRequest request;
-    ReadMessagesConversation(reader, context, /*tokens_max=*/0, &request.conversation);
+    ReadMessagesConversation(reader, context, /*tokens_max=*/0, &request);
     ReadToolChoice(reader, &request);
     *conversation = std::move(request.conversation);
   });

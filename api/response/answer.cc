@@ -85,7 +85,13 @@ void AppendUsageMember(std::string* out, const Usage& usage) {
   AppendJsonInteger(out, usage.prompt_tokens + usage.completion_tokens);
   out->append(",\"prompt_tokens_details\":{\"cached_tokens\":");
   AppendJsonInteger(out, usage.cached_tokens);
-  out->append("}}");
+  out->push_back('}');
+  if (usage.reasoning_tokens.has_value()) {
+    out->append(",\"completion_tokens_details\":{\"reasoning_tokens\":");
+    AppendJsonInteger(out, *usage.reasoning_tokens);
+    out->push_back('}');
+  }
+  out->push_back('}');
 }
 
 void AppendKvMember(std::string* out, const KvReport& kv) {

@@ -58,6 +58,7 @@ struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   int64_t cached_tokens = 0;
+  std::optional<int64_t> reasoning_tokens;  // of completion_tokens; nullopt: nothing is split off
 };
 
 // Answer to "kv_report": true.
@@ -85,6 +86,7 @@ struct AnswerHead {
 
 struct AnswerChoice {
   int32_t index = 0;  // sample + prompt_index * n
+  std::string reasoning;
   std::string text;
   std::optional<std::vector<PositionLogprobs>> logprobs;
   std::optional<std::vector<PositionLogprobs>> prompt_logprobs;  // with prompt_logprobs; of all prompt tokens
@@ -105,7 +107,8 @@ struct Answer {
 // What has become visible of one choice; the pointers and views are read during the call only.
 struct AnswerDelta {
   int32_t index = 0;
-  bool first = false;  // nothing of this choice was sent before
+  bool first = false;          // nothing of this choice was sent before
+  std::string_view reasoning;  // all of it comes before any text
   std::string_view text;
   const std::vector<PositionLogprobs>* logprobs = nullptr;  // null: null
   std::optional<FinishReason> finish_reason;                // on the chunk of the last token

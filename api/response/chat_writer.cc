@@ -66,6 +66,14 @@ void AppendToolCalls(std::string* out, const std::vector<ToolCall>& calls, int32
   out->push_back(']');
 }
 
+// "reasoning_content":…,"reasoning":…
+void AppendReasoning(std::string* out, std::string_view reasoning) {
+  out->append("\"reasoning_content\":");
+  AppendJsonString(out, reasoning);
+  out->append(",\"reasoning\":");
+  AppendJsonString(out, reasoning);
+}
+
 // A model that called tools ended its turn with that.
 std::string_view FinishName(FinishReason finish, bool has_calls) {
   const bool stopped = finish == FinishReason::kStop || finish == FinishReason::kText;
@@ -96,6 +104,10 @@ void ChatWriter::AppendChoice(std::string* out, const AnswerChoice& choice) cons
     out->append("null");
   } else {
     AppendJsonString(out, options_.echoed + said.text);
+  }
+  if (options_.include_reasoning && !choice.reasoning.empty()) {
+    out->push_back(',');
+    AppendReasoning(out, choice.reasoning);
   }
   out->append(",\"refusal\":null");
   if (!said.calls.empty()) {
@@ -150,19 +162,22 @@ void ChatWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
   const int32_t sent = parser.calls_read();
   const bool last = delta.finish_reason.has_value();
   const ToolCallParser::Output said = parser.Read(delta.text, last);
-  const bool tells = !said.text.empty() || !said.calls.empty() || last ||
+  const std::string_view reasoning = options_.include_reasoning ? delta.reasoning : std::string_view();
+  const bool tells = !reasoning.empty() || !said.text.empty() || !said.calls.empty() || last ||
                      (delta.logprobs != nullptr && !delta.logprobs->empty()) ||
                      (delta.token_ids != nullptr && !delta.token_ids->empty()) || delta.kv != nullptr;
   if (!tells) return;
   out->append(kSseData).append(chunk_prefix_).append("{\"index\":");
   AppendJsonInteger(out, delta.index);
   out->append(",\"delta\":{");
-  if (!said.text.empty() || said.calls.empty()) {
+  if (!reasoning.empty()) AppendReasoning(out, reasoning);
+  if (!said.text.empty() || (said.calls.empty() && reasoning.empty())) {
+    if (!reasoning.empty()) out->push_back(',');
     out->append("\"content\":");
     AppendJsonString(out, said.text);
   }
   if (!said.calls.empty()) {
-    if (!said.text.empty()) out->push_back(',');
+    if (out->back() != '{') out->push_back(',');
     AppendToolCalls(out, said.calls, sent);
   }
   out->push_back('}');

@@ -1,5 +1,6 @@
 // ChatWriter writes answers of POST /v1/chat/completions, in OpenAI's shape with vLLM's members, and turns what the model
-// wrote into tool calls where the request has tools.
+// wrote into tool calls where the request has tools. Reasoning is written under two names: `reasoning_content`, which most servers and
+// clients have, and `reasoning`, which vLLM has now.
 //
 // Thread: any; belongs to one request.
 #ifndef HYDRANT_API_RESPONSE_CHAT_WRITER_H_
@@ -20,6 +21,7 @@ struct ChatWriterOptions {
   std::string call_ids;             // what ids of calls are made of: no two answers have the same
   bool parallel_tool_calls = true;  // false: the first call only
   bool tokens_as_ids = false;       // log-probabilities name tokens token_id:N
+  bool include_reasoning = true;    // false: what the model thought is left out
   std::string echoed;               // what every answer begins with
 };
 

@@ -84,7 +84,15 @@ std::string MessagesWriter::Body(const Answer& answer) {
   const ToolCallParser::Output said = parser_.Read(choice.text, /*last=*/true);
   std::string out;
   AppendMessageHead(&out);
+  if (options_.include_reasoning && !choice.reasoning.empty()) {
+    out.append("{\"type\":\"thinking\",\"thinking\":");
+    AppendJsonString(&out, choice.reasoning);
+    out.append(",\"signature\":");
+    AppendJsonString(&out, head_.id);
+    out.push_back('}');
+  }
   if (!IsBlank(said.text)) {
+    if (out.back() != '[') out.push_back(',');
     out.append("{\"type\":\"text\",\"text\":");
     AppendJsonString(&out, said.text);
     out.push_back('}');
@@ -108,6 +116,7 @@ void MessagesWriter::AppendText(std::string* out, std::string_view text) {
   if (!in_text_) {
     blank_.append(text);
     if (IsBlank(blank_)) return;
+    CloseBlock(out);
     BeginBlockEvent(out, "content_block_start", block_);
     out->append(",\"content_block\":{\"type\":\"text\",\"text\":\"\"}");
     EndEvent(out);
@@ -122,15 +131,37 @@ void MessagesWriter::AppendText(std::string* out, std::string_view text) {
   blank_.clear();
 }
 
-void MessagesWriter::CloseText(std::string* out) {
-  blank_.clear();
-  if (!std::exchange(in_text_, false)) return;
+void MessagesWriter::AppendThinking(std::string* out, std::string_view thinking) {
+  if (thinking.empty() || !options_.include_reasoning) return;
+  if (!std::exchange(in_thinking_, true)) {
+    BeginBlockEvent(out, "content_block_start", block_);
+    out->append(",\"content_block\":{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
+    EndEvent(out);
+  }
+  BeginBlockEvent(out, "content_block_delta", block_);
+  out->append(",\"delta\":{\"type\":\"thinking_delta\",\"thinking\":");
+  AppendJsonString(out, thinking);
+  out->push_back('}');
+  EndEvent(out);
+}
+
+void MessagesWriter::CloseBlock(std::string* out) {
+  if (in_thinking_) {
+    BeginBlockEvent(out, "content_block_delta", block_);
+    out->append(",\"delta\":{\"type\":\"signature_delta\",\"signature\":");
+    AppendJsonString(out, head_.id);
+    out->push_back('}');
+    EndEvent(out);
+  }
+  if (!in_text_ && !in_thinking_) return;
+  in_text_ = in_thinking_ = false;
   BeginBlockEvent(out, "content_block_stop", block_++);
   EndEvent(out);
 }
 
 void MessagesWriter::AppendCall(std::string* out, const ToolCall& call) {
-  CloseText(out);
+  blank_.clear();
+  CloseBlock(out);
   BeginBlockEvent(out, "content_block_start", block_);
   out->append(",\"content_block\":");
   AppendToolUse(out, call, "{}");
@@ -159,10 +190,11 @@ void MessagesWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
   }
   const bool last = delta.finish_reason.has_value();
   const ToolCallParser::Output said = parser_.Read(delta.text, last);
+  AppendThinking(out, delta.reasoning);
   AppendText(out, said.text);
   for (const ToolCall& call : said.calls) AppendCall(out, call);
   if (!last) return;
-  CloseText(out);
+  CloseBlock(out);
   finish_ = *delta.finish_reason;
   if (delta.stop_reason != nullptr) stop_ = *delta.stop_reason;
   if (delta.turn != nullptr) turn_ = *delta.turn;

@@ -1,5 +1,5 @@
-// MessagesWriter writes answers of POST /v1/messages, in Anthropic's shape: content in blocks of text and of tool uses, as a
-// body or as events.
+// MessagesWriter writes answers of POST /v1/messages, in Anthropic's shape: content in blocks of thinking, of text and of tool
+// uses, as a body or as events.
 //
 //   message_start, ping, then for each block content_block_start, content_block_delta…, content_block_stop, and at last
 //   message_delta and message_stop
@@ -27,6 +27,7 @@ struct MessagesWriterOptions {
   ToolCallFormat tool_calls = ToolCallFormat::kNone;
   std::string call_ids;             // what ids of calls are made of: no two answers have the same
   bool parallel_tool_calls = true;  // false: the first call only
+  bool include_reasoning = false;   // in blocks of thinking; else what the model thought is left out
   int32_t asked_tokens = 0;         // `max_tokens`: an answer that ends before, for want of room, says so
 };
 
@@ -46,8 +47,10 @@ class MessagesWriter : public AnswerWriter {
   std::string Body(const Answer& answer) override;
 
  private:
+  void AppendThinking(std::string* out, std::string_view thinking);
   void AppendText(std::string* out, std::string_view text);
-  void CloseText(std::string* out);
+  // Ends the block that is open, if one is.
+  void CloseBlock(std::string* out);
   void AppendCall(std::string* out, const ToolCall& call);
   // {"id":…, …,"content":  of a message that is there, or that begins.
   void AppendMessageHead(std::string* out) const;
@@ -59,7 +62,8 @@ class MessagesWriter : public AnswerWriter {
   // What a stream has open.
   int32_t block_ = 0;     // the number of the block that is open, or the next one's
   bool in_text_ = false;  // a block of text is open
-  std::string blank_;     // white space that no block has yet
+  bool in_thinking_ = false;
+  std::string blank_;  // white space that no block has yet
   // How it ended.
   FinishReason finish_ = FinishReason::kStop;
   StopReason stop_;

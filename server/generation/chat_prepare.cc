@@ -104,6 +104,21 @@ ToolCallFormat CallsIn(ChatRequest* request, const ServingContext& context) {
   return format;
 }
 
+// How the answer to this prompt is parted. Where a marker has special tokens, it is decoded with those.
+ReasoningSplitter SplitterOf(ChatRequest* request, const RequestPrompt& prompt, const ServingContext& context) {
+  const Conversation& conversation = request->conversation;
+  const ReasoningFormat& format = context.chat.For(!conversation.tools.is_null()).reasoning;
+  if (!request->splits_reasoning || !format.known()) return {};
+  const Tokenizer& tokenizer = *context.tokenizer;
+  for (const std::string* marker : {&format.open, &format.close}) {
+    for (const int32_t id : tokenizer.Encode(*marker, {.add_special_tokens = false})) {
+      if (tokenizer.IsSpecial(id)) request->skip_special_tokens = false;
+    }
+  }
+  const bool opened = OpensReasoning(format, prompt.text, prompt.client_ranges, conversation.continue_final_message);
+  return ReasoningSplitter({format.open, format.close, format.lead}, opened);
+}
+
 // Renders the conversation, and prepares what is to follow it. Errors: those of RenderConversation and PreparePrompts.
 ApiResult<PreparedGeneration> PrepareAnswer(ChatRequest& request, std::unique_ptr<AnswerWriter> writer,
                                             const ServingContext& context, const TenantRules& rules) {
@@ -111,6 +126,7 @@ ApiResult<PreparedGeneration> PrepareAnswer(ChatRequest& request, std::unique_pt
   if (!prompt.ok()) return prompt.error();
   PreparedGeneration prepared;
   prepared.writer = std::move(writer);
+  prepared.reasoning = SplitterOf(&request, prompt.value(), context);
   prepared.fields = std::move(static_cast<GenerationFields&>(request));
   std::vector<RequestPrompt> prompts;
   prompts.push_back(std::move(prompt.value()));
@@ -133,6 +149,7 @@ ApiResult<PreparedGeneration> PrepareChat(std::string_view body, const ServingCo
   options.call_ids = RandomId();
   options.parallel_tool_calls = request.parallel_tool_calls;
   options.tokens_as_ids = request.return_tokens_as_token_ids;
+  options.include_reasoning = request.include_reasoning;
   if (request.echoes_final_message) options.echoed = FinalContent(request.conversation);
   return PrepareAnswer(request, std::make_unique<ChatWriter>(std::move(options)), context, rules);
 }
@@ -146,6 +163,7 @@ ApiResult<PreparedGeneration> PrepareMessages(std::string_view body, const Servi
   options.tool_calls = CallsIn(&request, context);
   options.call_ids = RandomId();
   options.parallel_tool_calls = request.parallel_tool_calls;
+  options.include_reasoning = request.include_reasoning;
   options.asked_tokens = request.asked_tokens;
   return PrepareAnswer(request, std::make_unique<MessagesWriter>(std::move(options)), context, rules);
 }

@@ -9,14 +9,16 @@
 namespace hydrant {
 
 ChoiceAssembler::ChoiceAssembler(const Tokenizer& tokenizer, const GenerationFields& request, const StopStrings& stops,
-                                 const std::vector<int32_t>& prompt, int32_t added_special_tokens, bool show_specials)
+                                 const std::vector<int32_t>& prompt, int32_t added_special_tokens, bool show_specials,
+                                 ReasoningSplitter splitter)
     : tokenizer_(tokenizer),
       request_(request),
       prompt_(prompt),
       added_special_tokens_(added_special_tokens),
       show_specials_(show_specials),
       detokenizer_(tokenizer, request.skip_special_tokens, /*first=*/false),
-      matcher_(stops, request.include_stop_str_in_output) {}
+      matcher_(stops, request.include_stop_str_in_output),
+      splitter_(std::move(splitter)) {}
 
 void ChoiceAssembler::AddPromptLogprobs(const PromptEvent& event) {
   assert(event.begin == static_cast<int32_t>(prompt_results_.size()) + 1);
@@ -63,6 +65,27 @@ void ChoiceAssembler::EchoPrompt() {
   if (request_.prompt_logprobs < 0) prompt_results_ = {};
 }
 
+// What is neither part of a stop string nor may become one.
+void ChoiceAssembler::Show(std::string_view text) {
+  ReasoningSplitter::Output output = splitter_.Push(text);
+  output_.reasoning += output.reasoning;
+  output_.text += output.text;
+  while (!token_bytes_.empty() && token_bytes_.front() < splitter_.reasoning_end()) {
+    ++reasoning_tokens_;
+    token_bytes_.pop_front();
+  }
+  if (splitter_.past_reasoning()) token_bytes_.clear();
+}
+
+void ChoiceAssembler::ShowLast() {
+  ReasoningSplitter::Output output = splitter_.Finish();
+  output_.reasoning += output.reasoning;
+  output_.text += output.text;
+  // What a stop string took is not shown, but was thought all the same.
+  if (splitter_.reasoning_end() > 0) reasoning_tokens_ += static_cast<int32_t>(token_bytes_.size());
+  token_bytes_.clear();
+}
+
 void ChoiceAssembler::AddToken(const TokenEvent& event) {
   assert(!finished());
   if (!echoed_) EchoPrompt();
@@ -76,23 +99,21 @@ void ChoiceAssembler::AddToken(const TokenEvent& event) {
     const bool is_text = event.finish != FinishReason::kStop || request_.include_stop_str_in_output;
     const std::string piece = is_text ? detokenizer_.Push(event.token) : std::string();
     characters_ += CountCharacters(piece);
-    output_.text += generated_ > request_.min_tokens ? matcher_.Push(piece) : matcher_.PushUnsearched(piece);
+    if (!splitter_.past_reasoning()) token_bytes_.push_back(bytes_);
+    bytes_ += static_cast<int64_t>(piece.size());
+    Show(generated_ > request_.min_tokens ? matcher_.Push(piece) : matcher_.PushUnsearched(piece));
   }
   ++pending_tokens_;
+  if (!matcher_.matched() && finished()) {
+    if (event.stop_token >= 0) stop_reason_ = event.stop_token;
+    Show(matcher_.Push(detokenizer_.Finish()));
+    if (!matcher_.matched()) Show(matcher_.Finish());
+  }
   if (matcher_.matched()) {
     finish_ = FinishReason::kStop;
     stop_reason_ = matcher_.match();
-    return;
   }
-  if (!finished()) return;
-  if (event.stop_token >= 0) stop_reason_ = event.stop_token;
-  output_.text += matcher_.Push(detokenizer_.Finish());
-  if (matcher_.matched()) {
-    finish_ = FinishReason::kStop;
-    stop_reason_ = matcher_.match();
-    return;
-  }
-  output_.text += matcher_.Finish();
+  if (finished()) ShowLast();
 }
 
 std::vector<PositionLogprobs> ChoiceAssembler::TakePromptLogprobs() {

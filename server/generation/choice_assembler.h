@@ -1,17 +1,19 @@
 // ChoiceAssembler turns one sequence's tokens into what the client sees of it: text in whole characters, cut at stop
-// strings, log-probabilities with their offsets, token ids, and how it ended.
+// strings, what it thought apart from what it says, log-probabilities with their offsets, token ids, and how it ended.
 //
 // Thread: the connection's strand.
 #ifndef HYDRANT_SERVER_GENERATION_CHOICE_ASSEMBLER_H_
 #define HYDRANT_SERVER_GENERATION_CHOICE_ASSEMBLER_H_
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "api/request/generation_fields.h"
 #include "api/response/answer.h"
+#include "api/response/reasoning_splitter.h"
 #include "model/tokenizer/tokenizer.h"
 #include "server/engine/engine_port.h"
 #include "server/generation/stop_matcher.h"
@@ -24,7 +26,8 @@ class ChoiceAssembler {
   // added; an echo does not show them. `show_specials`: an echo shows the text of special tokens (they were sent as
   // text).
   ChoiceAssembler(const Tokenizer& tokenizer, const GenerationFields& request, const StopStrings& stops,
-                  const std::vector<int32_t>& prompt, int32_t added_special_tokens, bool show_specials);
+                  const std::vector<int32_t>& prompt, int32_t added_special_tokens, bool show_specials,
+                  ReasoningSplitter splitter = {});
 
   void AddPromptLogprobs(const PromptEvent& event);
   // REQUIRES: !finished().
@@ -36,9 +39,12 @@ class ChoiceAssembler {
   FinishReason finish_reason() const { return finish_; }
   const StopReason& stop_reason() const { return stop_reason_; }
   int32_t generated() const { return generated_; }
+  // How many of generated() begin in reasoning or its markers.
+  int32_t reasoning_tokens() const { return reasoning_tokens_; }
 
   // The text and its facts that have become visible since the last call of Take.
   struct Output {
+    std::string reasoning;
     std::string text;
     std::vector<PositionLogprobs> logprobs;  // empty unless asked for
     std::vector<int32_t> token_ids;
@@ -55,6 +61,8 @@ class ChoiceAssembler {
   // With the `best` best; `result` may have more, and may be null.
   PositionLogprobs MakeLogprobs(int32_t id, const SampleResult* result, int32_t best) const;
   const SampleResult* PromptResult(size_t token) const;
+  void Show(std::string_view text);
+  void ShowLast();
 
   const Tokenizer& tokenizer_;
   const GenerationFields& request_;
@@ -64,6 +72,11 @@ class ChoiceAssembler {
 
   Detokenizer detokenizer_;
   StopMatcher matcher_;
+  ReasoningSplitter splitter_;
+  int64_t bytes_ = 0;  // of the tokens' text, as the detokenizer gave it
+  std::deque<int64_t>
+      token_bytes_;  // where the text of tokens begins of which it is not known whether they are reasoning
+  int32_t reasoning_tokens_ = 0;
   std::vector<SampleResult> prompt_results_;  // of prompt tokens 1, 2, …
   bool echoed_ = false;
   int32_t characters_ = 0;  // of the choice's text before the next token

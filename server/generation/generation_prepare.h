@@ -16,6 +16,7 @@
 
 #include "api/request/completion_request.h"
 #include "api/response/answer.h"
+#include "api/response/reasoning_splitter.h"
 #include "model/tokenizer/tokenizer.h"
 #include "scheduler/request/token_ids.h"
 #include "server/engine/logit_shaper.h"
@@ -72,6 +73,7 @@ struct PreparedGeneration {
   std::vector<PreparedPrompt> prompts;
   std::optional<SessionTurn> turn;       // of a session; it has one prompt
   std::unique_ptr<AnswerWriter> writer;  // never null: how this endpoint answers
+  ReasoningSplitter reasoning;           // that every answer begins with; has taken nothing yet
 };
 
 // The largest text that is tokenized whole although it need not fit the context: what a context's worth of anything takes, and no less

@@ -57,7 +57,8 @@ GenerationRun::GenerationRun(PreparedGeneration prepared, const ServingContext& 
       Choice& choice = choices_.emplace_back();
       choice.prompt = static_cast<int32_t>(p);
       choice.assembler = std::make_unique<ChoiceAssembler>(*context_.tokenizer, fields, *stops_, prompt.ids,
-                                                           prompt.added_special_tokens, prompt.show_specials);
+                                                           prompt.added_special_tokens, prompt.show_specials,
+                                                           prepared_.reasoning);
     }
   }
   open_ = unclosed_ = static_cast<int32_t>(choices_.size());
@@ -304,6 +305,10 @@ Usage GenerationRun::MakeUsage() const {
   Usage usage;
   usage.prompt_tokens = prompt_tokens_;
   usage.completion_tokens = generated_tokens();
+  if (prepared_.reasoning.may_reason()) {
+    usage.reasoning_tokens = 0;
+    for (const Choice& choice : choices_) *usage.reasoning_tokens += choice.assembler->reasoning_tokens();
+  }
   // Like prompt tokens, once per prompt: those of its first sample.
   for (size_t i = 0; i < batch_.status.size(); i += static_cast<size_t>(prepared_.fields.n)) {
     usage.cached_tokens += CachedTokens(static_cast<int32_t>(i));
@@ -336,6 +341,7 @@ void GenerationRun::AppendChunk(int32_t index, std::string* out) {
   AnswerDelta delta;
   delta.index = index;
   delta.first = !choice.announced;
+  delta.reasoning = output.reasoning;
   delta.text = output.text;
   if (fields.logprobs >= 0) delta.logprobs = &output.logprobs;
   if (fields.return_token_ids) {
@@ -347,6 +353,7 @@ void GenerationRun::AppendChunk(int32_t index, std::string* out) {
   if (fields.continuous_usage_stats) {
     usage.prompt_tokens = static_cast<int64_t>(prompt.ids.size());
     usage.completion_tokens = choice.assembler->generated();
+    if (prepared_.reasoning.may_reason()) usage.reasoning_tokens = choice.assembler->reasoning_tokens();
     usage.cached_tokens = CachedTokens(index - index % fields.n);
     delta.usage = &usage;
   }
@@ -393,6 +400,7 @@ std::string GenerationRun::Body() {
     ChoiceAssembler::Output output = assembler.Take();
     AnswerChoice& choice = answer.choices.emplace_back();
     choice.index = static_cast<int32_t>(i);
+    choice.reasoning = std::move(output.reasoning);
     choice.text = std::move(output.text);
     if (fields.logprobs >= 0) choice.logprobs = std::move(output.logprobs);
     if (fields.prompt_logprobs >= 0) choice.prompt_logprobs = assembler.TakePromptLogprobs();

@@ -43,6 +43,7 @@ TEST(MessagesRequest, HasTheDocumentedDefaults) {
   EXPECT_FALSE(request.conversation.continue_final_message);
   EXPECT_TRUE(request.conversation.tools.is_null());
   EXPECT_EQ(request.conversation.enable_thinking, std::nullopt);
+  EXPECT_FALSE(request.include_reasoning) << "it was not asked for";
   EXPECT_EQ(request.conversation.messages.dump(), R"([{"role":"user","content":"hi"}])");
 }
 

@@ -83,6 +83,48 @@ TEST(ChatWriter, MakesToolCallsOfTextStreamedOrNot) {
   EXPECT_EQ(last["delta"]["tool_calls"][0]["id"].get<std::string>().size(), 29u);
 }
 
+TEST(ChatWriter, WritesReasoningUnderBothNamesUnlessItIsNotWanted) {
+  for (const bool wanted : {true, false}) {
+    ChatWriter writer({.tool_calls = ToolCallFormat::kHermes, .include_reasoning = wanted});
+    writer.Begin(Head());
+    Answer answer;
+    answer.choices.push_back({.reasoning = "hm", .text = R"(<tool_call>{"name":"f"}</tool_call>)"});
+    answer.usage = {3, 2, 1, 1};
+    const Json body = Json::parse(writer.Body(answer));
+    const Json& message = body["choices"][0]["message"];
+    EXPECT_EQ(message.value("reasoning_content", "none"), wanted ? "hm" : "none");
+    EXPECT_EQ(message.value("reasoning", "none"), wanted ? "hm" : "none");
+    EXPECT_EQ(message["content"], nullptr);
+    EXPECT_EQ(message["tool_calls"][0]["function"]["name"], "f");
+    EXPECT_EQ(body["usage"]["completion_tokens_details"], (Json{{"reasoning_tokens", 1}}));
+
+    std::string out;
+    writer.AppendChunk(&out, {.first = true, .reasoning = "h"});
+    writer.AppendChunk(&out, {.reasoning = "m", .text = "a"});
+    writer.AppendChunk(&out, {.text = "b", .finish_reason = FinishReason::kStop});
+    const std::vector<Json> events = Events(out);
+    ASSERT_EQ(events.size(), wanted ? 4u : 3u);
+    if (wanted) {
+      EXPECT_EQ(events[1]["choices"][0]["delta"], (Json{{"reasoning_content", "h"}, {"reasoning", "h"}}));
+    }
+    Json both = {{"content", "a"}};
+    if (wanted) both["reasoning_content"] = both["reasoning"] = "m";
+    EXPECT_EQ(events[events.size() - 2]["choices"][0]["delta"], both);
+    EXPECT_EQ(events.back()["choices"][0]["delta"], (Json{{"content", "b"}}));
+  }
+}
+
+// Where it was cut off while it thought, it has said nothing.
+TEST(ChatWriter, AnAnswerOfReasoningAloneHasEmptyContent) {
+  ChatWriter writer({});
+  writer.Begin(Head());
+  Answer answer;
+  answer.choices.push_back({.reasoning = "hm", .finish_reason = FinishReason::kLength});
+  const Json choice = Json::parse(writer.Body(answer))["choices"][0];
+  EXPECT_EQ(choice["message"]["content"], "");
+  EXPECT_EQ(choice["finish_reason"], "length");
+}
+
 TEST(ChatWriter, KeepsTheFirstCallWhereCallsMayNotBeParallel) {
   ChatWriter writer({.tool_calls = ToolCallFormat::kHermes, .parallel_tool_calls = false});
   writer.Begin(Head());

@@ -84,6 +84,9 @@ Json Blocks(const std::vector<Json>& events) {
       EXPECT_EQ(event["index"], blocks.size() - 1);
       const Json& delta = event["delta"];
       Json& block = blocks.back();
+      for (const char* part : {"thinking", "signature"}) {
+        if (delta.contains(part)) block[part] = block[part].get<std::string>() + delta[part].get<std::string>();
+      }
       if (delta["type"] == "text_delta")
         block["text"] = block["text"].get<std::string>() + delta["text"].get<std::string>();
       if (delta["type"] == "input_json_delta") {
@@ -109,6 +112,31 @@ TEST(MessagesWriter, WritesExactlyTheDocumentedBody) {
                   R"("stop_details":null,"container":null,"usage":{"input_tokens":6,"cache_creation_input_tokens":0,)"
                   R"("cache_read_input_tokens":4,"output_tokens":5,"service_tier":"standard"}})")
           .dump());
+}
+
+TEST(MessagesWriter, HasABlockOfThinkingForWhoAskedForIt) {
+  const Json thinking = {{"type", "thinking"}, {"thinking", "hm so"}, {"signature", "msg_1"}};
+  const Json text = {{"type", "text"}, {"text", "\nhi"}};
+  for (const bool asked : {true, false}) {
+    for (const bool speaks : {true, false}) {
+      MessagesWriter whole({.include_reasoning = asked}), streamed({.include_reasoning = asked});
+      whole.Begin(Head());
+      Answer answer;
+      answer.choices.push_back({.reasoning = "hm so", .text = speaks ? "\nhi" : ""});
+      Json blocks = Json::array();
+      if (asked) blocks.push_back(thinking);
+      if (speaks) blocks.push_back(text);
+      EXPECT_EQ(Json::parse(whole.Body(answer))["content"], blocks);
+
+      streamed.Begin(Head());
+      std::string out;
+      Usage usage;
+      streamed.AppendChunk(&out, {.first = true, .reasoning = "hm", .usage = &usage});
+      streamed.AppendChunk(&out, {.reasoning = " so", .text = speaks ? "\n" : ""});
+      streamed.AppendChunk(&out, {.text = speaks ? "hi" : "", .finish_reason = FinishReason::kStop});
+      EXPECT_EQ(Blocks(Events(out)), blocks);
+    }
+  }
 }
 
 TEST(MessagesWriter, StreamsEventsInTheirOrder) {

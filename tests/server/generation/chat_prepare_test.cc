@@ -116,6 +116,39 @@ TEST(PrepareMessages, GivesAnAnswerWhatTheContextHasRoomFor) {
   }
 }
 
+// What is said after the prompt by an answer of this text.
+std::string Reasoned(const ApiResult<PreparedGeneration>& prepared, const std::string& text) {
+  if (!prepared.ok()) return prepared.error().message;
+  ReasoningSplitter splitter = prepared.value().reasoning;
+  const ReasoningSplitter::Output output = splitter.Push(text);
+  return output.reasoning + "|" + output.text + (prepared.value().fields.skip_special_tokens ? "" : "|specials");
+}
+
+TEST(PrepareChat, PartsReasoningAsItsPromptBeganIt) {
+  ServingContext context = ChatContext(
+      "{% for m in messages %}[{{ m.role }}]{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% "
+      "endif "
+      "%}{{ m.content }}{% endfor %}{% if add_generation_prompt %}[assistant]{% if messages[0].content == 'hi' "
+      "%}<think>{% endif %}{% endif %}");
+  const auto chat = [&](const std::string& content, const std::string& more = "") {
+    return PrepareChat(R"({"messages":[{"role":"user","content":")" + content + "\"}" + more + "}", context);
+  };
+  const std::string answer = "a</think>b", whole = "<think>a</think>b";
+  EXPECT_EQ(Reasoned(chat("hi", "]"), answer), "a|b");
+  EXPECT_EQ(Reasoned(chat("yes", "]"), answer), "|a</think>b");
+  EXPECT_EQ(Reasoned(chat("yes", "]"), whole), "a|b");
+  EXPECT_EQ(Reasoned(chat("yes <think>", "]"), answer), "|a</think>b") << "a client's marker opens nothing";
+  EXPECT_EQ(Reasoned(chat("hi", R"(],"separate_reasoning":false)"), whole), "|" + whole);
+  const std::string begun = R"(,{"role":"assistant","content":"<think>so"}],"continue_final_message":true)";
+  EXPECT_EQ(Reasoned(chat("yes", begun), answer), "a|b");
+  EXPECT_EQ(chat("hi", R"(],"separate_reasoning":false,"include_reasoning":false)").error().param,
+            "separate_reasoning");
+  const auto tokenizer = std::make_shared<ByteTokenizer>();
+  tokenizer->bos_text = "</think>";
+  context.tokenizer = tokenizer;
+  EXPECT_EQ(Reasoned(chat("hi", "]"), answer), "a|b|specials");
+}
+
 TEST(PrepareMessages, TellsTheTemplateWhetherToThink) {
   const ServingContext context = ChatContext("{{ enable_thinking if enable_thinking is defined else 'unsaid' }}");
   const auto rendered = [&](const std::string& members) {

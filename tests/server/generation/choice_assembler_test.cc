@@ -55,6 +55,45 @@ class ChoiceAssemblerTest : public testing::Test {
   std::vector<int32_t> prompt_ = ByteIds("hi");
 };
 
+TEST_F(ChoiceAssemblerTest, CountsTheTokensOfReasoning) {
+  const struct {
+    std::string text, reasoning, said;
+    int32_t tokens;
+    bool opened;
+  } cases[] = {
+      {"<think>ab</think>\n\ncd", "ab", "cd", 17, false},
+      {"ab</think>cd", "ab", "cd", 10, true},
+      {"ab", "ab", "", 2, true},
+      {"ab", "", "ab", 0, false},
+      {"<think>ab", "ab", "", 9, false},
+      {"<thinkab", "", "<thinkab", 0, false},
+      {"ab</think>cdSTOPe", "ab", "cd", 10, true},
+      {"abSTOP</think>cd", "ab", "", 6, true},
+  };
+  for (const auto& c : cases) {
+    for (const bool at_once : {false, true}) {
+      request_.stop = {"STOP", "</thinking", "think>\n\nc0"};  // what may begin one is held back
+      stops_ = std::make_unique<StopStrings>(request_.stop);
+      ChoiceAssembler assembler(tokenizer_, request_, *stops_, prompt_, 0, true,
+                                ReasoningSplitter({"<think>", "</think>", ""}, c.opened));
+      std::string reasoning, said;
+      const auto take = [&] {
+        ChoiceAssembler::Output output = assembler.Take();
+        reasoning += output.reasoning;
+        said += output.text;
+      };
+      for (size_t i = 0; i < c.text.size() && !assembler.finished(); ++i) {
+        assembler.AddToken(Token(c.text[i], i + 1 == c.text.size() ? FinishReason::kLength : FinishReason::kNone));
+        if (!at_once) take();
+      }
+      take();
+      EXPECT_EQ(reasoning, c.reasoning) << c.text;
+      EXPECT_EQ(said, c.said) << c.text;
+      EXPECT_EQ(assembler.reasoning_tokens(), c.tokens) << c.text;
+    }
+  }
+}
+
 TEST_F(ChoiceAssemblerTest, CharactersComeWhole) {
   ChoiceAssembler assembler = Make();
   EXPECT_THAT(Add(assembler, "a\xc3\xa9\xe2\x82\xac"), ElementsAre("a", "", "é", "", "", "€"));

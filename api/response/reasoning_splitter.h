@@ -1,0 +1,78 @@
+// ReasoningSplitter parts what a model thinks from what it says, while it writes it.
+//
+// Thread: any; belongs to one choice of one answer.
+//
+// Invariants:
+//  1. However a text is cut into pieces, the same reasoning and the same rest come out of it.
+//  2. White space around the reasoning, and between it and the rest, is neither's. Text without reasoning passes as it is.
+//  3. Text that may still become a marker is held back, as is white space that may be the last; all else passes at once.
+//  4. Time and memory are linear in the text, in however many pieces it comes.
+#ifndef HYDRANT_API_RESPONSE_REASONING_SPLITTER_H_
+#define HYDRANT_API_RESPONSE_REASONING_SPLITTER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace hydrant {
+
+// The texts around reasoning, without white space in them.
+struct ReasoningMarkers {
+  std::string open;   // "<think>"; empty: there is no reasoning
+  std::string close;  // "</think>"
+  std::string lead;   // stands between `close` and the rest, if it is there; of most models nothing
+};
+
+class ReasoningSplitter {
+ public:
+  struct Output {
+    std::string reasoning, text;
+  };
+
+  // All is text.
+  ReasoningSplitter() = default;
+  // `opened`: the text begins within reasoning, whether or not it says `open` once more. Else it has reasoning if it begins with
+  // `open`: a marker that comes later is text.
+  ReasoningSplitter(ReasoningMarkers markers, bool opened);
+
+  Output Push(std::string_view text);
+  // Ends the text: returns what Push held back. Reasoning that was never closed goes to the end.
+  Output Finish();
+
+  // Whether a text of this splitter can have reasoning.
+  bool may_reason() const { return !markers_.open.empty(); }
+  // Bytes of the text so far up to the end of its reasoning, markers included; 0: none, as far as is known.
+  int64_t reasoning_end() const;
+  // Nothing that follows is reasoning.
+  bool past_reasoning() const { return state_ == State::kLead || state_ == State::kText; }
+
+ private:
+  enum class State : uint8_t {
+    kBegin,      // whether `open` comes is not known
+    kReasoning,  // within it
+    kLead,       // behind `close`, before the first of the rest
+    kText,
+  };
+
+  // Each takes from held_ what it can decide, and returns whether the next state has begun.
+  bool ReadBegin();
+  bool ReadReasoning(Output* output);
+  bool ReadLead();
+  void PassReasoning(std::string_view text, Output* output);
+
+  ReasoningMarkers markers_;
+  bool opened_ = false;
+  State state_ = State::kText;
+  std::string held_;
+  size_t searched_ = 0;    // bytes of held_ that are white space, at its front
+  std::string blank_;      // white space after reasoning, which more of it may follow
+  bool reasoned_ = false;  // reasoning was passed on
+  bool lead_read_ = false;
+  int64_t pushed_ = 0;      // bytes
+  int64_t closed_end_ = 0;  // of them, up to the end of `close`
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_API_RESPONSE_REASONING_SPLITTER_H_
