@@ -139,6 +139,12 @@ bool EndsWithAnswer(const Conversation& conversation) {
   return role != last.end() && *role == "assistant";
 }
 
+bool IsVariableName(std::string_view name) {
+  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
 // vLLM's `include_reasoning`; SGLang's `separate_reasoning`, which leaves what the model thinks in the content.
 void ReadReasoningFields(ObjectReader* request, ChatRequest* chat) {
   chat->include_reasoning = request->Bool("include_reasoning", true);
@@ -170,12 +176,60 @@ void ReadConversation(ObjectReader* request, const RequestContext& context, Json
   ReadDocuments(request, conversation);
   const std::string effort = request->String("reasoning_effort", "", 16, /*identifier=*/true);
   if (!effort.empty()) conversation->reasoning_effort = effort;
+  if (request->Has("enable_thinking")) conversation->enable_thinking = request->Bool("enable_thinking", false);
+  ReadTemplateArguments(request, conversation);
   conversation->continue_final_message = request->Bool("continue_final_message", false);
   conversation->add_generation_prompt = request->Bool("add_generation_prompt", !conversation->continue_final_message);
   if (conversation->continue_final_message && conversation->add_generation_prompt) {
     request->Fail("continue_final_message",
                   "'continue_final_message' cannot be combined with 'add_generation_prompt': true.");
   }
+}
+
+void ReadTemplateArguments(ObjectReader* request, Conversation* conversation) {
+  constexpr std::string_view kField = "chat_template_kwargs";
+  constexpr uint32_t kMembersMax = 16;
+  constexpr size_t kTextBytesMax = 1024;
+  if (!request->Has(kField)) return;
+  const JsonView given = request->Raw(kField);
+  if (!given.is_object()) return request->Fail(kField, "'chat_template_kwargs' must be an object.", "invalid_type");
+  if (given.size() > kMembersMax) {
+    return request->Fail(kField, absl::StrCat("'chat_template_kwargs' must have at most ", kMembersMax, " members."));
+  }
+  ObjectReader members = request->Object(kField);
+  Json::object_t arguments;
+  for (JsonView member = given.first(); member.valid(); member = member.next()) {
+    const std::string name(member.key());
+    if (member.absent()) continue;
+    if (!IsVariableName(name)) {
+      return request->Fail(kField, "A name in 'chat_template_kwargs' must be 1 to 64 characters of [A-Za-z0-9_].");
+    }
+    const bool is_text = member.is_string() && member.string().size() <= kTextBytesMax;
+    if (!is_text && !member.is_number() && !member.is_bool()) {
+      return members.Fail(name,
+                          absl::StrCat("A member of 'chat_template_kwargs' must be a string of at most ", kTextBytesMax,
+                                       " bytes, a number or a boolean."),
+                          "invalid_type");
+    }
+    if (name == "enable_thinking") {
+      const bool thinks = members.Bool(name, false);
+      if (conversation->enable_thinking.value_or(thinks) != thinks) {
+        return members.Fail(name, "'chat_template_kwargs.enable_thinking' and 'enable_thinking' must not differ.");
+      }
+      conversation->enable_thinking = thinks;
+      continue;
+    }
+    Json value = ReadOrderedJson(request, members.Path(name), member);
+    if (name == "reasoning_effort") {
+      if (!conversation->reasoning_effort.is_null() && conversation->reasoning_effort != value) {
+        return members.Fail(name, "'chat_template_kwargs.reasoning_effort' and 'reasoning_effort' must not differ.");
+      }
+      conversation->reasoning_effort = std::move(value);
+      continue;
+    }
+    arguments.emplace_back(name, std::move(value));
+  }
+  if (!arguments.empty()) conversation->template_arguments = std::move(arguments);
 }
 
 ApiResult<ChatRequest> ParseChatRequest(std::string_view body, const RequestContext& context) {

@@ -31,6 +31,9 @@ struct Conversation {
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   std::optional<bool> enable_thinking;  // empty: not said
+  // More variables for the template, an object of strings, numbers and booleans; null: none. Whether there are such variables is the
+  // template's to say.
+  nlohmann::ordered_json template_arguments;
 };
 
 struct ChatRequest : GenerationFields {
@@ -46,6 +49,9 @@ struct ChatRequest : GenerationFields {
 // `budget`: what is left of it after the body.
 void ReadConversation(ObjectReader* request, const RequestContext& context, JsonBudget* budget,
                       Conversation* conversation);
+
+// Reads `chat_template_kwargs`, with the two that have a name of their own as what those say. Sets request's error likewise.
+void ReadTemplateArguments(ObjectReader* request, Conversation* conversation);
 
 // Reads and checks a body. Errors: 400 naming the field in `param`; 404 model_not_found.
 ApiResult<ChatRequest> ParseChatRequest(std::string_view body, const RequestContext& context);

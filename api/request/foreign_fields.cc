@@ -122,7 +122,6 @@ constexpr ForeignField kFields[] = {
     {"truncate", "TGI", kNone, "truncate_prompt_tokens"},
     {"watermark", "TGI", kFalse, ""},
     {"chat_template_content_format", "vLLM", kNone, ""},
-    {"enable_thinking", "vLLM", kNone, ""},
     {"logits_processors", "vLLM", kEmpty, ""},
     {"reasoning", "vLLM", kNone, "reasoning_effort"},
     {"reasoning_format", "vLLM", kNone, ""},

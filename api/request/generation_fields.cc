@@ -37,8 +37,9 @@ void ReadStops(ObjectReader* reader, const RequestContext& context, GenerationFi
 }
 
 void ReadForcedTokens(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
-  if (!reader->Has("forced_token_ids")) return;
   if (!context.debug_fields) {
+    const ObjectReader::Unlogged unlogged(reader);
+    if (!reader->Has("forced_token_ids")) return;
     return reader->Fail("forced_token_ids", "'forced_token_ids' needs a server started with --debug-kv-dump.");
   }
   request->forced_ids = reader->TokenIds("forced_token_ids", context.vocab_size, static_cast<size_t>(context.context));

@@ -51,6 +51,7 @@ constexpr std::array<OtherField, 17> kOtherFields = {{
 constexpr std::array<std::string_view, 2> kOwnFields = {"stop_sequences", "thinking"};
 
 void RefuseOtherFields(ObjectReader* request) {
+  const ObjectReader::Unlogged unlogged(request);
   for (const OtherField& field : kOtherFields) {
     if (!request->Has(field.name)) continue;
     const std::string name(field.name);
@@ -330,6 +331,7 @@ void ReadMessagesConversation(ObjectReader* reader, const RequestContext& contex
   conversation.tools = ReadMessagesTools(reader);
   ReadThinking(reader, tokens_max, request);
   ReadOutputConfig(reader, &conversation);
+  ReadTemplateArguments(reader, &conversation);
 }
 
 }  // namespace

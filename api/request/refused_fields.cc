@@ -35,16 +35,12 @@ constexpr std::string_view kAlways[] = {
 };
 // On /v1/completions, where there is no conversation.
 constexpr std::string_view kAlwaysOfCompletions[] = {
-    "chat_template",
-    "chat_template_kwargs",
-    "functions",
-    "function_call",
+    "chat_template", "enable_thinking", "chat_template_kwargs", "functions", "function_call",
 };
 
 // On /v1/chat/completions. `functions` and `function_call` are what `tools` replaced.
 constexpr std::string_view kAlwaysOfChats[] = {
-    "chat_template",   "chat_template_kwargs", "functions",          "function_call",
-    "media_io_kwargs", "mm_processor_kwargs",  "web_search_options",
+    "chat_template", "functions", "function_call", "media_io_kwargs", "mm_processor_kwargs", "web_search_options",
 };
 
 std::string Quoted(std::string_view name) { return absl::StrCat("'", std::string(name), "'"); }
@@ -59,6 +55,7 @@ void RefuseTruncationSide(ObjectReader* request) {
 }  // namespace
 
 void RefuseGenerationFields(ObjectReader* request, std::span<const std::string_view> own) {
+  const ObjectReader::Unlogged unlogged(request);
   for (const NeutralNumber& field : kNumbers) {
     const double value = request->Number(field.name, field.neutral, field.min, field.max);
     if (value != field.neutral) request->FailUnsupported(field.name, Quoted(field.name));
@@ -76,6 +73,7 @@ void RefuseGenerationFields(ObjectReader* request, std::span<const std::string_v
 }
 
 void RefuseCompletionFields(ObjectReader* request) {
+  const ObjectReader::Unlogged unlogged(request);
   const JsonView tools = request->Raw("tools");
   if (tools.valid() && !(tools.is_array() && tools.size() == 0)) request->FailUnsupported("tools", "'tools'");
   const JsonView choice = request->Raw("tool_choice");
@@ -92,6 +90,7 @@ void RefuseCompletionFields(ObjectReader* request) {
 }
 
 void RefuseChatFields(ObjectReader* request) {
+  const ObjectReader::Unlogged unlogged(request);
   for (const std::string_view name : kAlwaysOfChats) {
     if (request->Has(name)) request->FailUnsupported(name, Quoted(name));
   }

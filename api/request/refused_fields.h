@@ -18,8 +18,7 @@ namespace hydrant {
 void RefuseGenerationFields(ObjectReader* request, std::span<const std::string_view> own = {});
 // The fields of /v1/completions beside them.
 void RefuseCompletionFields(ObjectReader* request);
-// The fields of /v1/chat/completions beside them: a template is the operator's alone (`chat_template`,
-// `chat_template_kwargs`).
+// The fields of /v1/chat/completions beside them: a template is the operator's alone (`chat_template`).
 void RefuseChatFields(ObjectReader* request);
 
 }  // namespace hydrant

@@ -55,6 +55,7 @@ struct RequestContext : SamplingDefaults {
   RequestHeaders headers;      // of this request
   bool constraints = false;    // answers can be held to a schema or expression
   bool debug_fields = false;   // accept `forced_token_ids` (--debug-kv-dump)
+  FieldLog* log = nullptr;     // gets every field that is read; null: none is kept
 };
 
 // Checks the member `model`: absent means the served one, an unknown one is 404 model_not_found. Sets request's error.
@@ -68,7 +69,7 @@ ApiResult<Request> ParseBody(std::string_view body, const RequestContext& contex
   const ApiResult<JsonBody> document = JsonBody::ParseObject(body, &budget);
   if (!document.ok()) return document.error();
   std::optional<ApiError> error;
-  ObjectReader reader(document.value().root(), "", &error);
+  ObjectReader reader(document.value().root(), "", &error, context.log);
   Request request;
   CheckModelField(&reader, context);
   read(&reader, &budget, &request);

@@ -48,6 +48,19 @@ std::string TokenizeJson(const std::vector<int32_t>& tokens, const std::optional
   return out;
 }
 
+std::string RenderedJson(std::string_view model, std::string_view prompt, const std::vector<int32_t>& token_ids) {
+  std::string out = "{\"model\":";
+  AppendJsonString(&out, model);
+  out.append(",\"prompt\":");
+  AppendJsonString(&out, prompt);
+  out.append(",\"token_ids\":");
+  AppendJsonIntegers(&out, token_ids);
+  out.append(",\"count\":");
+  AppendJsonInteger(&out, static_cast<int64_t>(token_ids.size()));
+  out.append(",\"features\":null}");
+  return out;
+}
+
 std::string TokenizerInfoJson(const TokenizerInfo& info) {
   std::string out = "{\"bos_token\":";
   AppendJsonStringOrNull(&out, info.bos_token);

@@ -29,6 +29,9 @@ ApiResult<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const Req
 std::string TokenizeJson(const std::vector<int32_t>& tokens, const std::optional<std::vector<std::string>>& token_strs,
                          int32_t max_model_len);
 
+// Body of POST /v1/chat/completions/render, with vLLM's name for the tokens: {"model","prompt","token_ids","count","features":null}.
+std::string RenderedJson(std::string_view model, std::string_view prompt, const std::vector<int32_t>& token_ids);
+
 // Body of GET /tokenizer_info, with the names of a tokenizer_config.json.
 struct TokenizerInfo {
   std::string_view bos_token, eos_token, chat_template;  // empty: null

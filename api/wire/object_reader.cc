@@ -16,14 +16,17 @@ bool HasControlCharacter(std::string_view text) {
   return false;
 }
 
+// A limit as a log has it: one that nothing can reach is none.
+int64_t Told(size_t limit) { return limit > (size_t{1} << 40) ? 0 : static_cast<int64_t>(limit); }
+
 bool IsFieldCharacter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
 }
 
 }  // namespace
 
-ObjectReader::ObjectReader(JsonView object, std::string path, std::optional<ApiError>* error)
-    : path_(std::move(path)), error_(error) {
+ObjectReader::ObjectReader(JsonView object, std::string path, std::optional<ApiError>* error, FieldLog* log)
+    : path_(std::move(path)), error_(error), log_(log) {
   if (object.absent()) return;
   if (!object.is_object()) {
     const std::string name = path_.substr(0, path_.empty() ? 0 : path_.size() - 1);
@@ -53,7 +56,14 @@ void ObjectReader::FailWith(ApiError error) {
   if (!failed()) *error_ = std::move(error);
 }
 
-JsonView ObjectReader::Raw(std::string_view name) const {
+JsonView ObjectReader::Raw(std::string_view name) const { return Logged(name, {}); }
+
+JsonView ObjectReader::Logged(std::string_view name, const FieldNote& note) const {
+  if (log_ != nullptr) log_->Add(Path(name), note);
+  return Find(name);
+}
+
+JsonView ObjectReader::Find(std::string_view name) const {
   const auto member = members_.find(name);
   return member == members_.end() || member->second.absent() ? JsonView() : member->second;
 }
@@ -77,7 +87,7 @@ void ObjectReader::RefuseOthers(std::span<const std::string_view> known) {
 bool ObjectReader::Has(std::string_view name) const { return Raw(name).valid(); }
 
 bool ObjectReader::Bool(std::string_view name, bool default_value) {
-  const JsonView value = Raw(name);
+  const JsonView value = Logged(name, {.kind = FieldKind::kBoolean});
   if (!value.valid()) return default_value;
   if (!value.is_bool()) {
     Fail(name, absl::StrCat("'", Path(name), "' must be true or false."), "invalid_type");
@@ -87,7 +97,8 @@ bool ObjectReader::Bool(std::string_view name, bool default_value) {
 }
 
 std::optional<int64_t> ObjectReader::OptionalInteger(std::string_view name, int64_t min, int64_t max) {
-  const JsonView value = Raw(name);
+  const JsonView value =
+      Logged(name, {.kind = FieldKind::kInteger, .min = static_cast<double>(min), .max = static_cast<double>(max)});
   if (!value.valid()) return std::nullopt;
   if (!value.is_integer()) {
     Fail(name, absl::StrCat("'", Path(name), "' must be an integer."), "invalid_type");
@@ -106,7 +117,7 @@ int64_t ObjectReader::Integer(std::string_view name, int64_t default_value, int6
 }
 
 double ObjectReader::Number(std::string_view name, double default_value, double min, double max, bool min_open) {
-  const JsonView value = Raw(name);
+  const JsonView value = Logged(name, {.kind = FieldKind::kNumber, .min = min, .max = max, .min_open = min_open});
   if (!value.valid()) return default_value;
   if (!value.is_number()) {
     Fail(name, absl::StrCat("'", Path(name), "' must be a number."), "invalid_type");
@@ -123,7 +134,7 @@ double ObjectReader::Number(std::string_view name, double default_value, double 
 
 std::string ObjectReader::String(std::string_view name, std::string_view default_value, size_t bytes_max,
                                  bool identifier) {
-  const JsonView value = Raw(name);
+  const JsonView value = Logged(name, {.kind = FieldKind::kString, .most = Told(bytes_max)});
   if (!value.valid()) return std::string(default_value);
   if (!value.is_string()) {
     Fail(name, absl::StrCat("'", Path(name), "' must be a string."), "invalid_type");
@@ -138,7 +149,7 @@ std::string ObjectReader::String(std::string_view name, std::string_view default
 }
 
 std::vector<int32_t> ObjectReader::TokenIds(std::string_view name, int32_t vocab_size, size_t count_max) {
-  const JsonView value = Raw(name);
+  const JsonView value = Logged(name, {.kind = FieldKind::kTokenIds, .max = vocab_size - 1.0, .most = Told(count_max)});
   if (!value.valid()) return {};
   return TokenIdsIn(name, value, vocab_size, count_max);
 }
@@ -171,7 +182,7 @@ std::vector<int32_t> ObjectReader::TokenIdsIn(std::string_view name, JsonView va
 
 std::vector<std::string> ObjectReader::Strings(std::string_view name, size_t count_max, size_t bytes_max) {
   std::vector<std::string> strings;
-  const JsonView value = Raw(name);
+  const JsonView value = Logged(name, {.kind = FieldKind::kStrings, .most = Told(bytes_max)});
   if (!value.valid()) return strings;
   const auto add = [&](JsonView element) {
     if (!element.is_string()) {
@@ -199,6 +210,8 @@ std::vector<std::string> ObjectReader::Strings(std::string_view name, size_t cou
   return strings;
 }
 
-ObjectReader ObjectReader::Object(std::string_view name) { return ObjectReader(Raw(name), Path(name) + ".", error_); }
+ObjectReader ObjectReader::Object(std::string_view name) {
+  return ObjectReader(Logged(name, {.kind = FieldKind::kObject}), Path(name) + ".", error_, log_);
+}
 
 }  // namespace hydrant

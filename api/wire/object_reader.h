@@ -16,10 +16,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "api/wire/api_error.h"
+#include "api/wire/field_log.h"
 #include "api/wire/json_body.h"
 
 namespace hydrant {
@@ -30,7 +32,8 @@ class ObjectReader {
  public:
   // `object` must be an object, else the error is set. `path` is put before every name: "" or "kv.".
   // `error` is shared by nested readers and outlives them.
-  ObjectReader(JsonView object, std::string path, std::optional<ApiError>* error);
+  // `log`, which may be null and outlives the readers, gets every member that is asked for.
+  ObjectReader(JsonView object, std::string path, std::optional<ApiError>* error, FieldLog* log = nullptr);
 
   bool failed() const { return error_->has_value(); }
   bool Has(std::string_view name) const;  // there and not null
@@ -64,10 +67,28 @@ class ObjectReader {
   void FailWith(ApiError error);
   std::string Path(std::string_view name) const;
 
+  // While it lives nothing is logged: what is asked for is asked only to be refused.
+  class Unlogged {
+   public:
+    explicit Unlogged(ObjectReader* reader) : reader_(*reader), log_(std::exchange(reader->log_, nullptr)) {}
+    ~Unlogged() { reader_.log_ = log_; }
+    Unlogged(const Unlogged&) = delete;
+    Unlogged& operator=(const Unlogged&) = delete;
+
+   private:
+    ObjectReader& reader_;
+    FieldLog* const log_;
+  };
+
  private:
+  JsonView Find(std::string_view name) const;
+  // The member, which is logged as one of this kind.
+  JsonView Logged(std::string_view name, const FieldNote& note) const;
+
   absl::flat_hash_map<std::string_view, JsonView> members_;  // a map: 200,000 unknown members must not cost 60 scans
   std::string path_;
   std::optional<ApiError>* error_;
+  FieldLog* log_;
 };
 
 }  // namespace hydrant

@@ -1,6 +1,7 @@
 #include "model/chat/chat_template.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -77,7 +78,27 @@ absl::StatusOr<jinja::Rendering> ChatTemplate::RenderMessages(const Json& messag
   if (!inputs.reasoning_effort.is_null()) variables.push_back({"reasoning_effort", &inputs.reasoning_effort});
   const Json enable_thinking = inputs.enable_thinking.value_or(false);
   if (inputs.enable_thinking.has_value()) variables.push_back({"enable_thinking", &enable_thinking});
+  if (inputs.arguments != nullptr) {
+    for (const auto& [name, value] : inputs.arguments->items()) variables.push_back({name, &value});
+  }
   return template_.Render(variables, inputs.now);
+}
+
+bool ChatTemplate::IsOwnVariable(std::string_view name) {
+  // Beside those that are given, names of a tokenizer's own and of the renderer's that published templates read.
+  static constexpr std::array<std::string_view, 12> kOwn = {"messages",
+                                                            "tools",
+                                                            "documents",
+                                                            "add_generation_prompt",
+                                                            "continue_final_message",
+                                                            "bos_token",
+                                                            "eos_token",
+                                                            "pad_token",
+                                                            "unk_token",
+                                                            "sep_token",
+                                                            "cls_token",
+                                                            "mask_token"};
+  return std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end();
 }
 
 absl::StatusOr<ChatTemplate::Prompt> ChatTemplate::Render(const Inputs& inputs) const {

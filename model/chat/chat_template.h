@@ -31,6 +31,8 @@ class ChatTemplate {
     bool continue_final_message = false;
     std::time_t now = 0;
     std::optional<bool> enable_thinking = {};  // empty: not said
+    // More variables, by name, of which none is IsOwnVariable; null: none.
+    const nlohmann::ordered_json* arguments = nullptr;
   };
   struct Prompt {
     std::string text;
@@ -44,6 +46,12 @@ class ChatTemplate {
   // it is empty text. kInvalidArgument: the template refuses the conversation, in its own words. kFailedPrecondition: the template does not fit
   // the conversation. kResourceExhausted: it goes over its limits (jinja::Limits).
   absl::StatusOr<Prompt> Render(const Inputs& inputs) const;
+
+  // Whether the template asks for a variable of this name, if only in a branch.
+  bool Reads(std::string_view name) const { return template_.Reads(name); }
+  // Whether a variable of this name is what the members of Inputs are to the template, or the tokenizer's; those that say how it
+  // reasons aside.
+  static bool IsOwnVariable(std::string_view name);
 
  private:
   ChatTemplate(jinja::Template parsed, std::string_view bos, std::string_view eos)

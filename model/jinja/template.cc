@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "model/jinja/core/builtins.h"
 #include "model/jinja/core/fault.h"
 #include "model/jinja/core/interpreter.h"
 #include "model/jinja/library/from_json.h"
-#include "model/jinja/parse/parser.h"
 #include "model/text/str_cat.h"
 
 namespace hydrant::jinja {
@@ -44,12 +44,17 @@ absl::StatusOr<Rendering> Template::Render(const std::vector<Variable>& variable
     for (const Variable& variable : variables) {
       interpreter.SetGlobal(variable.name, FromJson(*variable.value, variable.origin, variable.checked_member));
     }
-    Text text = interpreter.Run(*body_);
+    Text text = interpreter.Run(parsed_->body);
     std::vector<ByteRange> client = text.client();
     return Rendering{std::move(text).TakeBytes(), std::move(client), workspace.steps()};
   } catch (const Fault& fault) {
     return StatusOf(fault, interpreter.line());
   }
+}
+
+bool Template::Reads(std::string_view name) const {
+  Workspace workspace((Limits()));
+  return parsed_->names.contains(name) && FindFunction(workspace, name).is_undefined();
 }
 
 }  // namespace hydrant::jinja

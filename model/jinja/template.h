@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "model/jinja/core/ast.h"
 #include "model/jinja/core/text.h"
 #include "model/jinja/core/workspace.h"
+#include "model/jinja/parse/parser.h"
 #include "nlohmann/json.hpp"
 
 namespace hydrant::jinja {
@@ -44,10 +44,14 @@ class Template {
   absl::StatusOr<Rendering> Render(const std::vector<Variable>& variables, std::time_t now,
                                    const Limits& limits = {}) const;
 
- private:
-  explicit Template(Body body) : body_(std::make_shared<const Body>(std::move(body))) {}
+  // Whether it asks for a variable of this name, if only in a branch. A name that it sets itself counts, that of a function that is
+  // built in does not.
+  bool Reads(std::string_view name) const;
 
-  std::shared_ptr<const Body> body_;
+ private:
+  explicit Template(ParsedTemplate parsed) : parsed_(std::make_shared<const ParsedTemplate>(std::move(parsed))) {}
+
+  std::shared_ptr<const ParsedTemplate> parsed_;
 };
 
 }  // namespace hydrant::jinja

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/request/messages_request.h"
 #include "api/request/tokenize.h"
+#include "server/frontend/openapi.h"
 #include "server/frontend/session_routes.h"
 #include "server/generation/chat_prepare.h"
 #include "server/http/http_exchange.h"
@@ -64,6 +65,17 @@ HttpResponse CountTokensNow(const std::string& body, const ServingContext& conte
   if (!prompt.ok()) return ErrorResponse(prompt.error());
   const size_t tokens = PromptAlone(prompt.value(), /*add_special_tokens=*/false, *context.tokenizer).ids.size();
   return JsonResponse(absl::StrCat("{\"input_tokens\":", tokens, "}"));
+}
+
+// The prompt of a chat, as it would be without a session.
+HttpResponse RenderNow(const std::string& body, const ServingContext& context) {
+  const ApiResult<ChatRequest> request = ParseChatRequest(body, context.request);
+  if (!request.ok()) return ErrorResponse(request.error());
+  const ApiResult<RequestPrompt> prompt = RenderConversation(request.value().conversation, context);
+  if (!prompt.ok()) return ErrorResponse(prompt.error());
+  const std::vector<int32_t> tokens =
+      PromptAlone(prompt.value(), request.value().add_special_tokens, *context.tokenizer).ids;
+  return JsonResponse(RenderedJson(context.request.model_names.front(), prompt.value().text, tokens));
 }
 
 HttpResponse DetokenizeNow(const std::string& body, const ServingContext& context) {
@@ -138,6 +150,8 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   std::vector<HttpRoute> routes;
   routes.push_back(Generation("/v1/completions", *sources, PrepareCompletion));
   routes.push_back(Generation("/v1/chat/completions", *sources, PrepareChat));
+  routes.push_back(OnBody("/v1/chat/completions/render", *sources,
+                          [&context](const std::string& body) { return RenderNow(body, context); }));
   routes.push_back(Generation("/v1/messages", *sources, PrepareMessages));
   routes.back().dialect = Dialect::kAnthropic;
   routes.push_back(OnBody("/v1/messages/count_tokens", *sources,
@@ -184,12 +198,16 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
     AddMetricsRoute(sources->metrics, sources->engine, *context.sessions, /*open=*/!keyed, &routes);
     routes.back().authenticate = sources->metrics_reader;
   }
+  // Last, for it tells of the others; itself is in it, too.
+  const auto openapi = std::make_shared<std::string>();
+  routes.push_back(Simple("GET", "/openapi.json", true, [openapi](const HttpHead&) { return JsonResponse(*openapi); }));
+  *openapi = OpenApiJson(routes, context.request, sources->version);
   return routes;
 }
 
 void AddHealthRoutes(const EnginePort& engine, std::vector<HttpRoute>* routes) {
   const auto health = [&engine](const HttpHead&) { return Empty(engine.stalled() ? 503 : 200); };
-  for (const char* path : {"/health", "/healthz", "/livez", "/ping"}) {
+  for (const char* path : {"/health", "/healthz", "/v1/health", "/live", "/livez", "/ping"}) {
     routes->push_back(Simple("GET", path, true, health));
   }
   routes->push_back(Simple("POST", "/ping", true, health));

@@ -63,6 +63,35 @@ std::string FinalContent(const Conversation& conversation) {
   return content != last.end() && content->is_string() ? static_cast<std::string>(*content) : std::string();
 }
 
+// What the template is told beside the messages: what the client says of thinking under the name that the template has for it, and
+// arguments that it reads. A client that wants no thinking of a model that has none has what it wants.
+struct TemplateArguments {
+  std::optional<bool> enable_thinking;
+  nlohmann::ordered_json others;  // null: none
+};
+ApiResult<TemplateArguments> ArgumentsFor(const ChatSetup::Template& chat, const Conversation& conversation) {
+  TemplateArguments arguments = {conversation.enable_thinking, conversation.template_arguments};
+  if (arguments.others.is_object()) {
+    for (const auto& member : arguments.others.items()) {
+      if (chat.parsed->Reads(member.key()) && !ChatTemplate::IsOwnVariable(member.key())) continue;
+      return InvalidField(absl::StrCat("chat_template_kwargs.", member.key()),
+                          ChatTemplate::IsOwnVariable(member.key())
+                              ? "This variable of the chat template is the server's to set."
+                              : "The model's chat template has no variable of this name.",
+                          "unsupported");
+    }
+  }
+  const bool effort_none = conversation.reasoning_effort == "none" && !chat.parsed->Reads("reasoning_effort");
+  if (effort_none && !arguments.enable_thinking.has_value()) arguments.enable_thinking = false;
+  // DeepSeek's and Granite's name for it.
+  constexpr const char* kOther = "thinking";
+  if (arguments.enable_thinking.has_value() && !chat.parsed->Reads("enable_thinking") && chat.parsed->Reads(kOther)) {
+    const bool thinks = *std::exchange(arguments.enable_thinking, std::nullopt);
+    if (!arguments.others.is_object() || !arguments.others.contains(kOther)) arguments.others[kOther] = thinks;
+  }
+  return arguments;
+}
+
 }  // namespace
 
 ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, const ServingContext& context) {
@@ -76,10 +105,13 @@ ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, co
   if (chat.parsed == nullptr) {
     return ServerError("The model's chat template cannot be used; the server's log says why.", "template_error");
   }
-  absl::StatusOr<ChatTemplate::Prompt> rendered =
-      chat.parsed->Render({conversation.messages, conversation.tools, conversation.documents,
-                           conversation.reasoning_effort, conversation.add_generation_prompt,
-                           conversation.continue_final_message, std::time(nullptr), conversation.enable_thinking});
+  ApiResult<TemplateArguments> arguments = ArgumentsFor(chat, conversation);
+  if (!arguments.ok()) return arguments.error();
+  const nlohmann::ordered_json& others = arguments.value().others;
+  absl::StatusOr<ChatTemplate::Prompt> rendered = chat.parsed->Render(
+      {conversation.messages, conversation.tools, conversation.documents, conversation.reasoning_effort,
+       conversation.add_generation_prompt, conversation.continue_final_message, std::time(nullptr),
+       arguments.value().enable_thinking, others.is_object() ? &others : nullptr});
   if (!rendered.ok()) return TemplateError(rendered.status(), conversation);
   if (rendered->text.empty()) return EmptyPrompt();
   RequestPrompt prompt;

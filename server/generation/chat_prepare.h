@@ -13,6 +13,7 @@ namespace hydrant {
 
 // The text that the model's template makes of the conversation; what the client wrote in it is plain. Errors: 400
 // chat_template_missing; 400 template_error where the template refuses the conversation, with its words, or does not fit it;
+// 400 unsupported for an argument that it does not read;
 // 400 context_length_exceeded where it goes over its limits for a long conversation; 500 template_error where it does so for
 // another, or does not parse.
 ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, const ServingContext& context);

@@ -86,10 +86,11 @@ def test_c30_tools(row):
 
 def test_c34_what_a_client_may_not_say(row):
     refused = {
-        "chat_template": "{{ messages }}", "chat_template_kwargs": {"enable_thinking": False},
-        "functions": [], "modalities": ["audio"],
+        "chat_template": "{{ messages }}", "functions": [], "modalities": ["audio"],
     }  # fmt: skip
     refuse(row, [(name, {name: value}) for name, value in refused.items()], "unsupported")
+    arguments = [(f"chat_template_kwargs.{name}", {"chat_template_kwargs": {name: "x"}}) for name in ("nope", "messages")]
+    refuse(row, arguments, "unsupported")
     refuse(row, [
         ("logprobs", {"logprobs": 1}), ("top_logprobs", {"top_logprobs": 2}),
         ("top_logprobs", {"logprobs": True, "top_logprobs": 21}), ("max_completion_tokens", {"max_completion_tokens": 2}),

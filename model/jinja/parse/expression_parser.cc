@@ -216,6 +216,7 @@ ExpressionPtr ExpressionParser::Name() {
   macro_names_.caller |= name == "caller";
   macro_names_.varargs |= name == "varargs";
   macro_names_.kwargs |= name == "kwargs";
+  names_.insert(name);
   return Make(line, NameExpression{std::move(name)});
 }
 

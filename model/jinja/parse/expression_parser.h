@@ -4,6 +4,9 @@
 #ifndef HYDRANT_MODEL_JINJA_PARSE_EXPRESSION_PARSER_H_
 #define HYDRANT_MODEL_JINJA_PARSE_EXPRESSION_PARSER_H_
 
+#include <functional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -36,6 +39,9 @@ class ExpressionParser {
   };
   MacroNames TakeMacroNames() { return std::exchange(macro_names_, {}); }
   void AddMacroNames(const MacroNames& names);
+
+  // All names that expressions read, those of the template's own among them.
+  std::set<std::string, std::less<>> TakeNames() { return std::move(names_); }
 
   // One level of syntax, for as long as it lives.
   class Level {
@@ -79,6 +85,7 @@ class ExpressionParser {
   TokenStream& tokens_;
   int nesting_ = 0;
   MacroNames macro_names_;
+  std::set<std::string, std::less<>> names_;
 };
 
 }  // namespace hydrant::jinja

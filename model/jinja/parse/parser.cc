@@ -17,10 +17,10 @@ class Parser {
  public:
   explicit Parser(std::string_view source) : tokens_(Tokenize(source)), expressions_(tokens_) {}
 
-  Body Run() {
+  ParsedTemplate Run() {
     Body body = Statements({});
     if (tokens_.current().kind != Token::Kind::kEnd) tokens_.Unexpected("a statement");
-    return body;
+    return {std::move(body), expressions_.TakeNames()};
   }
 
  private:
@@ -214,6 +214,6 @@ class Parser {
 
 }  // namespace
 
-Body ParseTemplate(std::string_view source) { return Parser(source).Run(); }
+ParsedTemplate ParseTemplate(std::string_view source) { return Parser(source).Run(); }
 
 }  // namespace hydrant::jinja

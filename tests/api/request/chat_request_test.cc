@@ -117,7 +117,17 @@ TEST(ChatRequest, RefusesWhatItCannotHonour) {
       {R"(,"logprobs":5)", "logprobs"},
       {R"(,"chat_template":"x")", "chat_template"},
       {R"(,"web_search_options":{})", "web_search_options"},
-      {R"(,"chat_template_kwargs":{"enable_thinking":false})", "chat_template_kwargs"},
+      {R"(,"chat_template_kwargs":[])", "chat_template_kwargs"},
+      {R"(,"chat_template_kwargs":{"a b":1})", "chat_template_kwargs"},
+      {R"(,"chat_template_kwargs":{"a":{}})", "chat_template_kwargs.a"},
+      {R"(,"chat_template_kwargs":{"a":[1]})", "chat_template_kwargs.a"},
+      {R"(,"chat_template_kwargs":{"a":")" + std::string(1025, 'x') + "\"}", "chat_template_kwargs.a"},
+      {R"(,"chat_template_kwargs":{"enable_thinking":"no"})", "chat_template_kwargs.enable_thinking"},
+      {R"(,"enable_thinking":true,"chat_template_kwargs":{"enable_thinking":false})",
+       "chat_template_kwargs.enable_thinking"},
+      {R"(,"reasoning_effort":"low","chat_template_kwargs":{"reasoning_effort":"high"})",
+       "chat_template_kwargs.reasoning_effort"},
+      {R"(,"enable_thinking":1)", "enable_thinking"},
       {R"(,"functions":[])", "functions"},
       {R"(,"modalities":["text","audio"])", "modalities"},
       {R"(,"tool_choice":"required")", "tool_choice"},
@@ -134,6 +144,23 @@ TEST(ChatRequest, RefusesWhatItCannotHonour) {
     EXPECT_EQ(parsed.error().status, 400) << c.members;
     EXPECT_EQ(parsed.error().param, c.param) << c.members;
   }
+}
+
+TEST(ChatRequest, ReadsArgumentsOfTheTemplate) {
+  const Conversation said =
+      Parse(R"(,"chat_template_kwargs":{"enable_thinking":false,"reasoning_effort":"low","a":"x",)"
+            R"("b":2,"c":0.5,"d":true,"e":null})")
+          .value()
+          .conversation;
+  EXPECT_EQ(said.enable_thinking, false);
+  EXPECT_EQ(said.reasoning_effort, "low");
+  EXPECT_EQ(said.template_arguments.dump(), R"({"a":"x","b":2,"c":0.5,"d":true})");
+  EXPECT_EQ(Parse(R"(,"enable_thinking":true,"chat_template_kwargs":{"enable_thinking":true})")
+                .value()
+                .conversation.enable_thinking,
+            true);
+  EXPECT_TRUE(Parse(R"(,"chat_template_kwargs":{})").value().conversation.template_arguments.is_null());
+  EXPECT_EQ(Parse("").value().conversation.enable_thinking, std::nullopt);
 }
 
 TEST(ChatRequest, ReadsWhatItHonours) {

@@ -43,6 +43,7 @@ TEST(RefusedFieldsTest, OtherValuesAreRefusedByName) {
       {R"("truncation_side":"right")", "truncation_side", "unsupported"},
       {R"("chat_template":"{{ x }}")", "chat_template", "unsupported"},
       {R"("chat_template_kwargs":{})", "chat_template_kwargs", "unsupported"},
+      {R"("enable_thinking":false)", "enable_thinking", "unsupported"},
       {R"("prompt_embeds":"AAAA")", "prompt_embeds", "unsupported"},
       {R"("multi_modal_data":{})", "multi_modal_data", "unsupported"},
       {R"("image_url":"http://x")", "image_url", "unsupported"},

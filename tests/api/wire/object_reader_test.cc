@@ -144,6 +144,30 @@ TEST(ObjectReaderTest, StringsAreOneOrMany) {
   }
 }
 
+TEST(ObjectReaderTest, LogsWhatIsAskedForUnlessItIsToBeRefused) {
+  const ApiResult<JsonBody> document = JsonBody::Parse(R"({"o":{}})", RequestLimits());
+  std::optional<ApiError> error;
+  FieldLog log;
+  ObjectReader reader(document.value().root(), "", &error, &log);
+  EXPECT_FALSE(reader.Has("i"));
+  reader.Integer("i", 0, -1, 9);
+  reader.Raw("i");
+  reader.Raw("any");
+  reader.Object("o").Number("n", 0, 0, 1, /*min_open=*/true);
+  {
+    const ObjectReader::Unlogged unlogged(&reader);
+    reader.Bool("refused", false);
+  }
+  reader.String("s", "", 12, false);
+  std::string text;
+  for (const auto& [path, note] : log.fields()) text += path + std::to_string(static_cast<int>(note.kind)) + " ";
+  EXPECT_EQ(text, "any0 i2 o7 o.n3 s4 ");
+  EXPECT_EQ(log.fields().at("i").min, -1);
+  EXPECT_EQ(log.fields().at("i").max, 9);
+  EXPECT_TRUE(log.fields().at("o.n").min_open);
+  EXPECT_EQ(log.fields().at("s").most, 12);
+}
+
 TEST(ObjectReaderTest, TheFirstErrorStaysAndNestedPathsAreNamed) {
   const std::optional<ApiError> error = Read(R"({"kv":{"budget":{"r":7}},"n":"x"})", [](ObjectReader* r) {
     ObjectReader kv = r->Object("kv");

@@ -130,6 +130,25 @@ TEST(ChatTemplate, TakesACallSentBackWhereTheTemplateTakesEmptyText) {
   EXPECT_GT(taken, 40u);
 }
 
+TEST(ChatTemplate, HasTheArgumentsThatItReads) {
+  const auto chat = ChatTemplate::Parse(
+      "{% macro f(p) %}{{ p }}{% endmacro %}{% set s = namespace(x=0) %}{% if a is defined and a %}{{ f(a) }}{% elif b "
+      "%}{{ '<|' + b + '|>' }}{% endif %}{{ range(1) | length }}{{ messages[0].c }}",
+      "", "");
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  for (const char* name : {"a", "b", "messages", "p", "f", "s"}) {
+    EXPECT_EQ(chat->Reads(name), name != std::string_view("s")) << name;
+  }
+  for (const char* name : {"c", "x", "range", "namespace", "length", "defined", ""}) EXPECT_FALSE(chat->Reads(name));
+  EXPECT_TRUE(ChatTemplate::IsOwnVariable("messages"));
+  EXPECT_FALSE(ChatTemplate::IsOwnVariable("enable_thinking"));
+  const Json messages = {{{"role", "user"}}}, none = nullptr, arguments = {{"a", false}, {"b", "c"}};
+  const auto prompt = chat->Render({messages, none, none, none, true, false, 0, std::nullopt, &arguments});
+  ASSERT_TRUE(prompt.ok()) << prompt.status();
+  EXPECT_EQ(prompt->text, "<|c|>1");
+  EXPECT_EQ(ClientText(*prompt), "c|") << "a client's word makes no special token";
+}
+
 TEST(ChatTemplate, PassesRefusalsOn) {
   const auto refused = Render("{{ raise_exception('no') }}", {{{"role", "user"}, {"content", "x"}}});
   EXPECT_EQ(refused.status(), absl::InvalidArgumentError("no"));

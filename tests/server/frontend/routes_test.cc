@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "nlohmann/json.hpp"
 #include "tests/server/test_server.h"
 
 namespace hydrant {
 namespace {
 
+using Json = nlohmann::ordered_json;
 using testing::HasSubstr;
 
 std::string Post(const std::string& path, const std::string& json) {
@@ -24,7 +26,7 @@ TEST(Routes, HealthReadyAndPingAreEmpty200) {
   TestServer server;
   for (const std::string& request :
        {Get("/health"), Get("/ready"), Get("/ping"), std::string("POST /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-        Get("/health?verbose=1"), Get("/healthz"), Get("/livez"), Get("/readyz")}) {
+        Get("/health?verbose=1"), Get("/healthz"), Get("/v1/health"), Get("/live"), Get("/livez"), Get("/readyz")}) {
     const RawClient::Response response = server.Ask(request);
     EXPECT_EQ(response.status, 200) << request;
     EXPECT_EQ(response.body, "");
@@ -202,6 +204,19 @@ TestServerOptions WithChats() {
   options.http.context.chat = MakeChatSetup({"{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}", ""},
                                             "", "", "auto", &warnings);
   return options;
+}
+
+TEST(Routes, ThePromptOfAChatCanBeSeen) {
+  TestServer server(WithChats());
+  const std::string hi = R"("messages":[{"role":"user","content":"hi"}])";
+  const RawClient::Response response = server.Ask(Post("/v1/chat/completions/render", "{" + hi + "}"));
+  EXPECT_EQ(response.status, 200) << response.body;
+  const Json body = Json::parse(response.body);
+  const Json tokenized = Json::parse(server.Ask(Post("/tokenize", "{" + hi + "}")).body);
+  EXPECT_EQ(body["token_ids"], tokenized["tokens"]);
+  EXPECT_EQ(body["count"], tokenized["count"]);
+  EXPECT_NE(body["prompt"].get<std::string>().find("hi"), std::string::npos);
+  EXPECT_EQ(server.Ask(Post("/v1/chat/completions/render", "{" + hi + R"(,"n":0})")).status, 400);
 }
 
 TEST(Routes, MessagesAreAnsweredCountedAndStreamed) {

@@ -116,6 +116,32 @@ TEST(PrepareMessages, GivesAnAnswerWhatTheContextHasRoomFor) {
   }
 }
 
+TEST(PrepareChat, GivesTheTemplateTheArgumentsThatItReads) {
+  const auto ask = [&](const std::string& source, const std::string& members) {
+    const ApiResult<PreparedGeneration> prepared =
+        PrepareChat(R"({"messages":[{"role":"user","content":"hi"}])" + members + "}", ChatContext(source));
+    if (!prepared.ok()) return prepared.error().code + " " + prepared.error().param;
+    const std::vector<int32_t>& ids = prepared.value().prompts[0].ids.vector();
+    return std::string(ids.begin(), ids.end());
+  };
+  const struct {
+    std::string source, members, answer;
+  } cases[] = {
+      {"{{ style }}!", R"(,"chat_template_kwargs":{"style":"terse"})", "terse!"},
+      {"{{ style }}!", R"(,"chat_template_kwargs":{"stile":"terse"})", "unsupported chat_template_kwargs.stile"},
+      {"{{ messages }}", R"(,"chat_template_kwargs":{"messages":"x"})", "unsupported chat_template_kwargs.messages"},
+      {"{{ range(1) }}", R"(,"chat_template_kwargs":{"range":1})", "unsupported chat_template_kwargs.range"},
+      {"{{ enable_thinking }}", R"(,"enable_thinking":false)", "False"},
+      {"{{ enable_thinking }}", R"(,"chat_template_kwargs":{"enable_thinking":false})", "False"},
+      {"{{ enable_thinking }}", R"(,"reasoning_effort":"none")", "False"},
+      {"{{ reasoning_effort }}", R"(,"reasoning_effort":"none")", "none"},
+      {"{{ thinking }}", R"(,"enable_thinking":true)", "True"},
+      {"{{ thinking }}", R"(,"enable_thinking":true,"chat_template_kwargs":{"thinking":"x"})", "x"},
+      {"a", R"(,"enable_thinking":true)", "a"},
+  };
+  for (const auto& c : cases) EXPECT_EQ(ask(c.source, c.members), c.answer) << c.source << c.members;
+}
+
 // What is said after the prompt by an answer of this text.
 std::string Reasoned(const ApiResult<PreparedGeneration>& prepared, const std::string& text) {
   if (!prepared.ok()) return prepared.error().message;

@@ -1,0 +1,36 @@
+#include "server/frontend/openapi.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "nlohmann/json.hpp"
+#include "tests/server/test_server.h"
+
+namespace hydrant {
+namespace {
+
+TEST(OpenApi, HasEveryRouteAndSchemasOfTheirBodies) {
+  TestServer server;
+  const RawClient::Response response = server.Ask(Get("/openapi.json"));
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.Field("content-type"), "application/json");
+  const nlohmann::json document = nlohmann::json::parse(response.body);
+  EXPECT_EQ(document["info"]["version"], "1.2.3");
+  const nlohmann::json& paths = document["paths"];
+  for (const char* path :
+       {"/v1/models", "/v1/models/{id}", "/v1/sessions/{id}", "/health", "/metrics", "/openapi.json"}) {
+    EXPECT_TRUE(paths.contains(path) && paths[path].contains("get")) << path;
+  }
+  for (const auto& path : paths.items()) {
+    EXPECT_FALSE(path.key().starts_with("/ui")) << path.key();
+    if (!path.value().contains("post") || path.key() == "/ping") continue;
+    const std::string reference =
+        path.value()["post"]["requestBody"]["content"]["application/json"]["schema"].value("$ref", "");
+    ASSERT_TRUE(reference.starts_with("#/components/schemas/")) << path.key() << " has no schema: request_schemas.cc";
+    EXPECT_TRUE(document["components"]["schemas"].contains(reference.substr(21))) << reference;
+  }
+}
+
+}  // namespace
+}  // namespace hydrant
