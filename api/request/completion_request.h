@@ -18,6 +18,7 @@
 
 #include "api/request/generation_fields.h"
 #include "api/request/request_context.h"
+#include "api/response/reasoning_splitter.h"
 #include "api/wire/api_error.h"
 #include "model/text/byte_range.h"
 
@@ -29,6 +30,8 @@ struct RequestPrompt {
   std::string text;                      // !is_ids: not empty, valid UTF-8, may hold NUL
   std::vector<int32_t> ids;              // is_ids: not empty
   std::vector<ByteRange> client_ranges;  // of the text, ascending and disjoint: never part of a special token
+  // Around reasoning, which the text may lack in answers of the past; empty: they have none.
+  ReasoningMarkers reasoning;
 };
 
 struct CompletionRequest : GenerationFields {

@@ -89,7 +89,7 @@ class Chat:
 
     def answer(self):
         """Sends the conversation and writes what comes. One that is stopped or fails leaves the conversation as it was."""
-        began, first, text = time.monotonic(), None, ""
+        began, first, text, thinks = time.monotonic(), None, "", False
         response = self.open()
         finish = usage = None
         try:
@@ -98,11 +98,19 @@ class Chat:
                 self.report = event.get("kv") or self.report
                 for choice in event.get("choices", []):
                     finish = choice.get("finish_reason") or finish
-                    piece = choice.get("delta", {}).get("content") or ""
-                    if piece and first is None:
+                    delta = choice.get("delta", {})
+                    piece, thought = delta.get("content") or "", delta.get("reasoning_content") or ""
+                    if (piece or thought) and first is None:
                         first = time.monotonic()
                     text += piece
-                    self.out.write(piece.translate(CONTROLS) if self.out.isatty() else piece)
+                    if self.out.isatty():
+                        # What the model thinks is for who watches, and faint; it is no part of the answer.
+                        if thought:
+                            self.out.write(f"\x1b[2m{thought.translate(CONTROLS)}\x1b[22m")
+                        self.out.write("\n\n" * bool(thinks and piece) + piece.translate(CONTROLS))
+                    else:
+                        self.out.write(piece)
+                    thinks = not piece and (thinks or bool(thought))
                     self.out.flush()
         except (OSError, http.client.HTTPException) as error:
             raise Failure(f"The connection ended before the answer did ({error}).") from error

@@ -18,7 +18,9 @@ constexpr std::string_view kQuestion = "hydrant asks", kThought = "hydrant think
 constexpr size_t kMarkerBytesMax = 80;
 
 // The names under which templates read an assistant's reasoning.
-constexpr std::array<const char*, 3> kMembers = {"reasoning_content", "thinking", "reasoning"};
+constexpr const char* kUsual = "reasoning_content";
+constexpr const char* kParts = "content";
+constexpr std::array<const char*, 4> kMembers = {kUsual, "thinking", "reasoning", kParts};
 
 // The markers of templates that show no past reasoning, but take it out of what an assistant said, or begin answers with it.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kPairs = {{
@@ -86,12 +88,27 @@ std::optional<ChatTemplate::Prompt> Render(const ChatTemplate& chat, const Json&
 
 Json Question() { return {{{"role", "user"}, {"content", std::string(kQuestion)}}}; }
 
+// Moves what the message says as kUsual to `member`.
+void Place(const char* member, Json* message) {
+  Json reasoning = std::move(message->at(kUsual));
+  message->erase(kUsual);
+  if (member != std::string_view(kParts)) {
+    (*message)[member] = std::move(reasoning);
+    return;
+  }
+  Json parts = {{{"type", "thinking"}, {"thinking", std::move(reasoning)}}};
+  Json& content = (*message)[kParts];
+  if (content.is_string() && content != "") parts.push_back({{"type", "text"}, {"text", std::move(content)}});
+  content = std::move(parts);
+}
+
 // The format that a conversation shows which has reasoning as `member` of its last message. `prompt`: the same conversation
 // up to where the model would begin.
 ReasoningFormat Shown(const ChatTemplate& chat, std::string_view prompt, const char* member,
                       std::optional<bool> thinks) {
   Json messages = Question();
-  messages.push_back({{"role", "assistant"}, {"content", std::string(kAnswer)}, {member, std::string(kThought)}});
+  messages.push_back({{"role", "assistant"}, {"content", std::string(kAnswer)}, {kUsual, std::string(kThought)}});
+  Place(member, &messages.back());
   const std::optional<ChatTemplate::Prompt> rendered = Render(chat, messages, /*prompt=*/false, thinks);
   if (!rendered.has_value()) return {};
   const std::string_view text = rendered->text;
@@ -133,6 +150,17 @@ ReasoningFormat Find(const ChatTemplate& chat, std::string_view source, std::str
 }
 
 }  // namespace
+
+std::optional<Json> WithReasoningPlaced(const ReasoningFormat& format, const Json& messages, bool continues) {
+  if (format.member.empty() || format.member == kUsual) return std::nullopt;
+  std::optional<Json> placed;
+  for (size_t i = 0; i + (continues ? 1 : 0) < messages.size(); ++i) {
+    if (!messages[i].contains(kUsual)) continue;
+    if (!placed.has_value()) placed = messages;
+    Place(format.member.c_str(), &(*placed)[i]);
+  }
+  return placed;
+}
 
 ReasoningFormat DetectReasoning(const ChatTemplate& chat, std::string_view source) {
   const std::optional<ChatTemplate::Prompt> prompt = Render(chat, Question(), /*prompt=*/true);

@@ -5,6 +5,7 @@
 #ifndef HYDRANT_MODEL_CHAT_REASONING_FORMAT_H_
 #define HYDRANT_MODEL_CHAT_REASONING_FORMAT_H_
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,14 +15,21 @@
 namespace hydrant {
 
 struct ReasoningFormat {
-  std::string open;             // "<think>"; empty: the template shows no reasoning
-  std::string close;            // "</think>"
-  std::string lead;             // what stands between `close` and the answer, white space aside; of most models nothing
-  std::string member;           // of an assistant's message: where the template reads past reasoning; empty: nowhere
+  std::string open;   // "<think>"; empty: the template shows no reasoning
+  std::string close;  // "</think>"
+  std::string lead;   // what stands between `close` and the answer, white space aside; of most models nothing
+  // The member of an assistant's message in which the template reads past reasoning; "content": in a part of it whose type is
+  // thinking. Empty: nowhere.
+  std::string member;
   bool open_in_prompt = false;  // the prompt of a conversation that says nothing about reasoning ends within it
 
   bool known() const { return !open.empty(); }
 };
+
+// The messages with each assistant's `reasoning_content` where the template reads it; nothing where it is there already, or the
+// template reads none. `continues`: the last message is left as it is.
+std::optional<nlohmann::ordered_json> WithReasoningPlaced(const ReasoningFormat& format,
+                                                          const nlohmann::ordered_json& messages, bool continues);
 
 // `source`: of `chat`.
 ReasoningFormat DetectReasoning(const ChatTemplate& chat, std::string_view source);

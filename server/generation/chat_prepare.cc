@@ -108,15 +108,18 @@ ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, co
   ApiResult<TemplateArguments> arguments = ArgumentsFor(chat, conversation);
   if (!arguments.ok()) return arguments.error();
   const nlohmann::ordered_json& others = arguments.value().others;
+  const std::optional<nlohmann::ordered_json> placed =
+      WithReasoningPlaced(chat.reasoning, conversation.messages, conversation.continue_final_message);
   absl::StatusOr<ChatTemplate::Prompt> rendered = chat.parsed->Render(
-      {conversation.messages, conversation.tools, conversation.documents, conversation.reasoning_effort,
-       conversation.add_generation_prompt, conversation.continue_final_message, std::time(nullptr),
-       arguments.value().enable_thinking, others.is_object() ? &others : nullptr});
+      {placed.has_value() ? *placed : conversation.messages, conversation.tools, conversation.documents,
+       conversation.reasoning_effort, conversation.add_generation_prompt, conversation.continue_final_message,
+       std::time(nullptr), arguments.value().enable_thinking, others.is_object() ? &others : nullptr});
   if (!rendered.ok()) return TemplateError(rendered.status(), conversation);
   if (rendered->text.empty()) return EmptyPrompt();
   RequestPrompt prompt;
   prompt.text = std::move(rendered->text);
   prompt.client_ranges = std::move(rendered->client);
+  prompt.reasoning = {chat.reasoning.open, chat.reasoning.close, chat.reasoning.lead};
   return prompt;
 }
 
@@ -148,7 +151,7 @@ ReasoningSplitter SplitterOf(ChatRequest* request, const RequestPrompt& prompt, 
     }
   }
   const bool opened = OpensReasoning(format, prompt.text, prompt.client_ranges, conversation.continue_final_message);
-  return ReasoningSplitter({format.open, format.close, format.lead}, opened);
+  return ReasoningSplitter(prompt.reasoning, opened);
 }
 
 // Renders the conversation, and prepares what is to follow it. Errors: those of RenderConversation and PreparePrompts.

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "api/response/reasoning_splitter.h"
+
 namespace hydrant {
 namespace {
 
@@ -88,6 +90,53 @@ bool KeepTokens(const SessionPast& past, const RequestPrompt& said, const Tokeni
   return true;
 }
 
+std::string_view WithoutSpaceAtEnd(std::string_view text) {
+  const size_t last = text.find_last_not_of(" \t\r\n");
+  return text.substr(0, last == std::string_view::npos ? 0 : last + 1);
+}
+
+// A text that begins with reasoning, in its two parts.
+struct Parts {
+  std::string reasoning, text;
+  bool reasons = false;
+};
+Parts PartsOf(std::string_view text, const ReasoningMarkers& markers, bool opened) {
+  ReasoningSplitter splitter(markers, opened);
+  ReasoningSplitter::Output first = splitter.Push(text), last = splitter.Finish();
+  return {first.reasoning + last.reasoning, first.text + last.text, splitter.reasoning_end() > 0};
+}
+
+// The same where the last answer began with reasoning that the prompt's text lacks, as most templates leave out what was
+// thought in earlier turns. The past has it all the same: its tokens are what the answer was made of.
+bool KeepReasoningTokens(const SessionPast& past, const RequestPrompt& said, const Tokenizer& tokenizer, size_t ids_max,
+                         TurnPrompt* prompt) {
+  if (said.reasoning.open.empty() || !past.text.has_value()) return false;
+  const std::string_view all = *past.text;
+  std::string_view before = all.substr(0, past.prompt_bytes);
+  // A prompt that opens the reasoning does so for an answer alone.
+  const bool opened = WithoutSpaceAtEnd(before).ends_with(said.reasoning.open);
+  const Parts was = PartsOf(all.substr(past.prompt_bytes), said.reasoning, opened);
+  if (!was.reasons || was.text.empty()) return false;
+  if (opened) before = before.substr(0, WithoutSpaceAtEnd(before).size() - said.reasoning.open.size());
+  const std::string_view text = said.text;
+  if (!text.starts_with(before) || ClientRangesWithin(said, 0, before.size()) != past.client_ranges) return false;
+  // What is shown of special tokens would be text where a client says it.
+  for (const ByteRange& special : past.answer_specials) {
+    if (special.end > all.size() - was.text.size()) return false;
+  }
+  // The template may have repeated the reasoning, or written that there was none.
+  const Parts is = PartsOf(text.substr(before.size()), said.reasoning, /*opened=*/false);
+  if (!is.reasoning.empty() && is.reasoning != was.reasoning) return false;
+  std::string_view rest = text.substr(text.size() - is.text.size());
+  rest.remove_prefix(std::min(rest.find_first_not_of(" \t\r\n"), rest.size()));
+  const std::string_view trimmed = WithoutSpaceAtEnd(was.text);
+  if (trimmed.empty() || !rest.starts_with(trimmed)) return false;
+  rest.remove_prefix(rest.starts_with(was.text) ? was.text.size() : trimmed.size());
+  prompt->ids = past.tokens;
+  Append(said, text.size() - rest.size(), tokenizer, ids_max, &prompt->ids);
+  return true;
+}
+
 }  // namespace
 
 TurnPrompt PromptAlone(const RequestPrompt& said, bool add_special_tokens, const Tokenizer& tokenizer, size_t ids_max) {
@@ -114,8 +163,9 @@ ApiResult<TurnPrompt> MakeTurnPrompt(const RequestPrompt& said, const Generation
     return prompt;
   }
   // What it kept are the past's tokens; nothing need be new after them.
-  prompt.continues =
-      KeepTokens(*past, said, tokenizer, ids_max, &prompt) && static_cast<size_t>(past->computed) < prompt.ids.size();
+  const bool keeps = KeepTokens(*past, said, tokenizer, ids_max, &prompt) ||
+                     KeepReasoningTokens(*past, said, tokenizer, ids_max, &prompt);
+  prompt.continues = keeps && static_cast<size_t>(past->computed) < prompt.ids.size();
   return prompt;
 }
 

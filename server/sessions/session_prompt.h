@@ -36,7 +36,8 @@ TurnPrompt PromptAlone(const RequestPrompt& said, bool add_special_tokens, const
 // With `session_append`: the past, then what is new. Else the prompt as it would be without a session, except that a text
 // that begins with the past's text keeps the past's tokens: what a model wrote is rarely what its text would be encoded to,
 // and only the tokens it wrote have their KV parked. That takes the same bytes of it being the client's, too, and none of them
-// being what a special token of the answer is shown as. `past` may be null, without `session_append`.
+// being what a special token of the answer is shown as. The same holds for a text that lacks what the last answer began with as
+// reasoning: the past is not thought anew because a template leaves it out. `past` may be null, without `session_append`.
 // Linear in the prompt and the past. Error: empty_prompt when nothing is new. `ids_max`: EncodeOptions::ids_max of every text
 // that is encoded; a prompt of more ids than that need not be the whole one.
 ApiResult<TurnPrompt> MakeTurnPrompt(const RequestPrompt& said, const GenerationFields& fields, const SessionPast* past,

@@ -62,7 +62,8 @@ struct SessionPast {
   int32_t computed = 0;         // of these; the last token of an answer is not
   int32_t added_special_tokens = 0;  // leading tokens that the server added
   // What a client that sends its whole history begins with: what was sent and what was generated, a stop string included.
-  // Absent when that is not the text of the tokens.
+  // Reasoning that the template left out of answers before the last is not in it. Else absent when that is not the text of the
+  // tokens.
   std::optional<std::string> text;
   std::optional<size_t> text_before_last;  // bytes of it that stand for all tokens but the last, where that can be told
   // Ranges of `text`, ascending, disjoint and apart: what a client wrote in the prompt, where no byte is a special token's; and

@@ -1,8 +1,9 @@
-// However an answer is cut into pieces, the same calls and the same text come out of it, and no text is lost where there are
-// no calls. The first byte says the format and the pieces.
+// However an answer is cut into pieces, the same reasoning, the same calls and the same text come out of it, and no text is lost
+// where there are no calls. The first byte says the format and the pieces.
 #include <string>
 #include <string_view>
 
+#include "api/response/reasoning_splitter.h"
 #include "api/response/tool_call_parser.h"
 #include "api/wire/json_body.h"
 #include "tests/fuzz/fuzz.h"
@@ -33,6 +34,22 @@ Parsed Parse(ToolCallFormat format, std::string_view answer, size_t step) {
   return parsed;
 }
 
+// Reasoning and the rest, with a byte between them that is in neither.
+std::string Split(bool opened, std::string_view answer, size_t step) {
+  ReasoningSplitter splitter({"<think>", "</think>", "[lead]"}, opened);
+  std::string reasoning, text;
+  const auto add = [&](const ReasoningSplitter::Output& output) {
+    Require(output.reasoning.empty() || text.empty(), "reasoning comes before any text");
+    reasoning += output.reasoning;
+    text += output.text;
+  };
+  for (size_t at = 0; at < answer.size(); at += step) add(splitter.Push(answer.substr(at, step)));
+  add(splitter.Finish());
+  Require(reasoning.size() + text.size() <= answer.size(), "nothing is made up");
+  Require(splitter.reasoning_end() > 0 || text == answer, "without reasoning all is text");
+  return reasoning + "\xff" + text;
+}
+
 }  // namespace
 
 void Fuzz(std::string_view input) {
@@ -43,6 +60,9 @@ void Fuzz(std::string_view input) {
   const Parsed whole = Parse(format, answer, answer.size() + 1);
   Require(whole == Parse(format, answer, 1 + first / 4 % 16), "pieces make no difference");
   Require(!whole.calls.empty() || whole.text == answer, "without calls all is text");
+  const bool opened = first >= 128;
+  Require(Split(opened, answer, answer.size() + 1) == Split(opened, answer, 1 + first / 4 % 16),
+          "pieces make no difference to reasoning");
 }
 
 }  // namespace hydrant

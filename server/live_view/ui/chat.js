@@ -253,6 +253,7 @@ export class Chat {
         const [choice] = event.choices;
         end.cut ||= choice?.finish_reason === "length";
         const piece = choice?.delta?.content ?? choice?.text ?? "";
+        if (choice?.delta?.reasoning_content) this.follow(() => answer.wait("Thinking."));
         if (piece === "") continue;
         said += piece;
         answer.write(said, (change) => this.follow(change));

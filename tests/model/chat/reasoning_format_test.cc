@@ -82,6 +82,24 @@ TEST(ReasoningFormat, AnswersBeginWithinItWhereThePromptEndsWithinIt) {
   EXPECT_FALSE(OpensReasoning({}, "<think>", {}, false));
 }
 
+TEST(ReasoningFormat, PastReasoningGoesWhereTheTemplateReadsIt) {
+  const Json messages =
+      Json::parse(R"([{"role":"user","content":"q"},{"role":"assistant","content":"a","reasoning_content":"r"},)"
+                  R"({"role":"assistant","content":null,"reasoning_content":"s"}])");
+  const auto placed = [&](const char* member, bool continues = false) {
+    const auto changed =
+        WithReasoningPlaced({.open = "<t>", .close = "</t>", .lead = "", .member = member}, messages, continues);
+    return changed.has_value() ? changed->dump() : "unchanged";
+  };
+  EXPECT_EQ(placed(""), "unchanged");
+  EXPECT_EQ(placed("reasoning_content"), "unchanged");
+  EXPECT_EQ(placed("thinking"), R"([{"role":"user","content":"q"},{"role":"assistant","content":"a","thinking":"r"},)"
+                                R"({"role":"assistant","content":null,"thinking":"s"}])");
+  EXPECT_EQ(placed("content", true),
+            R"([{"role":"user","content":"q"},{"role":"assistant","content":[{"type":"thinking","thinking":"r"},)"
+            R"({"type":"text","text":"a"}]},{"role":"assistant","content":null,"reasoning_content":"s"}])");
+}
+
 TEST(ReasoningFormat, IsThatOfEveryPublishedTemplateThatHasOne) {
   const std::filesystem::path folder = SourceDir() + "/../shared/data/chat_templates";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no chat templates in " << folder;
@@ -104,7 +122,7 @@ TEST(ReasoningFormat, IsThatOfEveryPublishedTemplateThatHasOne) {
       {"llama-cpp-deepseek-r1", "<think>|</think>|||open"},
       {"deepseek-ai-DeepSeek-V3.1", "<think>|</think>|||"},
       {"google-gemma-4-31B-it", "<|channel>thought|<channel|>|||"},
-      {"mistralai-Ministral-3-14B-Reasoning-2512", "[THINK]|[/THINK]|||"},
+      {"mistralai-Ministral-3-14B-Reasoning-2512", "[THINK]|[/THINK]||content|"},
       {"openai-gpt-oss-120b",
        "<|channel|>analysis<|message|>|<|end|>|<|start|>assistant<|channel|>final<|message|>|thinking|"},
   };

@@ -219,6 +219,50 @@ TEST(Routes, ThePromptOfAChatCanBeSeen) {
   EXPECT_EQ(server.Ask(Post("/v1/chat/completions/render", "{" + hi + R"(,"n":0})")).status, 400);
 }
 
+// A model that thinks before it answers, and a template that leaves what it thought out of later prompts.
+TEST(Routes, ReasoningComesApartAndStaysInTheSession) {
+  TestServerOptions options;
+  std::vector<std::string> warnings;
+  options.http.context.chat = MakeChatSetup(
+      {"{% for m in messages %}[{{ m.role }}]{{ m.content.split('</think>')[-1] }};{% endfor %}[assistant]", ""}, "",
+      "", "auto", &warnings);
+  options.next = Recite("<think>\nhm, so\n</think>\n\nyes");
+  TestServer server(std::move(options));
+  const std::string user = R"({"role":"user","content":"hi"})";
+  const auto body = [](const std::string& messages, const std::string& more) {
+    return R"({"session_id":"s","messages":[)" + messages + "]" + more + "}";
+  };
+  const Json first = Json::parse(server.Ask(Post("/v1/chat/completions", body(user, ""))).body);
+  const Json& message = first["choices"][0]["message"];
+  EXPECT_EQ(message["reasoning_content"], "hm, so");
+  EXPECT_EQ(message["content"], "yes");
+  EXPECT_EQ(first["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(first["usage"]["completion_tokens_details"]["reasoning_tokens"], 23);
+  EXPECT_EQ(first["usage"]["completion_tokens"], 29) << "with the token that ends it";
+
+  // What the client has seen comes back, and the KV of all that was generated is gone on from.
+  const std::string history = user + R"(,{"role":"assistant","content":"yes"},)" + user;
+  const std::string stream =
+      server
+          .Ask(Post("/v1/chat/completions", body(history, R"(,"stream":true,"stream_options":{"include_usage":true})")))
+          .body;
+  std::string thought, said;
+  Json usage;
+  for (size_t at = 0; (at = stream.find("data: {", at)) != std::string::npos; ++at) {
+    const Json event = Json::parse(stream.substr(at + 6, stream.find('\n', at) - at - 6));
+    if (!event["choices"].empty()) {
+      thought += event["choices"][0]["delta"].value("reasoning", "");
+      said += event["choices"][0]["delta"].value("content", "");
+    }
+    if (event.contains("usage")) usage = event["usage"];
+  }
+  EXPECT_EQ(thought, "hm, so");
+  EXPECT_EQ(said, "yes");
+  const int64_t past = first["usage"]["prompt_tokens"].get<int64_t>() + 28;
+  EXPECT_EQ(usage["prompt_tokens_details"]["cached_tokens"], past) << "the token that ends an answer is none of it";
+  EXPECT_EQ(usage["prompt_tokens"], past + 21) << "all of the past, and ;[user]hi;[assistant]";
+}
+
 TEST(Routes, MessagesAreAnsweredCountedAndStreamed) {
   TestServer server(WithChats());
   const std::string hi = R"("messages":[{"role":"user","content":"hi"}])";

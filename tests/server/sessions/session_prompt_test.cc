@@ -181,6 +181,38 @@ TEST(MakeTurnPrompt, SpecialTokensOfAnAnswerAreTheTemplatesToRepeat) {
   EXPECT_EQ(ChatPromptOf("xab<eos>c. y", {{1, 10}}, &past).ids, ChatPromptOf("xab<eos>c. y", {{1, 10}}, nullptr).ids);
 }
 
+// Most templates leave what was thought in earlier turns out of the prompt, and some prompts open it themselves.
+TEST(MakeTurnPrompt, GoesOnFromAnAnswerWhoseReasoningTheTemplateLeavesOut) {
+  const auto prompt_of = [](const std::string& before, const std::string& answer, const std::string& text) {
+    SessionPast past = PastOf(ByteIds(before + answer));
+    past.prompt_bytes = before.size();
+    past.client_ranges = {{1, 2}};
+    RequestPrompt said;
+    said.text = text;
+    said.client_ranges = {{1, 2}};
+    said.reasoning = {"<t>", "</t>", ""};
+    CompletionRequest request;
+    const ApiResult<TurnPrompt> made = MakeTurnPrompt(said, request, &past, PairTokenizer());
+    EXPECT_TRUE(made.ok());
+    return std::string(made.value().ids.begin(), made.value().ids.end()) + (made.value().continues ? "" : " anew");
+  };
+  const struct {
+    std::string before, answer, said, prompt;
+  } cases[] = {
+      {"[q]A:", "<t>\nr\n</t>\n\na.", "[q]A:a.;[x]A:", "[q]A:<t>\nr\n</t>\n\na.;[x]A:"},
+      {"[q]A:<t>\n", "r</t>a.", "[q]A:a.;[x]A:<t>\n", "[q]A:<t>\nr</t>a.;[x]A:<t>\n"},
+      {"[q]A:", "<t>r</t>a.\n", "[q]A:a.;[x]A:", "[q]A:<t>r</t>a.\n;[x]A:"},
+      {"[q]A:", "<t>r</t>\na.", "[q]A:<t>\n</t>a.;[x]A:", "[q]A:<t>r</t>\na.;[x]A:"},
+      {"[q]A:", "<t>r</t>\na.", "[q]A:<t>\nr\n</t>a.;[x]A:", "[q]A:<t>r</t>\na.;[x]A:"},
+      {"[q]A:", "<t>r</t>a.", "[q]A:<t>s</t>a.;[x]A:", "[q]A:<t>s</t>a.;[x]A: anew"},
+      {"[q]A:", "<t>r</t>a.", "[q]A:c.;[x]A:", "[q]A:c.;[x]A: anew"},
+      {"[q]A:", "<t>r</t>a.", "[p]A:a.;[x]A:", "[p]A:a.;[x]A: anew"},
+      {"[q]A:", "a.", "[q]A:b.;[x]A:", "[q]A:b.;[x]A: anew"},
+      {"[q]A:", "<t>r", "[q]A:;[x]A:", "[q]A:;[x]A: anew"},
+  };
+  for (const auto& c : cases) EXPECT_EQ(prompt_of(c.before, c.answer, c.said), c.prompt) << c.said;
+}
+
 TEST(MakeTurnPrompt, TellsWhatIsTheClients) {
   const std::vector<ByteRange> ranges = {{1, 3}, {4, 5}};
   EXPECT_EQ(ChatPromptOf("xabab", {{1, 2}, {2, 3}, {4, 5}}, nullptr).client_ranges, ranges);
