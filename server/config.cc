@@ -208,6 +208,8 @@ void AddSessionFlags(CLI::App& app, Config& config, Raw& raw) {
   };
   group.Add("--session-dir", "DIRECTORY", config.session_dir,
             "directory where sessions outlive the server; each process has its own (default: none)");
+  group.Add("--session-key-file", "FILE", config.session_key_path,
+            "encrypt --session-dir with the key in this file; of two keys the first encrypts (default: none)");
   group.AddSwitch("--session-dir-unsafe", config.session_dir_unsafe,
                   "allow --session-dir on NFS, or in a container's own layer (overlayfs)");
   seconds("--session-purge-s", config.session_purge_s, 0.0,
@@ -222,8 +224,7 @@ void AddSessionFlags(CLI::App& app, Config& config, Raw& raw) {
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
   group
       .Add("--session-memory-bytes", "BYTES", config.session_memory_bytes,
-           "host memory for sessions' KV between turns; 0: none (default: the pool's size, at most half of what is "
-           "left)")
+           "host memory for sessions' KV between turns; 0: none (default: as the pool, half of what is left at most)")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
   seconds("--session-read-timeout-s", config.limits.session_read_timeout_s, 0.01,
           "longest that a turn waits for its KV from the disk before its history is computed instead");
@@ -365,10 +366,9 @@ std::string FinishSessions(const Raw& raw, Config* config) {
   if ((said == "tokens" || said == "kv") && config->session_dir.empty()) {
     return absl::StrCat("--session-durability: ", said, " needs --session-dir");
   }
+  if (config->session_dir.empty() && !config->session_key_path.empty()) return "--session-key-file needs --session-dir";
   if (said == "kv" && config->session_disk_bytes == 0) return "--session-durability: kv needs --session-disk-bytes";
-  if (said == "kv" && config->session_memory_bytes == 0) {
-    return "--session-durability: kv needs --session-memory-bytes, from which KV goes to the disk";
-  }
+  if (said == "kv" && config->session_memory_bytes == 0) return "--session-durability: kv needs --session-memory-bytes";
   config->session_durability = said == "none" ? Durability::kNone
                                : said == "kv" ? Durability::kKv
                                               : Durability::kTokens;

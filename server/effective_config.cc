@@ -155,6 +155,7 @@ void AddKv(const Config& config, Settings* out) {
 
 void AddLimits(const Limits& limits, const Config& config, Settings* out) {
   out->Text("session_dir", config.session_dir);
+  out->Text("session_key_file", config.session_key_path);
   out->Bool("session_dir_unsafe", config.session_dir_unsafe);
   out->Seconds("session_purge_s", config.session_purge_s);
   out->Text("session_durability",

@@ -253,6 +253,11 @@ absl::Status OpenJournal(const Config& config, Parts* parts) {
   SessionJournal::Options options;
   options.any_file_system = config.session_dir_unsafe;
   options.purge_s = static_cast<int64_t>(config.session_purge_s);
+  if (!config.session_key_path.empty()) {
+    absl::StatusOr<std::shared_ptr<const SessionKeys>> keys = SessionKeys::Load(config.session_key_path);
+    if (!keys.ok()) return keys.status();
+    options.keys = *std::move(keys);
+  }
   options.clock = MonotonicUs;
   options.wall_clock = [] { return static_cast<int64_t>(std::time(nullptr)); };
   absl::StatusOr<std::unique_ptr<SessionJournal>> journal =
@@ -271,6 +276,7 @@ absl::Status OpenJournal(const Config& config, Parts* parts) {
 // Null: there is no room for KV on the disk, or in the memory that it comes from.
 absl::Status MakeKv(const Config& config, const ModelConfig& model, const Sizing& sizing, Parts* parts) {
   if (!KeepsKvFiles(config, sizing.limits)) {
+    if (parts->journal != nullptr) parts->journal->NoteKvResealed();  // nobody reads what is there
     if (config.session_durability != Durability::kKv) return absl::OkStatus();
     return absl::ResourceExhaustedError(
         "--session-durability: kv: there is no memory for sessions' KV, from which it goes "

@@ -99,6 +99,10 @@ std::unique_ptr<KvKeeper> MakeKvKeeper(SessionJournal& journal, const TenantRegi
     if (!session.has_value()) return std::nullopt;
     return KvKeeper::Options::Owner{session->turn, session->used_s, std::move(session->facts.tenant)};
   };
+  options.keys = journal.keys();
+  options.on_swept = [&journal](bool all) {
+    if (all) journal.NoteKvResealed();
+  };
   return std::make_unique<KvKeeper>(journal.TakeKv(), std::move(format), std::move(options));
 }
 

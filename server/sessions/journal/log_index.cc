@@ -11,6 +11,8 @@ namespace hydrant {
 namespace {
 
 constexpr std::string_view kCheckpointMagic = "HYDRNTX1";
+constexpr std::string_view kSealedIndexMagic = "HYDRNTS1";
+constexpr std::string_view kSealedIndex = "checkpoint";
 constexpr auto kWordMax = static_cast<uint64_t>(std::numeric_limits<uint32_t>::max());
 
 void PutPlace(const LogPlace& place, std::string* out) {
@@ -56,7 +58,29 @@ bool ReadSession(ByteReader* reader, SessionName* name, LoggedSession* session) 
   return true;
 }
 
+// What a sealed checkpoint cannot be parted from.
+std::string BesideIndex(uint32_t segment, const DirectoryId& directory) {
+  std::string out(kSealedIndexMagic);
+  PutFixed(segment, &out);
+  PutArray(directory, &out);
+  return out;
+}
+
 }  // namespace
+
+std::string SealIndex(const SessionKeys* keys, uint32_t segment, const DirectoryId& directory, std::string index) {
+  if (keys == nullptr) return index;
+  const std::string beside = BesideIndex(segment, directory);
+  return beside + keys->SealText(kSealedIndex, "", beside, index);
+}
+
+std::optional<std::string> OpenIndex(const SessionKeys* keys, uint32_t segment, const DirectoryId& directory,
+                                     std::string bytes) {
+  if (keys == nullptr) return bytes;
+  const std::string beside = BesideIndex(segment, directory);
+  if (!bytes.starts_with(beside)) return std::nullopt;
+  return keys->OpenText(kSealedIndex, "", beside, std::string_view(bytes).substr(beside.size()));
+}
 
 const LoggedSession* LogIndex::Find(const SessionName& name) const {
   const auto found = sessions_.find(name);

@@ -49,6 +49,11 @@ struct SessionNameHash {
   }
 };
 
+// A checkpoint as it is written: with keys sealed; and back. nullopt: these keys do not open it.
+std::string SealIndex(const SessionKeys* keys, uint32_t segment, const DirectoryId& directory, std::string index);
+std::optional<std::string> OpenIndex(const SessionKeys* keys, uint32_t segment, const DirectoryId& directory,
+                                     std::string bytes);
+
 class LogIndex {
  public:
   enum class Applied { kYes, kOrphan };

@@ -10,8 +10,40 @@ namespace {
 
 constexpr uint32_t kRecordMagic = 0x31524853;  // "SHR1"
 constexpr std::string_view kSegmentMagic = "HYDRNTL1";
+constexpr std::string_view kSealedRecord = "record";
+
+std::string_view View(const SessionName& name) { return {reinterpret_cast<const char*>(name.data()), name.size()}; }
+
+// What a payload cannot be parted from.
+std::string Beside(const RecordHeader& header) {
+  std::string out;
+  PutFixed(static_cast<uint8_t>(header.type), &out);
+  PutFixed(header.flags, &out);
+  PutArray(header.name, &out);
+  PutFixed(header.turn, &out);
+  PutFixed(header.turn_before, &out);
+  PutFixed(header.wall_s, &out);
+  PutFixed(header.before.segment, &out);
+  PutFixed(header.before.offset, &out);
+  PutFixed(header.segment, &out);
+  return out;
+}
 
 }  // namespace
+
+std::string SealPayload(const SessionKeys* keys, RecordHeader* header, std::string_view payload) {
+  if (keys == nullptr || payload.empty()) return std::string(payload);
+  header->flags |= kRecordSealed;
+  return keys->SealText(kSealedRecord, View(header->name), Beside(*header), payload);
+}
+
+std::optional<std::string> OpenPayload(const SessionKeys* keys, const RecordHeader& header, std::string_view payload) {
+  const bool sealed = (header.flags & kRecordSealed) != 0;
+  if (keys == nullptr && !sealed) return std::string(payload);
+  if (keys == nullptr || (!sealed && !payload.empty())) return std::nullopt;
+  if (payload.empty()) return std::string();
+  return keys->OpenText(kSealedRecord, View(header.name), Beside(header), payload);
+}
 
 void AppendRecord(RecordHeader header, std::string_view payload, std::string* out) {
   const size_t begin = out->size();

@@ -25,6 +25,8 @@
 #include <string_view>
 #include <vector>
 
+#include "server/sessions/journal/session_keys.h"
+
 namespace hydrant {
 
 // A file of another major version is left alone; of another minor one what is unknown is skipped, or makes its session unreadable
@@ -44,6 +46,8 @@ enum class RecordType : uint8_t {
 };
 // A reader that does not know the type may not go on from this session.
 inline constexpr uint8_t kRecordRequired = 1;
+// The payload is sealed, beside what the header says (SealPayload).
+inline constexpr uint8_t kRecordSealed = 2;
 
 // Where a record is. Segment 0: nowhere.
 struct LogPlace {
@@ -68,6 +72,12 @@ inline constexpr size_t kRecordHeaderBytes = 72;
 inline constexpr size_t kSegmentHeaderBytes = 36;
 // Largest payload: a session's whole past is bounded by the memory for sessions.
 inline constexpr uint32_t kPayloadBytesMax = 1u << 28;
+
+// The payload as it is written: with keys sealed, and the header says so. A payload that is empty stays so.
+std::string SealPayload(const SessionKeys* keys, RecordHeader* header, std::string_view payload);
+// The payload as it was before. nullopt: it was not sealed with these keys, or is not what was sealed; with keys also one that is not
+// sealed, for nobody who has them writes it.
+std::optional<std::string> OpenPayload(const SessionKeys* keys, const RecordHeader& header, std::string_view payload);
 
 // Appends header and payload; sizes and checksums are filled in.
 void AppendRecord(RecordHeader header, std::string_view payload, std::string* out);

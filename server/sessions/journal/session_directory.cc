@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -22,6 +23,7 @@ namespace {
 
 constexpr std::string_view kFormat = "hydrant-sessions 1.0 ";
 constexpr size_t kSecretBytes = 64;  // hexadecimal digits: 256 bits
+constexpr std::string_view kKeysFormat = "hydrant-keys 1\n";
 constexpr size_t kSmallBytes = 512;  // of a file that is read as a whole, more than it has
 
 absl::Status Wrong(const std::string& path, std::string_view what) {
@@ -121,8 +123,68 @@ std::string_view WrongFileSystem(int64_t type) {
   return "";
 }
 
+// A wrong key is found here, by name, and not by every session being unreadable.
+absl::Status SessionDirectory::CheckKeys(LogDirectory& files, const std::string& path, const SessionKeys* keys) {
+  std::string text;
+  int fd = files.Open("keys");
+  if (fd >= 0) {
+    text.resize(kSmallBytes);
+    const int64_t got = ReadAll(files, fd, text.data(), text.size(), 0);
+    files.Close(fd);
+    if (got < 0) return WrongCall(path + "/keys", static_cast<int>(-got));
+    text.resize(static_cast<size_t>(got));
+    if (!text.starts_with(kKeysFormat)) return Wrong(path + "/keys", "is not what was written");
+  } else if (fd != -ENOENT) {
+    return WrongCall(path + "/keys", -fd);
+  }
+  std::vector<std::string> listed;
+  for (std::string_view rest = text.empty() ? "" : std::string_view(text).substr(kKeysFormat.size()); !rest.empty();) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    listed.emplace_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  if (keys == nullptr) {
+    if (listed.empty()) return absl::OkStatus();
+    return Wrong(path, absl::StrCat("is encrypted with key ", listed.front(), ": --session-key-file is needed"));
+  }
+  if (text.empty()) {
+    fd = files.Open("FORMAT");
+    if (fd >= 0) files.Close(fd);
+    if (fd != -ENOENT) {
+      return Wrong(path,
+                   "was begun without --session-key-file, and what is in it is not encrypted: begin with another "
+                   "directory, and move the sessions (hydrantd sessions export, import)");
+    }
+  }
+  std::vector<std::string> known;
+  for (const SessionKeys::Id& id : keys->ids()) known.push_back(SessionKeys::NameOf(id));
+  for (const std::string& each : listed) {
+    if (std::find(known.begin(), known.end(), each) != known.end()) continue;
+    return Wrong(path, absl::StrCat("is encrypted with key ", each, ", which is not in --session-key-file"));
+  }
+  own_key_ = absl::StrCat(std::string(kKeysFormat), known.front(), "\n");
+  std::string all = own_key_;
+  for (const std::string& each : listed) {
+    if (each == known.front()) continue;
+    has_old_keys_ = true;
+    absl::StrAppend(&all, each, "\n");
+  }
+  if (all == text) return absl::OkStatus();
+  const int error = WriteWhole(files, "keys", all);
+  return error == 0 ? absl::OkStatus() : WrongCall(path + "/keys", -error);
+}
+
+int SessionDirectory::ForgetOldKeys() {
+  const int copy = dup(fd_);
+  if (copy < 0) return -errno;
+  const int error = WriteWhole(*DiskDirectory(copy), "keys", own_key_);
+  if (error == 0) has_old_keys_ = false;
+  return error;
+}
+
 absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Open(const std::string& path_in,
-                                                                         bool any_file_system) {
+                                                                         bool any_file_system,
+                                                                         const SessionKeys* keys) {
   std::string path = path_in;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   std::unique_ptr<SessionDirectory> directory(new SessionDirectory());
@@ -138,6 +200,7 @@ absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Open(const s
   directory->lock_fd_ = TakeLock(directory->fd_, path, &wrong);
   if (directory->lock_fd_ < 0) return wrong;
   const std::unique_ptr<LogDirectory> files = DiskDirectory(dup(directory->fd_));
+  if (absl::Status status = directory->CheckKeys(*files, path, keys); !status.ok()) return status;
   absl::StatusOr<std::string> format =
       ReadOrMake(*files, "FORMAT", path, absl::StrCat(std::string(kFormat), RandomHex(32), "\n"));
   if (!format.ok()) return format.status();

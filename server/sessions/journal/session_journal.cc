@@ -9,7 +9,8 @@
 
 namespace hydrant {
 absl::StatusOr<std::unique_ptr<SessionJournal>> SessionJournal::Open(const std::string& path, Options options) {
-  absl::StatusOr<std::unique_ptr<SessionDirectory>> directory = SessionDirectory::Open(path, options.any_file_system);
+  absl::StatusOr<std::unique_ptr<SessionDirectory>> directory =
+      SessionDirectory::Open(path, options.any_file_system, options.keys.get());
   if (!directory.ok()) return directory.status();
   SessionLogOptions log_options;
   log_options.directory = (*directory)->id();
@@ -19,6 +20,8 @@ absl::StatusOr<std::unique_ptr<SessionJournal>> SessionJournal::Open(const std::
   log_options.segment_bytes = options.segment_bytes;
   log_options.purge_s = options.purge_s;
   log_options.retry_s = options.retry_s;
+  log_options.keys = options.keys;
+  log_options.reseals = (*directory)->has_old_keys();
   std::unique_ptr<LogDirectory> files = (*directory)->TakeLog();
   std::unique_ptr<SessionJournal> journal(new SessionJournal(*std::move(directory), std::move(options)));
   absl::StatusOr<std::unique_ptr<SessionLog>> log = SessionLog::Open(std::move(files), std::move(log_options));
@@ -127,6 +130,7 @@ bool SessionJournal::CleanSome(Purges* purges, uint32_t* up_to) {
   } catch (const std::exception&) {
     // No memory: later.
   }
+  if (!more && kv_resealed_ && directory_->has_old_keys() && log_->IsResealed()) directory_->ForgetOldKeys();
   const bool purged = !log_->HasForgotten(*up_to);
   if (purges->empty() || (more && !purged)) return more;
   for (const auto& done : *purges) done(purged);

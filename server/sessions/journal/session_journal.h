@@ -11,6 +11,7 @@
 #define HYDRANT_SERVER_SESSIONS_JOURNAL_SESSION_JOURNAL_H_
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -46,9 +47,10 @@ class SessionJournal {
     int64_t segment_bytes = 64 << 20;
     int64_t purge_s = 3600;
     int64_t retry_s = 10;
-    int64_t look_us = 5'000'000;          // how often it looks whether there is something to clean
-    std::function<int64_t()> clock;       // monotonic microseconds
-    std::function<int64_t()> wall_clock;  // Unix seconds
+    int64_t look_us = 5'000'000;              // how often it looks whether there is something to clean
+    std::function<int64_t()> clock;           // monotonic microseconds
+    std::function<int64_t()> wall_clock;      // Unix seconds
+    std::shared_ptr<const SessionKeys> keys;  // null: nothing is encrypted
   };
 
   // Errors: SessionDirectory::Open's and SessionLog::Open's.
@@ -69,6 +71,11 @@ class SessionJournal {
   absl::StatusOr<LoggedPast> Read(const SessionName& name) const { return log_->Read(name); }
   std::optional<LoggedSession> Find(const SessionName& name) const { return log_->Find(name); }
   const DirectoryId& directory_id() const { return directory_->id(); }
+  const std::shared_ptr<const SessionKeys>& keys() const { return options_.keys; }
+  // Something may be sealed with another key than the one that seals. Once the log has nothing of it, and NoteKvResealed was called, it
+  // says in the directory that the other key is not needed.
+  bool has_old_keys() const { return directory_->has_old_keys(); }
+  void NoteKvResealed() { kv_resealed_ = true; }
   // The directory kv/, once.
   std::unique_ptr<LogDirectory> TakeKv() { return directory_->TakeKv(); }
   void ForEach(const std::function<void(const SessionName&, const LoggedSession&)>& visit) const {
@@ -98,6 +105,7 @@ class SessionJournal {
   const std::unique_ptr<SessionDirectory> directory_;
   const Options options_;
   std::unique_ptr<SessionLog> log_;
+  std::atomic<bool> kv_resealed_ = false;
 
   mutable std::mutex mutex_;
   std::condition_variable arrived_;

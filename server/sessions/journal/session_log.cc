@@ -46,6 +46,7 @@ absl::Status SessionLog::Load() {
   }
   if (!segments.empty()) next_number_ = *segments.rbegin() + 1;
   if (!checkpoints.empty()) next_number_ = std::max(next_number_, *checkpoints.rbegin());
+  if (options_.reseals) stale_up_to_ = next_number_ - 1;
   if (absl::Status status = OpenSegments(segments); !status.ok()) return status;
   for (auto it = checkpoints.rbegin(); it != checkpoints.rend() && checkpoint_ == 0; ++it) {
     const int fd = directory_->Open(LogFileName(*it, kCheckpointSuffix));
@@ -55,13 +56,16 @@ absl::Status SessionLog::Load() {
     const int64_t got = ReadAll(*directory_, fd, bytes.data(), bytes.size(), 0);
     directory_->Close(fd);
     bytes.resize(got > 0 ? static_cast<size_t>(got) : 0);
-    std::optional<LogIndex> index = LogIndex::FromCheckpoint(bytes, *it, options_.directory);
+    const std::optional<std::string> opened = OpenIndex(options_.keys.get(), *it, options_.directory, std::move(bytes));
+    std::optional<LogIndex> index;
+    if (opened.has_value()) index = LogIndex::FromCheckpoint(*opened, *it, options_.directory);
     if (!index.has_value()) {
       ++counts_.damaged;
       continue;
     }
     index_ = *std::move(index);
     checkpoint_ = *it;
+    stale_checkpoint_ = options_.reseals;
   }
   for (const auto& [number, segment] : *segments_) {
     if (number >= checkpoint_) {
@@ -132,8 +136,10 @@ absl::Status SessionLog::Replay(uint32_t number) {
 void SessionLog::ApplyReplayed(const ScannedRecord& record) {
   SessionFacts facts;
   if (record.header.type != RecordType::kForget) {
-    std::string_view payload = record.payload;
-    std::optional<SessionFacts> found = record.whole ? TakeFacts(&payload) : std::nullopt;
+    std::optional<std::string> opened;
+    if (record.whole) opened = OpenPayload(options_.keys.get(), record.header, record.payload);
+    std::string_view payload = opened.has_value() ? std::string_view(*opened) : std::string_view();
+    std::optional<SessionFacts> found = opened.has_value() ? TakeFacts(&payload) : std::nullopt;
     if (!found.has_value() || options_.name_of(found->tenant, found->id) != record.header.name) {
       ++counts_.damaged;
       return;
@@ -235,9 +241,10 @@ bool SessionLog::EncodeTurn(const LogRecord& record, const LoggedSession& sessio
 // Puts a record behind what is in buffer_, as that goes behind what the newest segment has.
 SessionLog::Placed SessionLog::Put(RecordHeader header, std::string_view payload) {
   header.segment = number_;
-  header.payload_bytes = static_cast<uint32_t>(payload.size());
+  const std::string written = SealPayload(options_.keys.get(), &header, payload);
+  header.payload_bytes = static_cast<uint32_t>(written.size());
   const LogPlace place = {number_, static_cast<uint32_t>(segments_->at(number_)->bytes + std::ssize(buffer_))};
-  AppendRecord(header, payload, &buffer_);
+  AppendRecord(header, written, &buffer_);
   return {header, place};
 }
 
@@ -261,7 +268,7 @@ std::vector<SessionLog::Placed> SessionLog::Encode(std::span<const LogRecord> re
       (*fits)[i] =
           session != nullptr && session->turn == record.turn_before && EncodeTurn(record, *session, &header, &payload);
     }
-    if (payload.size() > kPayloadBytesMax) (*fits)[i] = false;
+    if (payload.size() + SessionKeys::kOverhead > kPayloadBytesMax) (*fits)[i] = false;
     if ((*fits)[i]) placed[i] = Put(header, payload);
   }
   return placed;
@@ -314,7 +321,8 @@ std::vector<bool> SessionLog::Write(std::span<const LogRecord> records, int64_t 
 // What is older than `number` is in it. 0, or an errno, negated.
 int SessionLog::WriteCheckpoint(uint32_t number) {
   // Nobody else changes the index.
-  const std::string bytes = index_.Checkpoint(number, options_.directory);
+  const std::string bytes =
+      SealIndex(options_.keys.get(), number, options_.directory, index_.Checkpoint(number, options_.directory));
   const int error = WriteWhole(*directory_, LogFileName(number, kCheckpointSuffix), bytes);
   if (error != 0) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -325,11 +333,12 @@ int SessionLog::WriteCheckpoint(uint32_t number) {
   if (checkpoint_ != 0 && checkpoint_ != number) directory_->Remove(LogFileName(checkpoint_, kCheckpointSuffix));
   checkpoint_ = number;
   since_checkpoint_ = 0;
+  stale_checkpoint_ = false;
   return 0;
 }
 
 void SessionLog::Checkpoint() {
-  if (since_checkpoint_ == 0) return;
+  if (since_checkpoint_ == 0 && !stale_checkpoint_) return;
   EndSegment();
   WriteCheckpoint(next_number_);
 }
@@ -375,8 +384,11 @@ absl::StatusOr<LoggedPast> SessionLog::ReadChain(const SessionName& name, Logged
     if (!header.has_value() || header->name != name || header->turn != turn) return lost("not the record of the turn");
     bytes.resize(kRecordHeaderBytes + header->payload_bytes);
     if (!read(kRecordHeaderBytes, header->payload_bytes)) return lost("a record is cut off");
-    std::string_view payload = std::string_view(bytes).substr(kRecordHeaderBytes);
-    if (Crc32c(payload) != header->payload_crc) return lost("a checksum does not fit");
+    const std::string_view written = std::string_view(bytes).substr(kRecordHeaderBytes);
+    if (Crc32c(written) != header->payload_crc) return lost("a checksum does not fit");
+    const std::optional<std::string> opened = OpenPayload(options_.keys.get(), *header, written);
+    if (!opened.has_value()) return lost("a record that these keys do not open");
+    std::string_view payload = *opened;
     const std::optional<SessionFacts> facts = TakeFacts(&payload);
     if (!facts.has_value() || options_.name_of(facts->tenant, facts->id) != name)
       return lost("another session's record");

@@ -31,6 +31,7 @@
 #include "server/sessions/journal/log_directory.h"
 #include "server/sessions/journal/log_index.h"
 #include "server/sessions/journal/log_record.h"
+#include "server/sessions/journal/session_keys.h"
 
 namespace hydrant {
 
@@ -40,6 +41,9 @@ struct SessionLogOptions {
   int64_t segment_bytes = 64 << 20;  // then another is begun, with a checkpoint
   int64_t purge_s = 3600;            // what sessions that are gone have said leaves the directory after this long
   int64_t retry_s = 10;              // how long nothing is written after a commit that failed twice
+  std::shared_ptr<const SessionKeys> keys;  // null: nothing is sealed
+  bool reseals =
+      false;  // what is there may be sealed with another key than the one that seals: it is written anew, bit by bit
 };
 
 // What is to be made durable.
@@ -91,6 +95,8 @@ class SessionLog {
   // By the writing thread: the newest segment there has been; whether one up to `segment` has records of sessions that are gone.
   uint32_t newest_segment() const { return next_number_ - 1; }
   bool HasForgotten(uint32_t segment) const;
+  // Nothing is left that is older than this start and not written anew; true where nothing is to be (SessionLogOptions::reseals).
+  bool IsResealed() const;
   // So that the next start reads nothing else.
   void Checkpoint();
 
@@ -163,7 +169,9 @@ class SessionLog {
   int64_t retry_us_ = -1;         // when to try again; -1: now
   std::string buffer_;
   std::optional<Cleaning> cleaning_;
-  std::set<uint32_t> stuck_;  // segments that cannot be cleaned: something in them cannot be read
+  uint32_t stale_up_to_ = 0;       // segments that are to be sealed anew
+  bool stale_checkpoint_ = false;  // and so is the checkpoint
+  std::set<uint32_t> stuck_;       // segments that cannot be cleaned: something in them cannot be read
 
   mutable std::mutex mutex_;
   // Guarded by mutex_; changed by the writing thread alone.

@@ -19,12 +19,22 @@ std::optional<uint32_t> SessionLog::ChooseSegment(int64_t now_s, bool purge) con
     const bool due = purge || since_s <= now_s - options_.purge_s;
     if (due && segments_->contains(segment) && !stuck_.contains(segment)) return segment;
   }
+  for (const auto& [segment, ignored] : *segments_) {
+    if (segment <= stale_up_to_ && !stuck_.contains(segment)) return segment;
+  }
   // Twice what is needed, and two segments besides, so that a small log is left alone. Oldest first: it has the most dead records.
   if (counts_.bytes <= 2 * index_.bytes() + 2 * options_.segment_bytes) return std::nullopt;
   for (const auto& [segment, ignored] : *segments_) {
     if (segment != number_ && !stuck_.contains(segment)) return segment;
   }
   return std::nullopt;
+}
+
+bool SessionLog::IsResealed() const {
+  // What cannot be read needs no key.
+  return !stale_checkpoint_ && std::none_of(segments_->begin(), segments_->end(), [this](const auto& entry) {
+    return entry.first <= stale_up_to_ && !stuck_.contains(entry.first);
+  });
 }
 
 bool SessionLog::HasForgotten(uint32_t segment) const {
@@ -37,8 +47,8 @@ bool SessionLog::Clean(int64_t now_s, bool purge) {
   if (retry_us_ >= 0) return false;  // what cannot be written cannot be moved
   if (!cleaning_.has_value()) {
     const std::optional<uint32_t> segment = ChooseSegment(now_s, purge);
-    if (!segment.has_value() || !BeginCleaning(*segment)) return false;
-    return true;
+    if (!segment.has_value() && stale_checkpoint_) Checkpoint();
+    return segment.has_value() && BeginCleaning(*segment);
   }
   if (!cleaning_->names.empty() || !cleaning_->forgets.empty()) {
     const Moved moved = MoveSome();
@@ -89,7 +99,7 @@ bool SessionLog::PutMoved(const SessionName& name, std::vector<Placed>* moved) {
   std::string payload;
   AppendFacts(session->facts, &payload);
   AppendBodies(past->bodies, &payload);
-  if (payload.size() > kPayloadBytesMax) return false;
+  if (payload.size() + SessionKeys::kOverhead > kPayloadBytesMax) return false;
   RecordHeader header;
   header.type = RecordType::kReplace;
   header.name = name;

@@ -22,14 +22,27 @@ int KvDisk::Write(const KvFileHeader& header, std::span<const std::byte> payload
   directory_->Remove(unfinished);  // of a write that did not come further
   const int fd = directory_->Create(unfinished);
   if (fd < 0) return fd;
-  int error = WriteAll(*directory_, fd, head);
+  std::optional<SealedWriter> sealed;
+  if (keys_ != nullptr) {
+    sealed.emplace(*directory_, fd, *keys_, header.binding.session, header.binding.turn, header.file_bytes());
+  }
+  const auto append = [&](std::string_view bytes) {
+    return sealed.has_value() ? sealed->Append(bytes) : WriteAll(*directory_, fd, bytes);
+  };
+  int error = append(head);
   // Bit by bit: whoever else writes to the disk comes in between.
   for (int64_t i = 0; error == 0 && i < header.chunks(); ++i) {
     const auto [begin, end] = ChunkRange(header, i);
-    error = WriteAll(*directory_, fd,
-                     TextOf(payload.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin))));
+    error = append(TextOf(payload.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin))));
   }
-  if (error == 0) error = WriteAll(*directory_, fd, EncodeKvTrailer(header, head));
+  if (error == 0) error = append(EncodeKvTrailer(header, head));
+  error = Finish(fd, error, unfinished, name);
+  if (error != 0) directory_->Remove(name);
+  return error;
+}
+
+// What was written under another name becomes the file, or, after an error, it goes.
+int KvDisk::Finish(int fd, int error, const std::string& unfinished, const std::string& name) {
   if (error == 0) error = directory_->Sync(fd);
   // It is in the memory for sessions as well, and will hardly be read before it is not.
   directory_->Uncache(fd);
@@ -38,7 +51,35 @@ int KvDisk::Write(const KvFileHeader& header, std::span<const std::byte> payload
   if (error == 0) error = directory_->SyncNames();
   if (error == 0) return 0;
   directory_->Remove(unfinished);
-  directory_->Remove(name);
+  return error;
+}
+
+int KvDisk::Reseal(const std::string& name) {
+  if (keys_ == nullptr) return 0;
+  const int from = directory_->Open(name);
+  if (from < 0) return from;
+  KvReject reject = KvReject::kNone;
+  const std::unique_ptr<SealedReader> reader = SealedReader::Open(*directory_, from, *keys_, &reject);
+  int error = 0;
+  // What cannot be opened is refused when somebody asks for it.
+  if (reader != nullptr && !reader->is_current()) {
+    const std::string unfinished = name + ".tmp";
+    directory_->Remove(unfinished);
+    const int fd = directory_->Create(unfinished);
+    error = fd;
+    if (fd >= 0) {
+      error = 0;
+      SealedWriter writer(*directory_, fd, *keys_, reader->session(), reader->turn(), reader->text_bytes());
+      std::string part;
+      for (int64_t at = 0; error == 0 && at < reader->text_bytes(); at += std::ssize(part)) {
+        part.resize(static_cast<size_t>(std::min<int64_t>(kKvChunkBytes, reader->text_bytes() - at)));
+        if (reader->Read(part.data(), std::ssize(part), at) != KvReject::kNone) error = -EIO;
+        if (error == 0) error = writer.Append(part);
+      }
+      error = Finish(fd, error, unfinished, name);
+    }
+  }
+  directory_->Close(from);
   return error;
 }
 
@@ -63,16 +104,31 @@ std::shared_ptr<const OpenKvFile> KvDisk::Open(const SessionName& session, uint6
   *reject = KvReject::kIo;
   if (fd < 0) return nullptr;
   std::string bytes(kKvHeaderBytes, '\0');
-  const int64_t got = ReadAll(*directory_, fd, bytes.data(), bytes.size(), 0);
-  const int64_t size = got < 0 ? got : directory_->Size(fd);
-  std::optional<KvFileHeader> header;
-  if (size >= 0) {
-    bytes.resize(static_cast<size_t>(got));
-    header = DecodeKvHeader(bytes, reject);
+  int64_t size = -1;
+  std::unique_ptr<SealedReader> sealed;
+  if (keys_ != nullptr) {
+    sealed = SealedReader::Open(*directory_, fd, *keys_, reject);
+    if (sealed != nullptr) {
+      bytes.resize(static_cast<size_t>(std::min<int64_t>(sealed->text_bytes(), kKvHeaderBytes)));
+      *reject = sealed->Read(bytes.data(), std::ssize(bytes), 0);
+      if (*reject == KvReject::kNone) size = sealed->text_bytes();
+    }
+  } else {
+    const int64_t got = ReadAll(*directory_, fd, bytes.data(), bytes.size(), 0);
+    size = got < 0 ? got : directory_->Size(fd);
+    if (size >= 0) bytes.resize(static_cast<size_t>(got));
+    if (size >= 0 && bytes.starts_with(kSealedMagic)) {
+      *reject = KvReject::kKey;
+      size = -1;
+    }
   }
+  std::optional<KvFileHeader> header;
+  if (size >= 0) header = DecodeKvHeader(bytes, reject);
   if (header.has_value() && size != header->file_bytes()) *reject = KvReject::kShort;
   if (*reject == KvReject::kNone) *reject = CheckKvFormat(header->format, format_);
-  if (*reject == KvReject::kNone) return std::make_shared<const OpenKvFile>(*directory_, fd, *header, size);
+  if (*reject == KvReject::kNone) {
+    return std::make_shared<const OpenKvFile>(*directory_, fd, *header, size, std::move(sealed));
+  }
   directory_->Close(fd);
   return nullptr;
 }
@@ -81,10 +137,12 @@ KvReject KvDisk::Read(const OpenKvFile& file, std::span<std::byte> out) {
   const KvFileHeader& header = file.header_;
   assert(std::ssize(out) == header.payload_bytes());
   const auto read = [&](char* to, int64_t bytes, int64_t offset) {
+    if (file.sealed_ != nullptr) return file.sealed_->Read(to, bytes, offset);
     const int64_t got = ReadAll(*directory_, file.fd_, to, static_cast<size_t>(bytes), offset);
     if (got < 0) return KvReject::kIo;
     return got == bytes ? KvReject::kNone : KvReject::kShort;
   };
+  // What is sealed is read in its order, so that no piece is opened twice but the last.
   std::string head(static_cast<size_t>(header.head_bytes()), '\0'), trailer(kKvTrailerBytes, '\0');
   KvReject reject = read(head.data(), std::ssize(head), 0);
   if (reject == KvReject::kNone)

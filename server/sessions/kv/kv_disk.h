@@ -19,14 +19,17 @@
 
 #include "server/sessions/journal/log_directory.h"
 #include "server/sessions/kv/kv_file.h"
+#include "server/sessions/kv/sealed_file.h"
 
 namespace hydrant {
 
 // A file whose header is what is expected; of the rest nothing is known yet. It stays readable when its name goes.
 class OpenKvFile {
  public:
-  OpenKvFile(LogDirectory& directory, int fd, const KvFileHeader& header, int64_t file_bytes)
-      : directory_(directory), fd_(fd), header_(header), file_bytes_(file_bytes) {}
+  // `sealed` null: it is not.
+  OpenKvFile(LogDirectory& directory, int fd, const KvFileHeader& header, int64_t file_bytes,
+             std::unique_ptr<SealedReader> sealed)
+      : directory_(directory), fd_(fd), header_(header), file_bytes_(file_bytes), sealed_(std::move(sealed)) {}
   ~OpenKvFile() { directory_.Close(fd_); }
   OpenKvFile(const OpenKvFile&) = delete;
   OpenKvFile& operator=(const OpenKvFile&) = delete;
@@ -38,13 +41,15 @@ class OpenKvFile {
   LogDirectory& directory_;
   const int fd_;
   const KvFileHeader header_;
-  const int64_t file_bytes_;
+  const int64_t file_bytes_;  // of the text, where it is sealed
+  const std::unique_ptr<SealedReader> sealed_;
 };
 
 class KvDisk {
  public:
-  KvDisk(std::unique_ptr<LogDirectory> directory, KvFormat format)
-      : directory_(std::move(directory)), format_(std::move(format)) {}
+  // With `keys` files are sealed (sealed_file.h): what they say, and what is checked of it, is the same.
+  KvDisk(std::unique_ptr<LogDirectory> directory, KvFormat format, std::shared_ptr<const SessionKeys> keys = nullptr)
+      : directory_(std::move(directory)), format_(std::move(format)), keys_(std::move(keys)) {}
 
   const KvFormat& format() const { return format_; }
 
@@ -55,6 +60,12 @@ class KvDisk {
   int Remove(const SessionName& session, uint64_t turn, bool sync);
   int RemoveNamed(const std::string& name) { return directory_->Remove(name); }
   int List(std::vector<std::string>* names) { return directory_->List(names); }
+  // What a file with this header takes.
+  int64_t BytesOf(const KvFileHeader& header) const {
+    return keys_ == nullptr ? header.file_bytes() : SealedBytes(header.file_bytes());
+  }
+  // Seals a file anew that another key has sealed; nothing where the key that seals has. 0, or an errno, negated: it is as it was.
+  int Reseal(const std::string& name);
   // Its size, or an errno, negated.
   int64_t SizeOf(const std::string& name);
 
@@ -64,8 +75,11 @@ class KvDisk {
   KvReject Read(const OpenKvFile& file, std::span<std::byte> out);
 
  private:
+  int Finish(int fd, int error, const std::string& unfinished, const std::string& name);
+
   const std::unique_ptr<LogDirectory> directory_;
   const KvFormat format_;
+  const std::shared_ptr<const SessionKeys> keys_;
 };
 
 }  // namespace hydrant

@@ -25,8 +25,8 @@ constexpr int64_t kBlockBytesMax = int64_t{1} << 32;
 constexpr int64_t kPayloadBytesMaxOfFile = int64_t{1} << 46;
 
 constexpr std::array<std::string_view, kKvRejects> kRejectNames = {
-    "none",  "io",     "short",  "damaged", "version",   "directory", "session", "turn",
-    "model", "layout", "tokens", "policy",  "positions", "memory",    "busy",    "timeout"};
+    "none",   "io",     "short",  "damaged",   "version", "directory", "session", "turn", "model",
+    "layout", "tokens", "policy", "positions", "memory",  "busy",      "timeout", "key"};
 
 std::string_view View(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

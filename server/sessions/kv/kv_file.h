@@ -96,8 +96,9 @@ enum class KvReject : uint8_t {
   kMemory,        // there was none to read it into
   kBusy,          // too much was to be read at once
   kTimeout,       // the disk did not answer in time
+  kKey,           // sealed with a key that is not here, or not as the directory is
 };
-inline constexpr size_t kKvRejects = 16;
+inline constexpr size_t kKvRejects = 17;
 std::string_view KvRejectName(KvReject reject);
 
 // Header and table. REQUIRES: payload.size() == header.payload_bytes().

@@ -23,7 +23,7 @@ void BeModest() { (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), k
 }  // namespace
 
 KvKeeper::KvKeeper(std::unique_ptr<LogDirectory> directory, KvFormat format, Options options)
-    : disk_(std::move(directory), std::move(format)), options_(std::move(options)) {}
+    : disk_(std::move(directory), std::move(format), options.keys), options_(std::move(options)) {}
 
 void KvKeeper::Start(Hooks hooks) {
   hooks_ = std::move(hooks);
@@ -281,7 +281,7 @@ bool KvKeeper::WriteOne(const KvWrite& write) {
   const std::optional<Options::Owner> owner = options_.owner_of(write.binding.session);
   if (!owner.has_value() || owner->turn != write.binding.turn) return false;
   // A disk that does not write is not asked again and again: whoever waits hears at once that it does not.
-  if (options_.clock() < retry_at_us_ || !MakeRoom(write, header.file_bytes())) {
+  if (options_.clock() < retry_at_us_ || !MakeRoom(write, disk_.BytesOf(header))) {
     const std::lock_guard<std::mutex> lock(mutex_);
     ++counts_.passed;
     return false;
@@ -297,7 +297,7 @@ bool KvKeeper::WriteOne(const KvWrite& write) {
     const KvFileEntry* entry = catalogue_.Find(write.binding.session);
     if (entry != nullptr && entry->turn != write.binding.turn) before = entry->turn;
     if (error == 0) {
-      catalogue_.Put(write.binding.session, {write.binding.turn, header.file_bytes(), write.used_s, write.tenant});
+      catalogue_.Put(write.binding.session, {write.binding.turn, disk_.BytesOf(header), write.used_s, write.tenant});
     } else if (entry != nullptr && before == 0) {
       catalogue_.Remove(write.binding.session);  // it was of the same turn, and is gone
     }
@@ -338,8 +338,11 @@ void KvKeeper::SweepSome() {
   if (!unswept_->empty()) return;
   unswept_->shrink_to_fit();
   CutToSize();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  swept_ = true;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    swept_ = true;
+  }
+  if (options_.on_swept) options_.on_swept(resealed_);
 }
 
 void KvKeeper::SweepFile(const std::string& name) {
@@ -348,6 +351,11 @@ void KvKeeper::SweepFile(const std::string& name) {
   if (parts.has_value()) {
     const std::optional<Options::Owner> owner = options_.owner_of(parts->session);
     if (owner.has_value() && owner->turn == parts->turn) {
+      if (const int error = disk_.Reseal(name); error < 0) {
+        resealed_ = false;
+        const std::lock_guard<std::mutex> lock(mutex_);
+        ++counts_.errors;
+      }
       const int64_t bytes = disk_.SizeOf(name);
       if (bytes < 0) return;  // somebody else's, or it cannot be read: left alone
       {

@@ -78,6 +78,9 @@ class KvKeeper {
       std::string tenant;
     };
     std::function<std::optional<Owner>(const SessionName&)> owner_of;  // nullopt: there is no such session
+    std::shared_ptr<const SessionKeys> keys;                           // null: files are not sealed
+    // The sweep is over, and what it found is sealed with the key that seals, as far as that could be; null: nobody asks.
+    std::function<void(bool all)> on_swept;
   };
   struct Hooks {
     // A session's file is the one of `turn` now; 0: it has none.
@@ -169,6 +172,7 @@ class KvKeeper {
   Hooks hooks_;  // set before the threads begin
 
   // The writing thread's alone.
+  bool resealed_ = true;                             // all that the sweep has met
   std::optional<std::vector<std::string>> unswept_;  // names that are still to be looked at; nullopt: not listed yet
   int64_t look_at_us_ = 0;
   int64_t retry_at_us_ = 0;

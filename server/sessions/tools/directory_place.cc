@@ -40,17 +40,20 @@ PlacedSession PlacedOf(const LoggedSession& logged) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DirectoryPlace>> DirectoryPlace::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<DirectoryPlace>> DirectoryPlace::Open(const std::string& path,
+                                                                     std::shared_ptr<const SessionKeys> keys) {
   // Wherever it is: what is there is to be had. A tool that made one would hide a path that was mistyped.
   if (access(absl::StrCat(path, "/FORMAT").c_str(), F_OK) != 0) {
     return absl::FailedPreconditionError(absl::StrCat("--session-dir: ", path, ": is no directory of sessions"));
   }
-  absl::StatusOr<std::unique_ptr<SessionDirectory>> directory = SessionDirectory::Open(path, /*any_file_system=*/true);
+  absl::StatusOr<std::unique_ptr<SessionDirectory>> directory =
+      SessionDirectory::Open(path, /*any_file_system=*/true, keys.get());
   if (!directory.ok()) return directory.status();
   std::unique_ptr<LogDirectory> files = (*directory)->TakeLog();
-  std::unique_ptr<DirectoryPlace> place(new DirectoryPlace(path, *std::move(directory)));
+  std::unique_ptr<DirectoryPlace> place(new DirectoryPlace(path, *std::move(directory), std::move(keys)));
   SessionLogOptions options;
   options.directory = place->directory_->id();
+  options.keys = place->keys_;
   options.name_of = [&named = *place->directory_](std::string_view tenant, std::string_view id) {
     return named.NameOf(tenant, id);
   };

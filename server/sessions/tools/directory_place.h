@@ -19,8 +19,9 @@ namespace hydrant {
 class DirectoryPlace : public SessionPlace {
  public:
   // Takes the directory's lock. Errors: FAILED_PRECONDITION where there is no session directory, and SessionDirectory::Open's: a
-  // process that uses it is named.
-  static absl::StatusOr<std::unique_ptr<DirectoryPlace>> Open(const std::string& path);
+  // process that uses it is named. `keys` null: it is not encrypted.
+  static absl::StatusOr<std::unique_ptr<DirectoryPlace>> Open(const std::string& path,
+                                                              std::shared_ptr<const SessionKeys> keys = nullptr);
 
   const std::string& name() const override { return path_; }
   absl::StatusOr<std::vector<PlacedSession>> List(const std::string& tenant) override;
@@ -33,8 +34,8 @@ class DirectoryPlace : public SessionPlace {
   absl::Status Close() override;
 
  private:
-  DirectoryPlace(std::string path, std::unique_ptr<SessionDirectory> directory)
-      : path_(std::move(path)), directory_(std::move(directory)) {}
+  DirectoryPlace(std::string path, std::unique_ptr<SessionDirectory> directory, std::shared_ptr<const SessionKeys> keys)
+      : path_(std::move(path)), directory_(std::move(directory)), keys_(std::move(keys)) {}
   absl::StatusOr<SessionFile> Read(const SessionName& name);
   bool Write(LogRecord record);
   absl::Status Purge();
@@ -43,6 +44,7 @@ class DirectoryPlace : public SessionPlace {
 
   const std::string path_;
   const std::unique_ptr<SessionDirectory> directory_;
+  const std::shared_ptr<const SessionKeys> keys_;
   std::unique_ptr<SessionLog> log_;
 };
 

@@ -60,7 +60,12 @@ void DirectoryPlace::VerifyRecords(std::string_view bytes, uint32_t number, Veri
       return;
     }
     if (record.header.type == RecordType::kForget) return;
-    std::string_view payload = record.payload;
+    const std::optional<std::string> opened = OpenPayload(keys_.get(), record.header, record.payload);
+    if (!opened.has_value()) {
+      report->Add(At(file, record.place.offset), "these keys do not open a record");
+      return;
+    }
+    std::string_view payload = *opened;
     const std::optional<SessionFacts> facts = TakeFacts(&payload);
     if (!facts.has_value() || directory_->NameOf(facts->tenant, facts->id) != record.header.name) {
       report->Add(At(file, record.place.offset), "a record is another session's");
@@ -113,7 +118,8 @@ absl::StatusOr<VerifyReport> DirectoryPlace::Verify(const std::string& tenant) {
     const auto number = LogFileNumber(name, kCheckpointSuffix);
     if (!number.has_value()) continue;
     std::string why = "the checkpoint is not what was written; a start reads the segments instead";
-    const std::optional<std::string> bytes = ReadFile(*files, name, &why);
+    std::optional<std::string> bytes = ReadFile(*files, name, &why);
+    if (bytes.has_value()) bytes = OpenIndex(keys_.get(), *number, directory_->id(), *std::move(bytes));
     if (bytes.has_value() && LogIndex::FromCheckpoint(*bytes, *number, directory_->id()).has_value()) continue;
     report.Add(name, why);
   }

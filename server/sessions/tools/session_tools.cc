@@ -27,6 +27,7 @@ namespace {
 
 struct ToolOptions {
   std::string session_dir;
+  std::string session_key_path;
   std::string url;
   std::string api_key_path, admin_key_path;  // of files
   std::string from, to;                      // handover: a URL, or a directory
@@ -246,6 +247,9 @@ void AddWord(CLI::App& app, const WordRow& row, ToolOptions* options) {
     word->add_option("--url", options->url, "a server that runs: http://HOST:PORT, or unix:PATH of its admin socket")
         ->type_name("URL");
   }
+  word->add_option("--session-key-file", options->session_key_path,
+                   "file with the key of a directory that is encrypted")
+      ->type_name("FILE");
   word->add_option("--api-key-file", options->api_key_path, "file with a tenant's key (or HYDRANT_API_KEY)")
       ->type_name("FILE");
   word->add_option("--admin-api-key-file", options->admin_key_path,
@@ -281,7 +285,13 @@ absl::StatusOr<std::string> KeyOf(const std::string& path, const char* variable)
 absl::StatusOr<std::unique_ptr<SessionPlace>> OpenPlace(const std::string& where, bool is_directory,
                                                         const ToolOptions& options) {
   if (is_directory) {
-    absl::StatusOr<std::unique_ptr<DirectoryPlace>> place = DirectoryPlace::Open(where);
+    std::shared_ptr<const SessionKeys> keys;
+    if (!options.session_key_path.empty()) {
+      absl::StatusOr<std::shared_ptr<const SessionKeys>> loaded = SessionKeys::Load(options.session_key_path);
+      if (!loaded.ok()) return loaded.status();
+      keys = *std::move(loaded);
+    }
+    absl::StatusOr<std::unique_ptr<DirectoryPlace>> place = DirectoryPlace::Open(where, std::move(keys));
     if (!place.ok()) return place.status();
     return *std::move(place);
   }

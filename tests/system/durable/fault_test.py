@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
 from server_process import NotReady, ServerProcess, made_up_ids
-from shadow import KINDS, TURN, Lost, ask, bare, delete, expected, get, parser_of, small_model, tokens_of
+from shadow import KINDS, TURN, Lost, ask, bare, delete, expected, get, key_flags, parser_of, small_model, tokens_of
 
 FAIL, SHORT, KILL_BEFORE, KILL_AFTER, LOSE_POWER = range(5)  # fault_shim.cc has the same
 EVER = 1 << 40
@@ -139,8 +139,8 @@ def forget(base, shadow):
 class Bench:
     """The model, a directory to begin with, and what its sessions have said."""
 
-    def __init__(self, binary, model, library, temp):
-        self.binary, self.model, self.library, self.temp = binary, model, library, temp
+    def __init__(self, binary, model, library, temp, keys):
+        self.binary, self.model, self.library, self.temp, self.keys = binary, model, library, temp, keys
         self.template = f"{temp}/template"
         self.said = {}
         flags = self.flags(self.template)
@@ -160,7 +160,7 @@ class Bench:
         server.process.wait()
 
     def flags(self, directory):
-        return ("--session-dir", directory, "--session-dir-unsafe", "--threads", 1, "--no-ui", "--num-gpu-blocks-override", 64, "--max-model-len", 512)
+        return ("--session-dir", directory, "--session-dir-unsafe", *self.keys, "--threads", 1, "--no-ui", "--num-gpu-blocks-override", 64, "--max-model-len", 512)
 
     def sessions(self):
         copies = {}
@@ -392,7 +392,7 @@ def main():
     arguments = parser.parse_args()
     with small_model(arguments.model) as (temp, model):
         library = str(pathlib.Path(arguments.shim).resolve())
-        bench = Bench(arguments.binary, model, library, temp)
+        bench = Bench(arguments.binary, model, library, temp, key_flags(arguments, temp))
         problems, threads = [], []
         if not arguments.fault:
             threads = start_environment(bench, library, 60 if arguments.whole else 6, problems)

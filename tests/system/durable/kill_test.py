@@ -21,7 +21,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
 from server_process import ServerProcess, made_up_ids
-from shadow import KINDS, TURN, Lost, ask, expected, get, parser_of, small_model, tokens_of
+from shadow import KINDS, TURN, Lost, ask, expected, get, key_flags, parser_of, small_model, tokens_of
 
 SESSIONS_EACH = 3
 SESSION_TOKENS_MAX = 600
@@ -130,7 +130,7 @@ def main():
     numbers = random.Random(arguments.seed)
     with small_model(arguments.model) as (temp, model):
         # A pool that is full, so that budgets that may shrink do.
-        flags = ("--session-dir", f"{temp}/sessions", "--session-dir-unsafe", "--threads", 2, "--no-ui", "--num-gpu-blocks-override", 160, "--max-model-len", 1024)
+        flags = ("--session-dir", f"{temp}/sessions", "--session-dir-unsafe", *key_flags(arguments, temp), "--threads", 2, "--no-ui", "--num-gpu-blocks-override", 160, "--max-model-len", 1024)
         each = [[Session(f"c{c}s{s}", KINDS[(c + s) % len(KINDS)]) for s in range(SESSIONS_EACH)] for c in range(arguments.clients)]
         serials = [[0] for _ in each]
         turns = 0

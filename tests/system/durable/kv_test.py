@@ -17,8 +17,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
 from fault_test import Shim
-from server_process import ServerProcess, made_up_ids
-from shadow import ask, parser_of, small_model
+from server_process import NotReady, ServerProcess, made_up_ids
+from shadow import ask, key_file, key_flags, parser_of, small_model
 
 POLICIES = {
     "full": {"policy": "full"},
@@ -62,14 +62,14 @@ def state(server, session):
 
 
 class Test:
-    def __init__(self, binary, model, temp, shim):
-        self.binary, self.model, self.temp, self.shim = binary, model, temp, shim
+    def __init__(self, binary, model, temp, shim, keys):
+        self.binary, self.model, self.temp, self.shim, self.keys = binary, model, temp, shim, keys
         self.expected = {}
 
-    def server(self, directory=None, *more, model=None, environment=None):
+    def server(self, directory=None, *more, model=None, environment=None, keys=None):
         flags = ("--threads", 2, "--no-ui", "--max-model-len", 512, "--no-enable-prefix-caching", *more)
         if directory is not None:
-            flags = ("--session-dir", directory, *flags)
+            flags = ("--session-dir", directory, *(self.keys if keys is None else keys), *flags)
         return ServerProcess(self.binary, model or self.model, flags, environment)
 
     def never_stopped(self):
@@ -171,6 +171,36 @@ class Test:
             assert say(server, "h2o", 3, durable="tokens")[1] > 0, "it goes on from what was computed"
             assert timeouts() == 2
 
+    def rotated(self):
+        """A directory that is encrypted starts with its keys alone, and another key takes the first one's place."""
+        directory = f"{self.temp}/rotated"
+        first, second, both = (("--session-key-file", key_file(self.temp, *keys)) for keys in (("1",), ("2",), ("2", "1")))
+
+        def refused(keys):
+            try:
+                self.server(directory, keys=keys).stop()
+            except NotReady as error:
+                assert error.code == 78, error.code
+                return str(error.log)
+            raise AssertionError(f"it starts with {keys}")
+
+        for turn, keys in ((1, first), (2, first), (3, both)):
+            with self.server(directory, "--session-durability", "kv", keys=keys) as server:
+                for policy in ("full", "h2o"):
+                    self.check(server, policy, turn, turn > 1, "kv")
+                assert metric(server, "hydrant_session_kv_rejected_total") == 0
+                if keys == both:
+                    wait_for("the new key alone", lambda: len(pathlib.Path(directory, "keys").read_text().splitlines()) == 2)
+            if keys == first:
+                assert "--session-key-file is needed" in refused(()) and "which is not in --session-key-file" in refused(second)
+        assert "which is not in --session-key-file" in refused(first)
+        with self.server(directory, keys=second) as server:
+            assert metric(server, "hydrant_session_log_damaged_total") == 0
+            for policy in ("full", "h2o"):
+                assert say(server, policy, 4)[1] > 0, f"{policy} has lost its KV"
+        for file in pathlib.Path(directory).rglob("*"):
+            assert file.is_dir() or b"h2o" not in file.read_bytes(), f"{file.name} names a session"
+
     def refused(self):
         """A file that is not what it should be is not used, and says so."""
         saved = f"{self.temp}/saved"
@@ -236,12 +266,16 @@ def delete(server, session):
 
 def main():
     parser = parser_of(__doc__)
+    parser.add_argument("--only", action="append", help="this part alone")
     parser.add_argument("--shim", default=os.environ.get("FAULT_SHIM", "build/release/tests/system/durable/libfault_shim.so"))
     arguments = parser.parse_args()
     with small_model(arguments.model) as (temp, model):
-        test = Test(arguments.binary, model, temp, arguments.shim)
+        test = Test(arguments.binary, model, temp, arguments.shim, key_flags(arguments, temp))
         test.never_stopped()
-        for part in (test.stopped, test.killed, test.idle, test.pushed_out, test.hanging, test.refused):
+        parts = {part.__name__: part for part in (test.stopped, test.killed, test.idle, test.pushed_out, test.hanging, test.rotated, test.refused)}
+        for name, part in parts.items():
+            if arguments.only and name not in arguments.only:
+                continue
             began = time.monotonic()
             part()
             print(f"{part.__name__}: {part.__doc__.splitlines()[0]} ({time.monotonic() - began:.1f} s)", flush=True)

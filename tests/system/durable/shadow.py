@@ -28,11 +28,25 @@ SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 
 
 def parser_of(description):
-    """An argparse parser with --binary and --model."""
+    """An argparse parser with --binary, --model and --sealed."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--binary", default=os.environ.get("HYDRANTD", "build/release/hydrantd"))
     parser.add_argument("--model", default=str(DEFAULT_MODEL))
+    parser.add_argument("--sealed", action="store_true", help="with --session-key-file")
     return parser
+
+
+def key_file(folder, *keys):
+    """The path of a key file in `folder` with these keys, each the digit that it repeats."""
+    path = pathlib.Path(folder, f"keys-{'-'.join(keys)}")
+    path.write_text("".join(f"{key * 64}\n" for key in keys))
+    path.chmod(0o600)
+    return str(path)
+
+
+def key_flags(arguments, folder):
+    """Flags of a server whose directory is encrypted, where that was asked for."""
+    return ("--session-key-file", key_file(folder, "a")) if arguments.sealed else ()
 
 
 @contextlib.contextmanager

@@ -31,6 +31,7 @@ struct Lived {
 class SessionLogDamage : public testing::Test {
  protected:
   static constexpr int kSessionCount = 12;
+  static inline std::shared_ptr<const SessionKeys> keys;  // null: nothing is sealed
 
   static SessionName Named(std::string_view tenant, std::string_view id) {
     SessionName name{};
@@ -46,6 +47,7 @@ class SessionLogDamage : public testing::Test {
     options.segment_bytes = 3000;
     options.purge_s = 50;
     options.retry_s = 0;
+    options.keys = keys;
     return options;
   }
 
@@ -187,6 +189,7 @@ TEST_F(SessionLogDamage, AThousandDamagesGiveNoSessionAnythingThatItDidNotSay) {
   int64_t hurt = 0, noticed = 0;
   const auto first = static_cast<uint32_t>(GTEST_FLAG_GET(random_seed)) * 10;
   for (uint32_t seed = first; seed < first + 10; ++seed) {
+    keys = seed % 2 == 0 ? nullptr : *SessionKeys::Parse(std::string(64, 'a'), "keys");
     const Lived lived = Live(seed);
     ASSERT_GE(lived.files.size(), 3u);
     std::mt19937 random(seed);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/server/sessions/journal/model_disk.h"
@@ -16,8 +17,14 @@ namespace {
 
 constexpr int64_t kBlockBytes = 300'000;  // so that there are several chunks
 
-std::unique_ptr<KvDisk> MountOn(ModelDisk& disk) {
-  return std::make_unique<KvDisk>(disk.Mount(), TinyFormat(kBlockBytes));
+constexpr char kNoKey[] = "";
+const std::string kKey(64, 'a'), kOtherKey(64, 'b');
+
+// `keys`: of a key file; kNoKey: nothing is sealed.
+std::unique_ptr<KvDisk> MountOn(ModelDisk& disk, const std::string& keys = kNoKey) {
+  std::shared_ptr<const SessionKeys> loaded;
+  if (!keys.empty()) loaded = *SessionKeys::Parse(keys, "keys");
+  return std::make_unique<KvDisk>(disk.Mount(), TinyFormat(kBlockBytes), std::move(loaded));
 }
 
 // Reads the file back. kNone and nothing in `*payload`: there is none.
@@ -52,12 +59,15 @@ TEST(KvDisk, ReadsWhatItWrote) {
   EXPECT_EQ(files->Remove(header.binding.session, 7, /*sync=*/true), 0) << "nor is it a failure that there is none";
 }
 
+class KvDiskCalls : public testing::TestWithParam<std::string> {};
+
 // A store that failed is not found, and neither is one that was cut off by the end of the process or a loss of power: what is found is
 // what was written, and what Write said is there is there.
-TEST(KvDisk, IsWholeOrNotThereWhicheverCallFails) {
+TEST_P(KvDiskCalls, IsWholeOrNotThereWhicheverCallFails) {
   const KvFileHeader header = TinyHeader(40, kBlockBytes);
   const std::vector<std::byte> payload = TinyPayload(header);
   std::mt19937 random(11);
+  const std::string key = GetParam();
   for (const int failure : {-EIO, -ENOSPC, -EINTR, 1, 0}) {  // 0: killed
     bool reached_end = false;
     for (int64_t k = 0; !reached_end; ++k) {
@@ -67,7 +77,7 @@ TEST(KvDisk, IsWholeOrNotThereWhicheverCallFails) {
       disk.failure = failure;
       int result = -1;
       try {
-        result = MountOn(disk)->Write(header, payload);
+        result = MountOn(disk, key)->Write(header, payload);
       } catch (const Killed&) {
         result = -1;
       }
@@ -76,7 +86,7 @@ TEST(KvDisk, IsWholeOrNotThereWhicheverCallFails) {
       for (const bool loses_power : {false, true}) {
         if (loses_power) disk.LosePower(random);
         std::vector<std::byte> read;
-        const KvReject reject = ReadBack(*MountOn(disk), header, &read);
+        const KvReject reject = ReadBack(*MountOn(disk, key), header, &read);
         if (result == 0 || !read.empty()) {
           EXPECT_EQ(reject, KvReject::kNone) << failure << " at call " << k << (loses_power ? ", power lost" : "");
           EXPECT_EQ(read, payload);
@@ -92,18 +102,19 @@ TEST(KvDisk, IsWholeOrNotThereWhicheverCallFails) {
   }
 }
 
-TEST(KvDisk, AReadThatFailsIsNoAnswer) {
+TEST_P(KvDiskCalls, AReadThatFailsIsNoAnswer) {
+  const std::string key = GetParam();
   const KvFileHeader header = TinyHeader(40, kBlockBytes);
   const std::vector<std::byte> payload = TinyPayload(header);
   ModelDisk disk;
-  ASSERT_EQ(MountOn(disk)->Write(header, payload), 0);
+  ASSERT_EQ(MountOn(disk, key)->Write(header, payload), 0);
   for (const int failure : {-EIO, -EINTR, 1}) {
     for (int64_t k = disk.calls = 0;; ++k) {
       disk.calls = 0;
       disk.fail_at = k;
       disk.failure = failure;
       std::vector<std::byte> read;
-      const KvReject reject = ReadBack(*MountOn(disk), header, &read);
+      const KvReject reject = ReadBack(*MountOn(disk, key), header, &read);
       const bool all = disk.calls <= k;
       // A call that takes less than it was given, or was interrupted, is made again; of the size of a file there is no less.
       if (failure == -EIO && !all) {
@@ -113,6 +124,66 @@ TEST(KvDisk, AReadThatFailsIsNoAnswer) {
         EXPECT_EQ(read, payload);
       }
       if (all) break;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Keys, KvDiskCalls, testing::Values(kNoKey, kKey),
+                         [](const auto& keys) { return keys.param.empty() ? "Plain" : "Sealed"; });
+
+// What is in the file is what is in one that is not sealed, and nobody finds it there.
+TEST(KvDisk, ASealedFileIsOpenedWithItsKeyAlone) {
+  ModelDisk disk;
+  const KvFileHeader header = TinyHeader(100, kBlockBytes);
+  const std::vector<std::byte> payload = TinyPayload(header);
+  ASSERT_EQ(MountOn(disk, kKey)->Write(header, payload), 0);
+  std::string& bytes = disk.names.begin()->second->bytes;
+  const std::string whole = bytes;
+  EXPECT_EQ(std::ssize(whole), MountOn(disk, kKey)->BytesOf(header));
+  const std::string plain = FileOf(header, payload);
+  for (size_t at = 0; at + 16 <= plain.size(); at += 4001) {
+    if (plain.substr(at, 16) == std::string(16, '\0')) continue;
+    EXPECT_EQ(whole.find(plain.substr(at, 16)), std::string::npos) << at;
+  }
+  std::vector<std::byte> read;
+  EXPECT_EQ(ReadBack(*MountOn(disk, kKey), header, &read), KvReject::kNone);
+  EXPECT_EQ(read, payload);
+  EXPECT_EQ(ReadBack(*MountOn(disk), header, &read), KvReject::kKey);
+  EXPECT_EQ(ReadBack(*MountOn(disk, kOtherKey), header, &read), KvReject::kKey);
+  bytes = plain;
+  EXPECT_EQ(ReadBack(*MountOn(disk, kKey), header, &read), KvReject::kKey) << "not sealed";
+  for (size_t at = 0; at < whole.size(); at += at < 5000 ? 61 : 200'017) {
+    bytes = whole;
+    bytes[at] = static_cast<char>(bytes[at] ^ 16);
+    EXPECT_NE(ReadBack(*MountOn(disk, kKey), header, &read), KvReject::kNone) << at;
+    bytes = whole.substr(0, at);
+    EXPECT_NE(ReadBack(*MountOn(disk, kKey), header, &read), KvReject::kNone) << at;
+  }
+}
+
+TEST(KvDisk, IsSealedAnewWithTheNewKey) {
+  const KvFileHeader header = TinyHeader(100, kBlockBytes);
+  const std::vector<std::byte> payload = TinyPayload(header);
+  const std::string name = KvFileName(header.binding.session, header.binding.turn);
+  const std::string both = kOtherKey + "\n" + kKey;
+  for (int64_t k = 0;; ++k) {
+    ModelDisk disk;
+    ASSERT_EQ(MountOn(disk, kKey)->Write(header, payload), 0);
+    disk.calls = 0;
+    disk.fail_at = k;
+    const int error = MountOn(disk, both)->Reseal(name);
+    const bool all = disk.calls <= k;
+    disk.fail_at = -1;
+    std::vector<std::byte> read;
+    EXPECT_EQ(ReadBack(*MountOn(disk, both), header, &read), KvReject::kNone) << "call " << k;
+    EXPECT_EQ(read, payload) << "whatever failed";
+    if (error == 0 && all) {
+      EXPECT_EQ(ReadBack(*MountOn(disk, kOtherKey), header, &read), KvReject::kNone);
+      EXPECT_EQ(ReadBack(*MountOn(disk, kKey), header, &read), KvReject::kKey);
+      const std::string bytes = disk.names[name]->bytes;
+      EXPECT_EQ(MountOn(disk, both)->Reseal(name), 0);
+      EXPECT_EQ(disk.names[name]->bytes, bytes) << "once";
+      break;
     }
   }
 }
