@@ -24,7 +24,10 @@ TEST(OpenApi, HasEveryRouteAndSchemasOfTheirBodies) {
   }
   for (const auto& path : paths.items()) {
     EXPECT_FALSE(path.key().starts_with("/ui")) << path.key();
-    if (!path.value().contains("post") || path.key() == "/ping") continue;
+    // Bodies without a schema: none at all, and lines of chats (/v1/responses), whose readers come with them.
+    const bool without =
+        path.key() == "/ping" || path.key().starts_with("/v1/responses") || path.key().starts_with("/v1/conversations");
+    if (!path.value().contains("post") || without) continue;
     const std::string reference =
         path.value()["post"]["requestBody"]["content"]["application/json"]["schema"].value("$ref", "");
     ASSERT_TRUE(reference.starts_with("#/components/schemas/")) << path.key() << " has no schema: request_schemas.cc";
