@@ -21,7 +21,9 @@
 namespace hydrant {
 namespace {
 
-constexpr std::string_view kFormat = "hydrant-sessions 1.0 ";
+constexpr std::string_view kPlainFormat = "hydrant-sessions 1.0 ";
+// Another major version: one that knows of no keys would take every record for damage, and give its room back.
+constexpr std::string_view kSealedFormat = "hydrant-sessions 2.0 ";
 constexpr size_t kSecretBytes = 64;  // hexadecimal digits: 256 bits
 constexpr std::string_view kKeysFormat = "hydrant-keys 1\n";
 constexpr size_t kSmallBytes = 512;  // of a file that is read as a whole, more than it has
@@ -201,13 +203,14 @@ absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Open(const s
   if (directory->lock_fd_ < 0) return wrong;
   const std::unique_ptr<LogDirectory> files = DiskDirectory(dup(directory->fd_));
   if (absl::Status status = directory->CheckKeys(*files, path, keys); !status.ok()) return status;
+  const std::string_view own_format = keys == nullptr ? kPlainFormat : kSealedFormat;
   absl::StatusOr<std::string> format =
-      ReadOrMake(*files, "FORMAT", path, absl::StrCat(std::string(kFormat), RandomHex(32), "\n"));
+      ReadOrMake(*files, "FORMAT", path, absl::StrCat(std::string(own_format), RandomHex(32), "\n"));
   if (!format.ok()) return format.status();
   // The minor version may be another one: what it adds can be told from what must be understood.
-  if (!format->starts_with(kFormat.substr(0, kFormat.find('.') + 1)) || format->size() < kFormat.size() + 32) {
+  if (!format->starts_with(own_format.substr(0, own_format.find('.') + 1)) || format->size() < own_format.size() + 32) {
     return Wrong(path, absl::StrCat("FORMAT is \"", format->substr(0, format->find('\n')), "\"; this version reads \"",
-                                    std::string(kFormat.substr(0, kFormat.size() - 1)), "\""));
+                                    std::string(own_format.substr(0, own_format.size() - 1)), "\""));
   }
   const Sha256Digest id = Sha256(*format);
   std::copy_n(id.begin(), directory->id_.size(), directory->id_.begin());

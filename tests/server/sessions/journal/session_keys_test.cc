@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
 #include <set>
 #include <string>
@@ -106,6 +107,9 @@ TEST(SessionKeys, ADirectoryIsOpenedWithItsKeysAlone) {
   EXPECT_EQ(wrong(plain, ""), "");
   EXPECT_THAT(wrong(plain, kOne), HasSubstr("was begun without --session-key-file"));
   EXPECT_EQ(wrong(plain, ""), "") << "nothing was changed";
+  std::string format(20, '\0');
+  std::ifstream(sealed + "/FORMAT").read(format.data(), std::ssize(format));
+  EXPECT_EQ(format, "hydrant-sessions 2.0") << "a version that knows of no keys leaves it alone";
 }
 
 SessionName SealedName(std::string_view tenant, std::string_view id) {
