@@ -203,33 +203,33 @@ void AddKvFlags(CLI::App& app, Config& config, Raw& raw) {
 
 void AddSessionFlags(CLI::App& app, Config& config, Raw& raw) {
   const FlagGroup group(app, "Sessions");
-  const auto seconds = [&](const char* flag, double& value, double least, const char* text) {
-    group.AddWithDefault(flag, "SECONDS", value, text)->check(RealRange(least, 1e9));
+  const auto real = [&](const char* flag, const char* unit, double& value, double least, const char* text) {
+    group.AddWithDefault(flag, unit, value, text)->check(RealRange(least, 1e9));
   };
+  const auto bytes = [](CLI::Option* option) { option->check(CLI::Range(int64_t{0}, int64_t{1} << 50)); };
   group.Add("--session-dir", "DIRECTORY", config.session_dir,
             "directory where sessions outlive the server; each process has its own (default: none)");
   group.Add("--session-key-file", "FILE", config.session_key_path,
             "encrypt --session-dir with the key in this file; of two keys the first encrypts (default: none)");
   group.AddSwitch("--session-dir-unsafe", config.session_dir_unsafe,
                   "allow --session-dir on NFS, or in a container's own layer (overlayfs)");
-  seconds("--session-purge-s", config.session_purge_s, 0.0,
-          "time until what deleted sessions said leaves the files of --session-dir");
+  real("--session-purge-s", "SECONDS", config.session_purge_s, 0.0,
+       "time until what deleted sessions said leaves the files of --session-dir");
   group
       .Add("--session-durability", "PROMISE", raw.session_durability,
            "none, tokens or kv: what is on disk before a turn's end is told (default: tokens with --session-dir)")
       ->check(CLI::IsMember({"none", "tokens", "kv"}));
-  group
-      .AddWithDefault("--session-disk-bytes", "BYTES", config.session_disk_bytes,
-                      "of --session-dir for sessions' KV; 0: none is kept there")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
-  group
-      .Add("--session-memory-bytes", "BYTES", config.session_memory_bytes,
-           "host memory for sessions' KV between turns; 0: none (default: as the pool, half of what is left at most)")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 50));
-  seconds("--session-read-timeout-s", config.limits.session_read_timeout_s, 0.01,
-          "longest that a turn waits for its KV from the disk before its history is computed instead");
-  seconds("--session-ttl", config.limits.session_ttl_s, 0.0,
-          "how long a session is kept after its last turn; 0: for ever");
+  bytes(group.AddWithDefault("--session-disk-bytes", "BYTES", config.session_disk_bytes,
+                             "of --session-dir for sessions' KV; 0: none is kept there"));
+  bytes(group.Add(
+      "--session-memory-bytes", "BYTES", config.session_memory_bytes,
+      "host memory for sessions' KV between turns; 0: none (default: as the pool, half of what is left at most)"));
+  real("--session-disk-mbps", "MB/S", config.session_disk_mbps, 0.0,
+       "most that KV is written with for which no turn waits; 0: no limit");
+  real("--session-read-timeout-s", "SECONDS", config.limits.session_read_timeout_s, 0.01,
+       "longest that a turn waits for its KV from the disk before its history is computed instead");
+  real("--session-ttl", "SECONDS", config.limits.session_ttl_s, 0.0,
+       "how long a session is kept after its last turn; 0: for ever");
 }
 
 void AddLimitFlags(CLI::App& app, Config& config) {

@@ -64,6 +64,7 @@ struct Config {
   std::string session_dir;                              // empty: sessions do not outlive the process
   Durability session_durability = Durability::kTokens;  // with it; of tenants that say nothing else
   int64_t session_disk_bytes = int64_t{10} << 30;       // of KV files; 0: there are none
+  double session_disk_mbps = 0;                         // most that they are written with behind turns; 0: no limit
   std::string session_key_path;                         // empty: what is in it is not encrypted
   bool session_dir_unsafe = false;                      // on any file system
   double session_purge_s = 3600;                        // until what was deleted leaves its files

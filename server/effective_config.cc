@@ -161,6 +161,7 @@ void AddLimits(const Limits& limits, const Config& config, Settings* out) {
   out->Text("session_durability",
             DurabilityName(config.session_dir.empty() ? Durability::kNone : config.session_durability));
   out->Integer("session_disk_bytes", config.session_disk_bytes);
+  out->Seconds("session_disk_mbps", config.session_disk_mbps);
   out->Seconds("session_read_timeout_s", limits.session_read_timeout_s);
   out->Seconds("session_ttl", limits.session_ttl_s);
   out->Seconds("header_timeout_s", limits.header_timeout_s);

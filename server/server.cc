@@ -289,6 +289,7 @@ absl::Status MakeKv(const Config& config, const ModelConfig& model, const Sizing
   KvFormat format = MakeKvFormat(parts->journal->directory_id(), DigestOfServed(*digest, made_of_it),
                                  parts->device->kv_format(), parts->executor->kv().layout);
   parts->kv = MakeKvKeeper(*parts->journal, *parts->tenants, std::move(format), config.session_disk_bytes,
+                           static_cast<int64_t>(config.session_disk_mbps * 1e6),
                            static_cast<int64_t>(sizing.limits.session_read_timeout_s * 1e6),
                            [parts](const std::string& tenant) { return parts->sessions->KvBytesMaxOf(tenant); });
   return absl::OkStatus();

@@ -84,10 +84,11 @@ KvFormat MakeKvFormat(const DirectoryId& directory, const Sha256Digest& model, s
 }
 
 std::unique_ptr<KvKeeper> MakeKvKeeper(SessionJournal& journal, const TenantRegistry& tenants, KvFormat format,
-                                       int64_t bytes_max, int64_t read_max_us,
+                                       int64_t bytes_max, int64_t bytes_per_s, int64_t read_max_us,
                                        std::function<int64_t(const std::string&)> bytes_max_of) {
   KvKeeper::Options options;
   options.bytes_max = bytes_max;
+  options.bytes_per_s = bytes_per_s;
   options.read_max_us = read_max_us;
   options.clock = MonotonicUs;
   options.weight_of = [weights = std::make_shared<TenantWeights>(tenants)](const std::string& name) {

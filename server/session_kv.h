@@ -34,9 +34,9 @@ KvFormat MakeKvFormat(const DirectoryId& directory, const Sha256Digest& model, s
                       const KvCacheLayout& layout);
 
 // Not started. `journal` and `tenants` outlive it. `bytes_max`: of all files;
-// `read_max_us`: KvKeeper::Options'.
+// `bytes_per_s`, `read_max_us`: KvKeeper::Options'.
 std::unique_ptr<KvKeeper> MakeKvKeeper(SessionJournal& journal, const TenantRegistry& tenants, KvFormat format,
-                                       int64_t bytes_max, int64_t read_max_us,
+                                       int64_t bytes_max, int64_t bytes_per_s, int64_t read_max_us,
                                        std::function<int64_t(const std::string&)> bytes_max_of);
 
 }  // namespace hydrant

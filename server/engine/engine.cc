@@ -183,6 +183,7 @@ Backlog Engine::backlog() const {
   backlog.prompt_tokens_max = WaitingTokensMax();
   const double prefill_rate = prefill_rate_.load(std::memory_order_relaxed);
   const double completion_rate = completion_rate_.load(std::memory_order_relaxed);
+  backlog.prefill_rate = prefill_rate;
   backlog.wait_s = static_cast<double>(backlog.prompt_tokens) / prefill_rate;
   const auto queued = static_cast<double>(backlog.sequences - limits_.sequences_max);
   if (completion_rate > 0 && queued > 0) backlog.wait_s = std::max(backlog.wait_s, queued / completion_rate);

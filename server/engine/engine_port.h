@@ -62,7 +62,8 @@ struct Backlog {
   int64_t sequences_max = 0;
   int64_t prompt_tokens = 0;  // of sequences without a first token
   int64_t prompt_tokens_max = 0;
-  double wait_s = 0;  // an estimate of how long a new request would wait
+  double wait_s = 0;        // an estimate of how long a new request would wait
+  double prefill_rate = 0;  // prompt tokens a second, as of late; a low guess as long as few were computed
 };
 
 // Thread: any.

@@ -113,13 +113,15 @@ asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, Genera
   if (account != nullptr) {
     exchange.WatchClient();
     // Before it stands in any line: nobody waits for its disk, and it joins with what it needs in hand.
-    if (run.on_disk()) {
+    if (run.on_disk() && run.IsComputedFaster(engine_.backlog().prefill_rate)) {
+      run.StopStaging(KvReject::kSlower);
+    } else if (run.on_disk()) {
       run.Stage(exchange.Waker());
       const auto patience_us = static_cast<int64_t>(context_.limits.session_read_timeout_s * 1e6);
       const int64_t until_us = std::min(deadlines.next_us(), MonotonicUs() + patience_us);
       while (!run.staged()) {
         if (MonotonicUs() >= until_us) {
-          run.StopStaging();  // a disk that hangs holds up nobody: the history is computed
+          run.StopStaging(KvReject::kTimeout);  // a disk that hangs holds up nobody: the history is computed
           break;
         }
         co_await exchange.WaitForWake(until_us);

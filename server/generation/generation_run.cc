@@ -131,9 +131,17 @@ void GenerationRun::Stage(std::function<void()> wake) {
   });
 }
 
-void GenerationRun::StopStaging() {
+// What evicted is not computed again: another text may come of it.
+bool GenerationRun::IsComputedFaster(double prefill_rate) const {
+  const KvFileHeader& header = turn_->kv_file()->header();
+  const double read_rate = context_.sessions->kv()->read_rate();
+  if (prepared_.prompts.front().kv.policy.evicts || read_rate <= 0 || prefill_rate <= 0) return false;
+  return static_cast<double>(header.payload_bytes()) / read_rate > header.binding.computed / prefill_rate;
+}
+
+void GenerationRun::StopStaging(KvReject why) {
   staging_.reset();
-  context_.sessions->StopReadingKv();
+  context_.sessions->StopReadingKv(why);
 }
 
 SequenceRequest GenerationRun::MakeSequence(size_t choice) const {

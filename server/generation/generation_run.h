@@ -48,10 +48,13 @@ class GenerationRun {
   // The KV that it goes on from is in a file: Stage comes before Submit, and Submit once it is staged. Where the file turns out to be
   // none, the request is as one whose parked KV was lost meanwhile.
   bool on_disk() const;
+  // It is one whose answer does not depend on that, and reading it, at the rate of the last files, would take longer than computing its
+  // history at `prefill_rate` tokens a second.
+  bool IsComputedFaster(double prefill_rate) const;
   // Has it read; `wake` is called, on any thread, when that is done.
   void Stage(std::function<void()> wake);
-  // It is waited for no longer: the request is as one whose file turned out to be none.
-  void StopStaging();
+  // It is not waited for, or no longer: the request is as one whose file turned out to be none.
+  void StopStaging(KvReject why);
   bool staged() const { return staging_ != nullptr && staging_->done.load(std::memory_order_acquire); }
 
   // Takes what the engine has sent so far. Where there is no memory for that, the session is free again, as it was.

@@ -133,8 +133,8 @@ class SessionStore {
   // Reads the KV of the turn's past from its file. `done` is told once, on any thread, also on this one; empty: it is not to be had.
   // REQUIRES: turn.kv_file() is not null.
   void ReadKv(const SessionTurn& turn, std::function<void(KvBytes)> done);
-  // Whoever called it waits no longer, which is counted.
-  void StopReadingKv() { options_.kv->CountTimeout(); }
+  // It is not read, or whoever called it waits no longer, which is counted.
+  void StopReadingKv(KvReject why) { options_.kv->CountUnread(why); }
 
   // EngineHooks' of KV that has to make room: only notes it.
   void OnKvLoss(const TurnId& turn, KvBytes kv);

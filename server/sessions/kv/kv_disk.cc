@@ -14,7 +14,8 @@ std::string_view TextOf(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-int KvDisk::Write(const KvFileHeader& header, std::span<const std::byte> payload) {
+int KvDisk::Write(const KvFileHeader& header, std::span<const std::byte> payload,
+                  const std::function<void(int64_t)>& wrote) {
   assert(header.format == format_);
   const std::string head = EncodeKvHead(header, payload);
   const std::string name = KvFileName(header.binding.session, header.binding.turn);
@@ -34,6 +35,7 @@ int KvDisk::Write(const KvFileHeader& header, std::span<const std::byte> payload
   for (int64_t i = 0; error == 0 && i < header.chunks(); ++i) {
     const auto [begin, end] = ChunkRange(header, i);
     error = append(TextOf(payload.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin))));
+    if (wrote && error == 0) wrote(end - begin);
   }
   if (error == 0) error = append(EncodeKvTrailer(header, head));
   error = Finish(fd, error, unfinished, name);

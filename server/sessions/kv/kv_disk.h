@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -54,8 +55,10 @@ class KvDisk {
   const KvFormat& format() const { return format_; }
 
   // Returns once a start would find it: 0, or an errno, negated. REQUIRES: the header has this format;
-  // payload.size() == header.payload_bytes().
-  int Write(const KvFileHeader& header, std::span<const std::byte> payload);
+  // payload.size() == header.payload_bytes(). `wrote` is told after each piece how many bytes it had, and may take its time; null: nobody
+  // asks.
+  int Write(const KvFileHeader& header, std::span<const std::byte> payload,
+            const std::function<void(int64_t bytes)>& wrote = nullptr);
   // 0 where there is none any more. `sync`: it stays away.
   int Remove(const SessionName& session, uint64_t turn, bool sync);
   int RemoveNamed(const std::string& name) { return directory_->Remove(name); }

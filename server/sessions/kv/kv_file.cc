@@ -26,7 +26,7 @@ constexpr int64_t kPayloadBytesMaxOfFile = int64_t{1} << 46;
 
 constexpr std::array<std::string_view, kKvRejects> kRejectNames = {
     "none",   "io",     "short",  "damaged",   "version", "directory", "session", "turn", "model",
-    "layout", "tokens", "policy", "positions", "memory",  "busy",      "timeout", "key"};
+    "layout", "tokens", "policy", "positions", "memory",  "busy",      "timeout", "key",  "slower"};
 
 std::string_view View(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

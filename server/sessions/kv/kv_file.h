@@ -97,8 +97,9 @@ enum class KvReject : uint8_t {
   kBusy,          // too much was to be read at once
   kTimeout,       // the disk did not answer in time
   kKey,           // sealed with a key that is not here, or not as the directory is
+  kSlower,        // reading it would take longer than computing
 };
-inline constexpr size_t kKvRejects = 17;
+inline constexpr size_t kKvRejects = 18;
 std::string_view KvRejectName(KvReject reject);
 
 // Header and table. REQUIRES: payload.size() == header.payload_bytes().

@@ -16,6 +16,10 @@ namespace {
 constexpr size_t kSweptAtOnce = 64;
 // How much the writer steps back: the engine computes, and clients wait. The reader is waited for.
 constexpr int kNiceness = 10;
+// The last file's part of the rate of reading: some five count.
+constexpr double kRateWeight = 0.3;
+// By which it rises with each file that is not read for it.
+constexpr double kTriedAgain = 1.05;
 
 // For this thread alone, on Linux; where it may not be, it is as important as others.
 void BeModest() { (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness); }
@@ -178,6 +182,7 @@ KvKeeper::Work KvKeeper::WaitForWork() {
     from = &background_;
   }
   if (from == nullptr) return work;
+  in_hand_is_urgent_ = from == &urgent_;
   work.writing = std::move(from->front());
   from->pop_front();
   waiting_bytes_ -= static_cast<int64_t>(work.writing->write.kv.size);
@@ -270,6 +275,17 @@ void KvKeeper::DoWrite(Writing& writing) {
   if (writing.done) writing.done(durable && !goes);
 }
 
+// Lets time go by until so many bytes more may have been written; no longer once somebody waits for this thread.
+void KvKeeper::Pace(int64_t bytes) {
+  if (options_.bytes_per_s == 0 || in_hand_is_urgent_) return;
+  const int64_t now_us = options_.clock();
+  paced_until_us_ = std::max(paced_until_us_, now_us) +
+                    static_cast<int64_t>(static_cast<double>(bytes) / static_cast<double>(options_.bytes_per_s) * 1e6);
+  std::unique_lock<std::mutex> lock(mutex_);
+  arrived_.wait_for(lock, std::chrono::microseconds(paced_until_us_ - now_us),
+                    [this] { return stopping_ || cancelled_ || !urgent_.empty() || !removals_.empty(); });
+}
+
 bool KvKeeper::WriteOne(const KvWrite& write) {
   KvFileHeader header;
   header.format = disk_.format();
@@ -286,7 +302,7 @@ bool KvKeeper::WriteOne(const KvWrite& write) {
     ++counts_.passed;
     return false;
   }
-  const int error = disk_.Write(header, write.kv.view());
+  const int error = disk_.Write(header, write.kv.view(), [this](int64_t bytes) { Pace(bytes); });
   uint64_t before = 0;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -454,6 +470,11 @@ void KvKeeper::RunReader() {
     const int64_t now_us = options_.clock();
     {
       const std::lock_guard<std::mutex> lock(mutex_);
+      if (reject == KvReject::kNone) {
+        const double rate =
+            static_cast<double>(kv.size) / std::max(1e-6, static_cast<double>(now_us - *read_since_us_) * 1e-6);
+        read_rate_ = read_rate_ == 0 ? rate : read_rate_ + kRateWeight * (rate - read_rate_);
+      }
       read_since_us_.reset();
       reading_bytes_ -= reading.file->header().payload_bytes();
       if (reject == KvReject::kNone) {
@@ -489,6 +510,19 @@ KvBytes KvKeeper::ReadOne(const OpenKvFile& file, KvReject* reject) {
     *reject = KvReject::kMemory;
     return {};
   }
+}
+
+void KvKeeper::CountUnread(KvReject why) {
+  Reject(why);
+  if (why != KvReject::kSlower) return;
+  // A disk that was slow once is tried again.
+  const std::lock_guard<std::mutex> lock(mutex_);
+  read_rate_ *= kTriedAgain;
+}
+
+double KvKeeper::read_rate() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return read_rate_;
 }
 
 KvCounts KvKeeper::counts() const {

@@ -65,6 +65,7 @@ class KvKeeper {
     int64_t bytes_max = 0;
     int64_t waiting_bytes_max = 256 << 20;
     int64_t reading_bytes_max = 1 << 30;
+    int64_t bytes_per_s = 0;           // most that is written of what nobody waits for; 0: no limit
     int64_t look_us = 500'000;         // how often `look` is called
     int64_t retry_us = 10'000'000;     // how long nothing is written after a write that failed
     int64_t read_max_us = 10'000'000;  // after which a read is taken to hang: others are not begun behind it
@@ -117,8 +118,10 @@ class KvKeeper {
   // `done` is told on the reading thread, or on this one where it cannot be read at all; empty: it is not what was written, which is
   // counted, or there was no memory for it.
   void Read(std::shared_ptr<const OpenKvFile> file, std::function<void(KvBytes)> done);
-  // Whoever asked for it waits no longer: it is counted as rejected. `done` is told all the same.
-  void CountTimeout() { Reject(KvReject::kTimeout); }
+  // It is not read, or whoever asked for it waits no longer: it is counted as rejected. `done` is told all the same.
+  void CountUnread(KvReject why);
+  // Bytes a second of the last files that were read; 0: none was.
+  double read_rate() const;
 
   const KvFormat& format() const { return disk_.format(); }
   KvCounts counts() const;
@@ -156,6 +159,7 @@ class KvKeeper {
   void DoRemoval(Removal& removal);
   void DoWrite(Writing& writing);
   bool WriteOne(const KvWrite& write);
+  void Pace(int64_t bytes);
   bool MakeRoom(const KvWrite& write, int64_t bytes);
   void Lose(const SessionName& session);
   void Tell(const SessionName& session, uint64_t turn);
@@ -176,6 +180,8 @@ class KvKeeper {
   std::optional<std::vector<std::string>> unswept_;  // names that are still to be looked at; nullopt: not listed yet
   int64_t look_at_us_ = 0;
   int64_t retry_at_us_ = 0;
+  bool in_hand_is_urgent_ = false;
+  int64_t paced_until_us_ = 0;  // when what was written may have been
 
   mutable std::mutex mutex_;
   std::condition_variable arrived_;       // for the writer
@@ -189,6 +195,7 @@ class KvKeeper {
   std::deque<Reading> reads_;
   int64_t waiting_bytes_ = 0;
   int64_t reading_bytes_ = 0;
+  double read_rate_ = 0;
   std::optional<int64_t> read_since_us_;  // the one that is being read
   bool swept_ = false;
   bool wakes_ = false;

@@ -171,6 +171,21 @@ class Test:
             assert say(server, "h2o", 3, durable="tokens")[1] > 0, "it goes on from what was computed"
             assert timeouts() == 2
 
+    def slower(self):
+        """What keeps everything is computed where that is faster than reading; what evicted is read all the same."""
+        directory = f"{self.temp}/slower"
+        names = ["full", "full-b", "h2o"]
+        with self.server(directory) as server:
+            for name in names:
+                self.check(server, name.split("-")[0], 1, False, session=name)
+        shim = Shim(str(pathlib.Path(self.shim).resolve()), self.temp)
+        shim.plan(slow_us=300_000)
+        with self.server(directory, environment=shim.environment(directory)) as server:
+            self.check(server, "full", 2, True)  # nobody knows yet
+            self.check(server, "full", 2, False, session="full-b")
+            assert metric(server, 'hydrant_session_kv_rejected_total{reason="slower"}') == 1
+            self.check(server, "h2o", 2, True)
+
     def rotated(self):
         """A directory that is encrypted starts with its keys alone, and another key takes the first one's place."""
         directory = f"{self.temp}/rotated"
@@ -272,7 +287,7 @@ def main():
     with small_model(arguments.model) as (temp, model):
         test = Test(arguments.binary, model, temp, arguments.shim, key_flags(arguments, temp))
         test.never_stopped()
-        parts = {part.__name__: part for part in (test.stopped, test.killed, test.idle, test.pushed_out, test.hanging, test.rotated, test.refused)}
+        parts = {part.__name__: part for part in (test.stopped, test.killed, test.idle, test.pushed_out, test.hanging, test.slower, test.rotated, test.refused)}
         for name, part in parts.items():
             if arguments.only and name not in arguments.only:
                 continue

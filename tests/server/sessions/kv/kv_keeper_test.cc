@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -33,6 +34,7 @@ class Keeping : public testing::Test {
     options.bytes_max = bytes_max_;
     options.waiting_bytes_max = waiting_bytes_max_;
     options.look_us = 1'000'000'000;
+    options.bytes_per_s = bytes_per_s_;
     options.clock = MonotonicUs;
     options.weight_of = [](const std::string&) { return 1.0; };
     options.bytes_max_of = [](const std::string&) { return int64_t{0}; };
@@ -108,6 +110,7 @@ class Keeping : public testing::Test {
   const TempDir temp_;
   const std::string path_ = temp_.File("kv");
   int64_t bytes_max_ = 1 << 20;
+  int64_t bytes_per_s_ = 0;
   int64_t waiting_bytes_max_ = 1 << 20;
   std::mutex mutex_;
   std::map<SessionName, KvKeeper::Options::Owner> log_;
@@ -281,6 +284,35 @@ TEST_F(Keeping, ADiskThatDoesNotWriteIsLeftAloneForAWhile) {
   EXPECT_FALSE(Keep(3, 1));
   EXPECT_EQ(keeper_->counts().errors, 1u) << "it is not asked";
   EXPECT_FALSE(Has(1, 1)) << "nor is a wrong answer given";
+}
+
+// What nobody waits for takes its time, but not that of somebody who does.
+TEST_F(Keeping, WhatNobodyWaitsForIsWrittenNoFasterThanItMay) {
+  const auto bytes = static_cast<int64_t>(WriteOf(1, 1).kv.size);
+  const auto write_behind = [this](uint8_t session, std::promise<bool>* kept) {
+    keeper_->Write(WriteOf(session, 1), /*urgent=*/false, [kept](bool durable) { kept->set_value(durable); });
+  };
+  bytes_per_s_ = bytes * 5;  // 0.2 s each
+  Open();
+  Start();
+  std::promise<bool> first, second;
+  const int64_t began_us = MonotonicUs();
+  write_behind(1, &first);
+  EXPECT_TRUE(first.get_future().get());
+  EXPECT_GE(MonotonicUs() - began_us, 190'000);
+  keeper_->Stop();
+  bytes_per_s_ = bytes / 100;  // 100 s each
+  Open();
+  Start();
+  write_behind(2, &second);
+  // What is urgent goes before it, or has it made haste.
+  std::future<bool> written = second.get_future();
+  for (uint8_t next = 3; written.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready; ++next) {
+    EXPECT_TRUE(Keep(next, 1));
+    ASSERT_LT(next, 200);
+  }
+  EXPECT_TRUE(written.get());
+  EXPECT_LT(MonotonicUs() - began_us, 60'000'000);
 }
 
 TEST_F(Keeping, LooksWhenItIsTold) {
