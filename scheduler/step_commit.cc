@@ -170,8 +170,8 @@ void StepCommit::TakeToken(Sequence& sequence, const RowResult& result, int64_t 
     if (!eos) sequence.stop_token = token;
     return;
   }
-  if (result.ends) {
-    sequence.finish = FinishReason::kText;
+  if (result.end != FinishReason::kNone) {
+    sequence.finish = result.end;
     return;
   }
   if (sequence.generated() == request.max_tokens) sequence.finish = FinishReason::kLength;

@@ -65,7 +65,9 @@ struct RowResult {
   // kError: the row's numbers are meaningless; its request ends, nobody else's. kNoMemory: there was
   // none for the step, so all of its rows fail, or for what follows from the token.
   FinishReason failure = FinishReason::kNone;
-  bool ends = false;                   // the text is complete with the token; a stop token counts first
+  // The text is complete with the token, and how: kText, kComplete, or kStop where the token only says so. A stop token counts
+  // first. kNone: it goes on.
+  FinishReason end = FinishReason::kNone;
   std::span<const float> losses = {};  // [PlanRow::loss_cuts]: shares of the score mass; empty where it failed
 };
 

@@ -24,6 +24,7 @@
 #include "server/effective_config.h"
 #include "server/engine/engine.h"
 #include "server/engine/kv_dump.h"
+#include "server/engine/mask_pool.h"
 #include "server/frontend/frontend.h"
 #include "server/frontend/loading_server.h"
 #include "server/generation/chat_setup.h"
@@ -218,6 +219,7 @@ struct Parts {
   bool overlap = false;  // of steps
   std::unique_ptr<KvDump> kv_dump;
   std::unique_ptr<ModelExecutor> executor;
+  std::unique_ptr<MaskPool> masks;
   std::unique_ptr<TenantRegistry> tenants;
   std::unique_ptr<Metrics> metrics;
   std::unique_ptr<SessionJournal> journal;  // null: without --session-dir
@@ -405,6 +407,8 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   if (absl::Status status = MakeKv(config, checkpoint.config, sizing, parts); !status.ok()) return status;
   EngineCoreOptions core_options =
       MakeCoreOptions(config, sizing.limits, checkpoint.config, attention_cost, *parts->tenants, parts->overlap);
+  parts->masks = std::make_unique<MaskPool>(MaskPool::WorkersFor(UsableCores()));
+  core_options.masks = parts->masks.get();
   if (parts->kv != nullptr) {
     core_options.on_loss = [parts](const TurnId& turn, KvBytes kv) { parts->sessions->OnKvLoss(turn, std::move(kv)); };
   }

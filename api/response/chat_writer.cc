@@ -76,7 +76,7 @@ void AppendReasoning(std::string* out, std::string_view reasoning) {
 
 // A model that called tools ended its turn with that.
 std::string_view FinishName(FinishReason finish, bool has_calls) {
-  const bool stopped = finish == FinishReason::kStop || finish == FinishReason::kText;
+  const bool stopped = EndsByItself(finish) && finish != FinishReason::kLength;
   return has_calls && stopped ? "tool_calls" : AnswerFinishName(finish);
 }
 

@@ -21,13 +21,17 @@ enum class FinishReason : uint8_t {
   kNoMemory,  // there was no memory for it, or for a step that it was part of
   // The sequence never reached the scheduler: EngineCore::Add refused it.
   kRefused,
-  kTooLarge,  // it turned out not to fit: what its session had parked is gone, and the whole history needs too much
+  kTooLarge,    // it turned out not to fit: what its session had parked is gone, and the whole history needs too much
+  kComplete,    // nothing but the end could follow: the answer has the shape that was asked for
+  kNoToken,     // nothing that is allowed and that the model gives a chance could follow
+  kShapeLimit,  // a limit ended what the shape of its answer can follow
 };
-inline constexpr int32_t kFinishReasons = 9;
+inline constexpr int32_t kFinishReasons = 12;
 
 // True if the sequence was not cancelled and did not fail: what it computed counts.
 constexpr bool EndsByItself(FinishReason finish) {
-  return finish == FinishReason::kStop || finish == FinishReason::kText || finish == FinishReason::kLength;
+  return finish == FinishReason::kStop || finish == FinishReason::kText || finish == FinishReason::kLength ||
+         finish == FinishReason::kComplete;
 }
 
 // Moments of a sequence's life, -1 = not reached. Monotonic.

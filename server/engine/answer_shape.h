@@ -18,7 +18,7 @@ class AnswerShape {
  public:
   enum class Verdict : uint8_t {
     kGoesOn,
-    kComplete,  // nothing but the end can follow: the sequence ends with this token
+    kComplete,  // nothing but the end can follow: the sequence ends with this token, or with an end of text after it
     kLost,      // a limit ended what the shape can follow: the sequence fails
   };
 
@@ -26,7 +26,7 @@ class AnswerShape {
   // `token` is the sequence's next one, however it was chosen.
   virtual Verdict Push(int32_t token) = 0;
   // Writes all of `bits`, [(vocabulary + 31) / 32]: bit id % 32 of word id / 32 is set if token `id` may be next. Ends of
-  // text are among them iff the answer may end here. What is written is a function of the tokens pushed. False: a limit
+  // text, the model's, are among them iff the answer may end here. What is written is a function of the tokens pushed. False: a limit
   // was met, and the sequence fails.
   virtual bool Mask(std::span<uint32_t> bits) = 0;
 };

@@ -47,6 +47,7 @@ EngineCore::EngineCore(const EngineCoreOptions& options, Executor& executor, Eng
     flight.restore_policies.reserve(rows);
     flight.input.score_inits.reserve(static_cast<size_t>(options.scheduler.spare_score_blocks));
   }
+  asked_.reserve(rows);
   results_.reserve(rows);
   // Those of rows and those of Cancel.
   events_.reserve(rows + extras_.size());
@@ -67,7 +68,6 @@ absl::Status EngineCore::Check(const SequenceRequest& request) const {
   if (request.shaper != nullptr && !request.shaper->rules().IdsBelow(options_.vocab)) {
     return absl::InvalidArgumentError("a rule for logits speaks of a token outside the vocabulary");
   }
-  if (request.shape != nullptr) return absl::UnimplementedError("the engine follows no shapes of answers");
   const EvictionPolicy& policy = request.policy;
   if (const int64_t positions = PositionsNeeded(request); positions > options_.context) {
     return absl::InvalidArgumentError(
@@ -90,12 +90,15 @@ absl::Status EngineCore::Check(const SequenceRequest& request) const {
 
 absl::Status EngineCore::Add(SequenceRequest request) {
   if (absl::Status status = Check(request); !status.ok()) return status;
+  std::shared_ptr<AnswerMask> mask;
+  if (request.shape != nullptr) mask = std::make_shared<AnswerMask>(std::move(request.shape), options_.vocab);
   absl::StatusOr<int32_t> index = scheduler_.Add(std::move(request.request));
   if (!index.ok()) return index.status();
   Extras& extras = extras_[static_cast<size_t>(*index)];
   extras = Extras();
   extras.options = std::move(request);
   extras.policy = extras.options.policy;
+  extras.mask = std::move(mask);
   return absl::OkStatus();
 }
 
@@ -106,6 +109,7 @@ std::span<const EngineEvent> EngineCore::Step() {
     const int64_t begin_us = clock_();
     Launch(scheduler_.Plan(begin_us), begin_us);
   }
+  if (flight(0).waits) Sample(flight(0));
   // A step after a lost one would read what the lost one did not write.
   if (options_.overlap && !flight(0).lost) {
     const int64_t begin_us = clock_();
@@ -118,6 +122,7 @@ std::span<const EngineEvent> EngineCore::Step() {
   const std::span<const SequenceEvent> events = scheduler_.Commit(*oldest.plan, results_, oldest.done_us);
   oldest_ = (oldest_ + 1) % flights_.size();
   --in_flight_;
+  if (in_flight_ > 0 && flight(0).waits) AskForMasks(flight(0));
   BuildEvents(oldest, events);
   const int64_t committed_us = clock_();
   const int64_t blocks_left = mover_.Move(in_flight_ > 0) + mover_.Swap(in_flight_ > 0);
@@ -130,45 +135,96 @@ bool EngineCore::CanPlanAhead(int32_t sequence) const {
   const Extras& extras = extras_[static_cast<size_t>(sequence)];
   const Request& request = scheduler_.sequence(sequence).request;
   if (extras.options.shaper != nullptr && !extras.options.shaper->only_counts()) return false;
+  const bool parks_scores = request.session != 0 && request.budget.limited();
+  if (parks_scores && extras.mask != nullptr && !EndsByToken(scheduler_.sequence(sequence))) return false;
   // The device does not know that a text ended with a stop string. The next row would change scores and the victim, and
   // nothing could undo that before they are parked.
-  return extras.options.end_finder == nullptr || request.session == 0 || !request.budget.limited();
+  return extras.options.end_finder == nullptr || !parks_scores;
+}
+
+// What is said above holds for the end of a shape as well. But there the end can be had as a token, which the device knows: a row
+// more. True if that is how the sequence ends when its shape is complete with its next token.
+bool EngineCore::EndsByToken(const Sequence& sequence) const {
+  const Request& request = sequence.request;
+  return request.session != 0 && request.budget.limited() && !request.ignore_eos &&
+         !options_.scheduler.eos_ids.empty() && sequence.generated() + 1 >= request.min_tokens &&
+         sequence.generated() + 1 < request.max_tokens;
 }
 
 void EngineCore::Launch(const StepPlan& plan, int64_t begin_us) {
+  const bool ahead = in_flight_ > 0;
   InFlightStep& next = flight(in_flight_++);
   next.plan = &plan;
   next.begin_us = begin_us;
-  next.lost = next.answered = false;
+  next.lost = next.answered = next.waits = false;
   next.output.rows.clear();
   BuildInput(plan, &next);
   next.launch_us = clock_();
   if (plan.empty()) return;
+  // Before the layers, so that both are done at the same time.
+  if (next.has_masks && !ahead) AskForMasks(next);
   try {
     next.ticket = executor_.Launch(next.input);
-    if (!plan.rows.empty()) Sample(next);
   } catch (const std::bad_alloc&) {
-    Lose(next);
+    return Lose(next);
   }
+  // What may follow a token is known when the token is.
+  next.waits = next.has_masks && ahead;
+  if (!plan.rows.empty() && !next.waits) Sample(next);
+}
+
+// REQUIRES: the tokens before those that the step samples are known.
+void EngineCore::AskForMasks(const InFlightStep& flight) {
+  asked_.clear();
+  for (size_t i = 0; i < flight.input.rows.size(); ++i) {
+    const int32_t sequence = flight.plan->rows[i].sequence;
+    const Extras& extras = extras_[static_cast<size_t>(sequence)];
+    if (!IsMasked(flight.input.rows[i], extras) || scheduler_.sequence(sequence).retired()) continue;
+    extras.mask->Ask();
+    asked_.push_back(extras.mask);
+  }
+  if (options_.masks != nullptr) {
+    options_.masks->Run(asked_);
+  } else {
+    for (const std::shared_ptr<AnswerMask>& mask : asked_) mask->Compute();
+  }
+  asked_.clear();
 }
 
 void EngineCore::Sample(InFlightStep& flight) {
+  const bool waited = std::exchange(flight.waits, false);
   flight.adjustments.clear();
   for (size_t i = 0; i < flight.plan->rows.size(); ++i) {
-    flight.adjustments.push_back(AdjustmentsOf(flight.plan->rows[i], flight.input.rows[i]));
+    const StepRow& row = flight.input.rows[i];
+    flight.adjustments.push_back(AdjustmentsOf(flight.plan->rows[i], row, !waited && row.tokens[0] == kSampledId));
   }
-  executor_.Sample(flight.ticket, flight.adjustments);
+  try {
+    executor_.Sample(flight.ticket, flight.adjustments);
+  } catch (const std::bad_alloc&) {
+    Lose(flight);
+  }
 }
 
-const LogitAdjustments* EngineCore::AdjustmentsOf(const PlanRow& plan, const StepRow& row) {
+// `ahead`: the token before the one that the row samples is not known yet.
+const LogitAdjustments* EngineCore::AdjustmentsOf(const PlanRow& plan, const StepRow& row, bool ahead) {
   Extras& extras = extras_[static_cast<size_t>(plan.sequence)];
-  if (!row.sample || row.forced_id >= 0 || extras.options.shaper == nullptr) return nullptr;
+  // Nobody reads what a row behind the end samples, and nobody waits for its mask.
+  if (!row.sample || row.forced_id >= 0 || scheduler_.sequence(plan.sequence).retired()) return nullptr;
+  const LogitAdjustments* asked = nullptr;
   try {
-    return extras.options.shaper->Next(/*ahead=*/row.tokens[0] == kSampledId);
+    if (extras.options.shaper != nullptr) asked = extras.options.shaper->Next(ahead);
   } catch (const std::bad_alloc&) {
-    extras.lost = true;
-    return nullptr;
+    extras.failure = FinishReason::kNoMemory;
   }
+  if (extras.mask == nullptr) return asked;
+  const AnswerMask::State state = extras.mask->Take();
+  if (state != AnswerMask::State::kThere) {
+    extras.failure = state == AnswerMask::State::kLimit ? FinishReason::kShapeLimit : FinishReason::kNoMemory;
+    return asked;
+  }
+  extras.masked = asked != nullptr ? *asked : LogitAdjustments();
+  extras.masked.allowed_bits = extras.mask->bits();
+  return &extras.masked;
 }
 
 // The step's rows fail. So do the sequences that it was to bring KV for, parked or of a prefix: at their first row, if
@@ -176,22 +232,25 @@ const LogitAdjustments* EngineCore::AdjustmentsOf(const PlanRow& plan, const Ste
 void EngineCore::Lose(InFlightStep& flight) {
   flight.lost = true;
   ++steps_lost_;
-  for (const PlanRestore& restore : flight.plan->restores) extras_[static_cast<size_t>(restore.sequence)].lost = true;
+  for (const PlanRestore& restore : flight.plan->restores) {
+    extras_[static_cast<size_t>(restore.sequence)].failure = FinishReason::kNoMemory;
+  }
   for (const PlanSwapIn& in : flight.plan->swap_ins) {
-    extras_[static_cast<size_t>(in.sequence)].lost = true;
+    extras_[static_cast<size_t>(in.sequence)].failure = FinishReason::kNoMemory;
     scheduler_.LoseReturn(in.sequence);
   }
   for (const int32_t index : scheduler_.running_sequences()) {
     const Sequence& sequence = scheduler_.sequence(index);
     const std::span<const uint64_t> admitted = scheduler_.admitted();
     if (sequence.cached > 0 && std::find(admitted.begin(), admitted.end(), sequence.request.id) != admitted.end()) {
-      extras_[static_cast<size_t>(index)].lost = true;
+      extras_[static_cast<size_t>(index)].failure = FinishReason::kNoMemory;
     }
   }
   std::fill(flight.blank.begin(), flight.blank.end(), RowOutput());
 }
 
 void EngineCore::Answer(InFlightStep& flight) {
+  if (flight.waits) Sample(flight);
   if (std::exchange(flight.answered, true)) return;
   if (!flight.plan->empty() && !flight.lost) flight.output = executor_.Await(flight.ticket);
   flight.done_us = clock_();
@@ -234,9 +293,11 @@ void EngineCore::BuildInput(const StepPlan& plan, InFlightStep* flight) {
     if (restore.cut_to > 0) CountEvicted(restore.sequence, restore.live - restore.cut_to);
   }
   input.score_inits = plan.score_inits;
+  flight->has_masks = false;
   for (const PlanRow& from : plan.rows) {
     StepRow& row = input.rows.emplace_back();
     BuildRow(from, &row);
+    flight->has_masks |= IsMasked(row, extras_[static_cast<size_t>(from.sequence)]);
     row.snapshots = std::span(plan.snapshots)
                         .subspan(static_cast<size_t>(from.snapshot_begin),
                                  static_cast<size_t>(from.snapshot_end - from.snapshot_begin));
@@ -280,10 +341,8 @@ void EngineCore::BuildResults(InFlightStep& flight) {
     RowResult& result = results_.emplace_back();
     const Sequence& sequence = scheduler_.sequence(plan.rows[i].sequence);
     Extras& extras = extras_[static_cast<size_t>(plan.rows[i].sequence)];
-    if (flight.lost || extras.lost) {
-      result.failure = FinishReason::kNoMemory;
-      continue;
-    }
+    result.failure = flight.lost ? FinishReason::kNoMemory : extras.failure;
+    if (result.failure != FinishReason::kNone) continue;
     assert(output.targets.size() == flight.input.rows[i].targets.size());
     assert(std::ssize(output.losses) == plan.rows[i].loss_cuts);
     result.losses = output.losses;
@@ -291,9 +350,9 @@ void EngineCore::BuildResults(InFlightStep& flight) {
     if (plan.rows[i].sample) {
       result.token = output.sampled.id;
       const bool sound = output.sampled.finite && result.token >= 0 && result.token < options_.vocab;
-      if (!sound) result.failure = FinishReason::kError;
+      if (!sound) result.failure = output.sampled.no_token ? FinishReason::kNoToken : FinishReason::kError;
       // The result of a row after an end is discarded.
-      if (sound && !sequence.retired()) ReadToken(extras, result);
+      if (sound && !sequence.retired()) ReadToken(sequence, extras, result);
     }
     for (const SampleResult& target : output.targets) {
       if (!target.finite) result.failure = FinishReason::kError;
@@ -302,12 +361,36 @@ void EngineCore::BuildResults(InFlightStep& flight) {
 }
 
 // What follows from the token for those after it.
-void EngineCore::ReadToken(Extras& extras, RowResult& result) {
+void EngineCore::ReadToken(const Sequence& sequence, Extras& extras, RowResult& result) const {
   try {
     if (extras.options.shaper != nullptr) extras.options.shaper->Push(result.token);
-    if (extras.options.end_finder != nullptr) result.ends = extras.options.end_finder->Push(result.token);
+    if (extras.options.end_finder != nullptr && extras.options.end_finder->Push(result.token)) {
+      result.end = FinishReason::kText;
+    }
+    if (extras.mask != nullptr) FollowShape(sequence, extras, result);
   } catch (const std::bad_alloc&) {
     result.failure = FinishReason::kNoMemory;
+  }
+}
+
+// A stop token is no part of the answer, and the scheduler ends the sequence with it.
+void EngineCore::FollowShape(const Sequence& sequence, Extras& extras, RowResult& result) const {
+  if (extras.complete) {
+    result.end = FinishReason::kStop;
+    return;
+  }
+  const std::span<const int32_t> stops = sequence.StopIdsAfter(sequence.known);
+  if (std::find(stops.begin(), stops.end(), result.token) != stops.end()) return;
+  switch (extras.mask->shape().Push(result.token)) {
+    case AnswerShape::Verdict::kGoesOn:
+      return;
+    case AnswerShape::Verdict::kLost:
+      result.failure = FinishReason::kShapeLimit;
+      return;
+    case AnswerShape::Verdict::kComplete:
+      if (result.end != FinishReason::kNone) return;
+      extras.complete = EndsByToken(sequence);
+      if (!extras.complete) result.end = FinishReason::kComplete;
   }
 }
 
@@ -336,6 +419,8 @@ void EngineCore::BuildEvents(InFlightStep& flight, std::span<const SequenceEvent
       if (event->finish != FinishReason::kNone) {
         extras.options.end_finder.reset();
         extras.options.shaper.reset();
+        if (extras.mask != nullptr) extras.mask->Abandon();
+        extras.mask.reset();
         if (extras.last.id >= 0) output.sampled = std::exchange(extras.last, SampleResult());
       }
     } else {

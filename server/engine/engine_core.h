@@ -10,6 +10,10 @@
 // With overlap the next step is launched while the executor computes one, if the scheduler can plan ahead
 // (Scheduler::PlanAhead). Then a step may be in flight between two calls of Step. Tokens are the same; the event that
 // ends a request may come a step later.
+//
+// A token of an answer with a shape is chosen when the tokens before it are known and its mask is there. Masks are asked
+// for as soon as these are known, and computed while the layers run. A step launched ahead that waits for any is sampled as
+// a whole when the step before it is committed (docs/decisions/0062).
 #ifndef HYDRANT_SERVER_ENGINE_ENGINE_CORE_H_
 #define HYDRANT_SERVER_ENGINE_ENGINE_CORE_H_
 
@@ -26,6 +30,7 @@
 #include "kernels/sampling.h"
 #include "model/run/executor.h"
 #include "scheduler/scheduler.h"
+#include "server/engine/answer_mask.h"
 #include "server/engine/engine_types.h"
 #include "server/engine/kv_reading.h"
 #include "server/engine/sequence_request.h"
@@ -42,6 +47,8 @@ struct EngineCoreOptions {
   int32_t context = 0;
   // For an executor whose Launch returns before the work is done; for others it would only delay events.
   bool overlap = false;
+  // Where the masks of answers with a shape are computed; outlives the core. Null: in Step, by the thread that calls it.
+  MaskRunner* masks = nullptr;
   // Parked KV that has to make room for others, or whose session is gone, before it is forgotten: called between two steps, and to take
   // no time. Null: nobody keeps it elsewhere.
   std::function<void(const TurnId&, KvBytes)> on_loss = nullptr;
@@ -59,7 +66,7 @@ class EngineCore {
   EngineCore& operator=(const EngineCore&) = delete;
 
   // Errors: those of Scheduler::Add; INVALID_ARGUMENT for tokens outside the vocabulary, more
-  // positions than the context has, or a policy that contradicts the budget; UNIMPLEMENTED for an answer with a shape. Throws std::bad_alloc if the host has no
+  // positions than the context has, or a policy that contradicts the budget. Throws std::bad_alloc if the host has no
   // memory for it, and then nothing has happened.
   absl::Status Add(SequenceRequest request);
 
@@ -132,7 +139,11 @@ class EngineCore {
     DecodeOptions options;  // as the request came
     EvictionPolicy policy;  // options.policy, lowered to the budget in force
     SampleResult last;      // of the token with which it ended, while a row behind it is in flight
-    bool lost = false;      // so was a step that was to bring KV of it into the pool: its next row fails
+    // kNone, or its next row fails: a step that was to bring KV of it into the pool was lost, or its mask could not be made.
+    FinishReason failure = FinishReason::kNone;
+    std::shared_ptr<AnswerMask> mask;  // of its shape; null: any token may come
+    LogitAdjustments masked;           // what its row asks that is sampled by the mask
+    bool complete = false;             // only a token that says so is missing at its end
   };
 
   EngineCore(const EngineCoreOptions& options, Executor& executor, EngineClock clock);
@@ -144,6 +155,8 @@ class EngineCore {
     const StepPlan* plan = nullptr;
     StepInput input;
     std::vector<const LogitAdjustments*> adjustments;  // of input.rows
+    bool has_masks = false;                            // a row of it is sampled by one
+    bool waits = false;                                // for the step before it: it is to be sampled later
     // The policies of input.restores: a sequence without a row may end while the step runs, and its index is another's then.
     std::vector<EvictionPolicy> restore_policies;
     Executor::Ticket ticket;  // of a plan that is not empty
@@ -159,17 +172,23 @@ class EngineCore {
   InFlightStep& flight(int32_t i) { return flights_[(oldest_ + static_cast<size_t>(i)) % flights_.size()]; }
 
   bool CanPlanAhead(int32_t sequence) const;
+  bool EndsByToken(const Sequence& sequence) const;
   void Launch(const StepPlan& plan, int64_t begin_us);
+  void AskForMasks(const InFlightStep& flight);
   void Lose(InFlightStep& flight);
   void Answer(InFlightStep& flight);
   void Report(const InFlightStep& flight, int64_t committed_us, int64_t blocks_left);
   void BuildInput(const StepPlan& plan, InFlightStep* flight);
   void BuildRow(const PlanRow& from, StepRow* row);
-  const LogitAdjustments* AdjustmentsOf(const PlanRow& plan, const StepRow& row);
+  static bool IsMasked(const StepRow& row, const Extras& extras) {
+    return row.sample && row.forced_id < 0 && extras.mask != nullptr;
+  }
+  const LogitAdjustments* AdjustmentsOf(const PlanRow& plan, const StepRow& row, bool ahead);
   void Sample(InFlightStep& flight);
   void CountEvicted(int32_t sequence, int32_t tokens);
   void BuildResults(InFlightStep& flight);
-  static void ReadToken(Extras& extras, RowResult& result);
+  void ReadToken(const Sequence& sequence, Extras& extras, RowResult& result) const;
+  void FollowShape(const Sequence& sequence, Extras& extras, RowResult& result) const;
   void BuildEvents(InFlightStep& flight, std::span<const SequenceEvent> events);
 
   const EngineCoreOptions options_;
@@ -182,7 +201,8 @@ class EngineCore {
   std::array<InFlightStep, kStepsInFlight> flights_;  // in turn
   size_t oldest_ = 0;                                 // of the flights
   int32_t in_flight_ = 0;
-  int64_t free_us_ = 0;  // when the executor was done with the last step
+  int64_t free_us_ = 0;                             // when the executor was done with the last step
+  std::vector<std::shared_ptr<AnswerMask>> asked_;  // for the call in progress
   std::vector<RowResult> results_;
   std::vector<EngineEvent> events_;
   StepReport report_;

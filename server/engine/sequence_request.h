@@ -37,7 +37,7 @@ struct DecodeOptions : ScoringOptions {
   int32_t policy_label = 0;               // [0, kPolicyLabelsMax)
   std::shared_ptr<EndFinder> end_finder;  // its own; null: only tokens end it
   std::shared_ptr<LogitShaper> shaper;    // its own, made with its prompt; null: nothing is asked of tokens
-  std::shared_ptr<AnswerShape> shape;     // its own; null: any token may come next. EngineCore::Add refuses it so far
+  std::shared_ptr<AnswerShape> shape;     // its own; null: any token may come next
 };
 
 // Validated by the caller; EngineCore::Add checks what would break somebody else (sizes, ids, capacity).

@@ -25,6 +25,11 @@ std::optional<ApiError> ErrorOf(FinishReason finish) {
       return Overloaded("The engine could not accept the request.", "engine_refused", 1);
     case FinishReason::kTooLarge:
       return SessionTooLong();
+    case FinishReason::kNoToken:
+      return InvalidField("", "The answer came to a place where nothing that the request allows can follow.",
+                          "no_token_allowed");
+    case FinishReason::kShapeLimit:
+      return ServerError("Following the form of the answer took more work than it may.", "structured_output_limit");
     default:
       return std::nullopt;
   }

@@ -40,6 +40,7 @@ struct HarnessOptions {
   bool overlap = HarnessDeviceQueues();  // of steps; not with a dump
   std::function<std::unique_ptr<Executor>(Executor&)>
       around;                    // what the engine has instead of the executor; null: that
+  MaskRunner* masks = nullptr;   // outlives the harness
   bool scheduler_swaps = false;  // the scheduler knows of swap_blocks; else only who is `around`
 };
 
@@ -88,6 +89,7 @@ class EngineHarness {
     core.vocab = config.vocab;
     core.context = config.context;
     core.overlap = options.overlap && options.dump == nullptr;
+    core.masks = options.masks;
     if (options.around) around_ = options.around(*executor_);
     Executor& outermost = around_ != nullptr ? *around_ : *executor_;
     auto engine = EngineCore::Create(core, outermost, [this] { return ++now_us_; });

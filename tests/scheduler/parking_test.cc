@@ -215,7 +215,7 @@ TEST(Parking, ATurnThatNobodyWillTakeIsNotParked) {
   const StepPlan& plan = driver.scheduler.Plan(1);
   const StepPlan* ahead = driver.scheduler.PlanAhead([](int32_t) { return true; });
   ASSERT_NE(ahead, nullptr);
-  const std::vector<RowResult> results = {{.token = 7, .ends = true}};
+  const std::vector<RowResult> results = {{.token = 7, .end = FinishReason::kText}};
   EXPECT_TRUE(driver.scheduler.Commit(plan, results, 2).empty());
   driver.scheduler.SettleTurn({1, 1}, /*keep=*/false);
   EXPECT_EQ(driver.scheduler.Commit(*ahead, results, 3).size(), 1u);
@@ -517,7 +517,7 @@ TEST(Parking, AnEndInTheTextIsParkedLikeAStop) {
   Driver driver(Options(20));
   ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 9, 0)).ok());
   const StepPlan& plan = driver.scheduler.Plan(1);
-  const std::vector<RowResult> results = {{.token = 7, .ends = true}};
+  const std::vector<RowResult> results = {{.token = 7, .end = FinishReason::kText}};
   const auto events = driver.scheduler.Commit(plan, results, 2);
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].finish, FinishReason::kText);
