@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "server/process/exit_codes.h"
 #include "server/sessions/journal/byte_codec.h"
@@ -48,6 +50,36 @@ TEST_F(DirectoryPlaceTools, WhatIsForgottenIsInNoFile) {
   EXPECT_THAT(Run("verify").out, HasSubstr("2 sessions"));
   EXPECT_EQ(Run("forget", {"b", "nobody"}).exit_code, kExitIncomplete) << "all of them or none";
   EXPECT_THAT(Run("list").out, HasSubstr("acme    b "));
+}
+
+TEST_F(DirectoryPlaceTools, AnEncryptedDirectoryIsOpenedWithItsKey) {
+  const std::string key = temp_.Write("key", std::string(64, 'a')), path = temp_.File("sealed");
+  std::filesystem::permissions(key, std::filesystem::perms::owner_read);
+  {
+    SessionJournal::Options options;
+    options.clock = MonotonicUs;
+    options.wall_clock = [] { return int64_t{1'700'000'000}; };
+    options.any_file_system = true;
+    options.keys = *SessionKeys::Load(key);
+    const auto journal = SessionJournal::Open(path, std::move(options));
+    ASSERT_TRUE(journal.ok()) << journal.status();
+    LogRecord record;
+    record.name = (*journal)->NameOf("acme", "a");
+    record.turn = 1;
+    record.facts = {"acme", "a", 1'699'999'000, static_cast<int32_t>(std::string(kCanary).size()), 0, 0};
+    record.body = EncodePast(PastThatSays(kCanary), nullptr, kDiskModel);
+    std::promise<bool> durable;
+    (*journal)->Commit(std::move(record), [&](bool is) { durable.set_value(is); });
+    EXPECT_TRUE(durable.get_future().get());
+  }
+  EXPECT_THAT(BytesBelow(path), Not(HasSubstr(kCanary)));
+  const ToolRun without = On(path, "list", {});
+  EXPECT_EQ(without.exit_code, kExitConfig);
+  EXPECT_THAT(without.error, HasSubstr("--session-key-file is needed"));
+  EXPECT_THAT(On(path, "list", {"--session-key-file", key}).out, HasSubstr("acme    a "));
+  const ToolRun verified = On(path, "verify", {"--session-key-file", key});
+  EXPECT_EQ(verified.exit_code, kExitOk) << verified.out << verified.error;
+  EXPECT_THAT(verified.out, HasSubstr("1 session"));
 }
 
 // Directories that versions have left: tests/golden/sessions/MAJOR.MINOR, each with what `list --json` says of it.
