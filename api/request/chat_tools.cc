@@ -93,7 +93,8 @@ std::string SchemaFault(JsonView schema) {
   return items.is_array() ? MembersFault(items) : SchemaFault(items);
 }
 
-// Why `function` names no function, with its schema as the member `parameters`; empty: it does.
+}  // namespace
+
 std::string FunctionFault(JsonView function, const std::string& parameters) {
   if (!HasFunctionName(function)) {
     return "A function's 'name' must be 1 to 64 characters of [A-Za-z0-9_.-].";
@@ -107,6 +108,8 @@ std::string FunctionFault(JsonView function, const std::string& parameters) {
   const std::string fault = SchemaFault(schema);
   return fault.empty() ? "" : absl::StrCat(what, ": ", fault, ".");
 }
+
+namespace {
 
 // Why a tool is none; empty: it is one.
 std::string Fault(JsonView tool) {
@@ -123,7 +126,8 @@ std::string MessagesToolFault(JsonView tool) {
   return tool["input_schema"].absent() ? "A tool must have an 'input_schema'." : "";
 }
 
-// Refuses what nothing here enforces: that the arguments of a call follow the schema. `path`: of `function`.
+}  // namespace
+
 void RefuseStrict(ObjectReader* request, JsonView function, const std::string& path) {
   const JsonView strict = function["strict"];
   if (strict.absent()) return;
@@ -134,7 +138,6 @@ void RefuseStrict(ObjectReader* request, JsonView function, const std::string& p
   }
 }
 
-// The tools of a request; an absent view where there are none. Sets request's error.
 JsonView ToolArray(ObjectReader* request) {
   const JsonView tools = request->Raw("tools");
   if (tools.absent()) return JsonView();
@@ -148,6 +151,8 @@ JsonView ToolArray(ObjectReader* request) {
   }
   return tools.size() == 0 ? JsonView() : tools;
 }
+
+namespace {
 
 // Arguments as an object. Sets request's error.
 Json Arguments(ObjectReader* request, JsonView arguments, const std::string& path, JsonBudget* budget) {

@@ -337,6 +337,10 @@ std::optional<Constraint> ReadConstraint(ObjectReader* request) {
   if (config.is_object() && !config["format"].absent()) {
     found.Add(ReadTextFormat(request, config["format"], "output_config.format"));
   }
+  const JsonView text = request->Raw("text");
+  if (text.is_object() && !text["format"].absent()) {
+    found.Add(ReadTextFormat(request, text["format"], "text.format"));
+  }
   Options options;
   if (request->Has("structured_outputs")) {
     ObjectReader members = request->Object("structured_outputs");

@@ -90,7 +90,7 @@ constexpr ForeignField kFields[] = {
     {"metadata", "OpenAI", kAny, "labels for a store that is not here"},
     {"moderation", "OpenAI", kNone, ""},
     {"prediction", "OpenAI", kAny, "a hint for speed"},
-    {"prompt_cache_key", "OpenAI", kAny, "reuse of a prefix changes no answer"},
+    {"prompt_cache_key", "OpenAI", kAny, "names a chat whose KV is kept"},
     {"prompt_cache_retention", "OpenAI", kAny, "reuse of a prefix changes no answer"},
     {"safety_identifier", "OpenAI", kAny, "names an end user; limits here are per key"},
     {"service_tier", "OpenAI", kAny, "there is one tier; `priority` orders requests"},

@@ -5,7 +5,8 @@
 // Thread: any (constants, pure functions).
 //
 // Invariants:
-//  1. A name occurs once, and no reader of /v1/completions and /v1/chat/completions reads it.
+//  1. A name occurs once, and no reader of /v1/completions and /v1/chat/completions reads it, but for the name of a chat
+//     (ReadChatKey).
 //  2. docs/compatibility.md has these rows in this order (tests/api/request/foreign_fields_test.cc compares).
 #ifndef HYDRANT_API_REQUEST_FOREIGN_FIELDS_H_
 #define HYDRANT_API_REQUEST_FOREIGN_FIELDS_H_

@@ -121,6 +121,7 @@ void ReadSession(ObjectReader* reader, const RequestContext& context, Generation
   request->session_append = reader->Bool("session_append", false);
   request->session_id = ReadSessionId(reader, context.headers.session);
   if (request->session_id.empty()) {
+    request->chat_key = ReadChatKey(reader, context.headers.session);
     if (request->session_append) reader->Fail("session_append", "'session_append' needs a 'session_id'.");
     if (context.headers.session.turn.has_value()) reader->Fail("X-Session-Turn", "X-Session-Turn needs a session.");
     return;

@@ -66,6 +66,10 @@ struct GenerationFields : SamplingFields, RequestOptions, ScoringOptions {
   std::optional<uint64_t> session_turn;  // the session's last turn, as the client knows it; 0: none
   bool session_append = false;           // the prompt is what is new, after all that the session holds
 
+  // What the client's program calls the chat that this is a turn of: one whose KV is kept, though it sends its whole history. Empty:
+  // nothing, or there is a session_id.
+  std::string chat_key;
+
   std::string cache_salt;  // prefixes are shared between requests of equal salts only
   std::string request_id;  // empty: the server makes one; else IsRequestId
 };

@@ -8,6 +8,7 @@
 #include "api/request/chat_request.h"
 #include "api/request/completion_request.h"
 #include "api/request/messages_request.h"
+#include "api/request/responses_request.h"
 #include "api/request/tokenize.h"
 
 namespace hydrant {
@@ -48,6 +49,10 @@ const std::vector<Endpoint>& Endpoints() {
        ErrorOf<ParseCountTokensRequest>,
        {R"({"messages":[{"role":"user","content":"x"}],"tool_choice":{"type":"auto"},"output_config":{},)"
         R"("thinking":{"type":"enabled","budget_tokens":8}})"}},
+      {"/v1/responses",
+       ErrorOf<ParseResponsesRequest>,
+       {R"({"input":"x","stream":true,"stream_options":{},"kv":{},"session_id":"s","reasoning":{},"text":{}})"}},
+      {"/v1/responses/input_tokens", ErrorOf<ParseResponsesRequest>, {R"({"input":"x","reasoning":{},"text":{}})"}},
       {"/tokenize",
        ErrorOf<ParseTokenizeRequest>,
        {R"({"prompt":"x"})", R"({"messages":[{"role":"user","content":"x"}]})"}},

@@ -144,6 +144,8 @@ class AnswerWriter {
   }
 
   virtual std::string Body(const Answer& answer) = 0;
+  // What a session keeps of the answer beside its tokens, for whoever asks for it by its id; empty: nothing. Before the end is told.
+  virtual std::string Note(const Answer&) const { return {}; }
 };
 
 // Members that the endpoints' answers have in common.

@@ -69,6 +69,26 @@ std::string ReadSessionId(ObjectReader* request, const SessionHeaders& headers) 
   return "";
 }
 
+std::string ReadChatKey(ObjectReader* request, const SessionHeaders& headers) {
+  constexpr size_t kUserIdBytesMax = 4096;
+  const ObjectReader::Unlogged unlogged(request);  // no answer depends on it
+  if (headers.claude_code.has_value()) return *headers.claude_code;
+  const JsonView metadata = request->Raw("metadata");
+  const JsonView user = metadata.valid() && metadata.is_object() ? metadata["user_id"] : JsonView();
+  if (user.is_string() && user.string().size() <= kUserIdBytesMax) {
+    const std::string text(user.string());
+    const ApiResult<JsonBody> parsed = JsonBody::Parse(text, RequestLimits());
+    if (parsed.ok() && parsed.value().root().is_object()) {
+      const JsonView id = parsed.value().root()["session_id"];
+      if (id.is_string()) return std::string(id.string());
+    }
+    if (text.find("_session_") != std::string::npos) return text;  // as it was written before
+  }
+  if (headers.codex.has_value()) return *headers.codex;
+  const JsonView key = request->Raw("prompt_cache_key");
+  return key.is_string() ? std::string(key.string()) : "";
+}
+
 std::optional<uint64_t> ReadSessionTurn(ObjectReader* request, const SessionHeaders& headers) {
   if (!headers.turn.has_value()) return std::nullopt;
   uint64_t turn = 0;

@@ -25,11 +25,18 @@ struct SessionHeaders {
   std::optional<std::string> session_id;  // X-Session-ID
   std::optional<std::string> affinity;    // x-session-affinity
   std::optional<std::string> turn;        // X-Session-Turn
+  // What agents name their chats by, who keep the history themselves: X-Claude-Code-Session-Id; session-id, or session_id.
+  std::optional<std::string> claude_code;
+  std::optional<std::string> codex;
 };
 
 // The id a request names, the first that is there of: `session_id`, X-Session-ID, `vllm_xargs.session_id`,
 // `conversation_id`, x-session-affinity. Empty: none. Sets request's error, which names the one that was read.
 std::string ReadSessionId(ObjectReader* request, const SessionHeaders& headers);
+
+// What the client's program calls the chat, the first that is there of: X-Claude-Code-Session-Id, the session in `metadata.user_id` as
+// Claude Code writes it, session-id, session_id, `prompt_cache_key`. Empty: nothing.
+std::string ReadChatKey(ObjectReader* request, const SessionHeaders& headers);
 
 // What X-Session-Turn says the session's last turn is, 0 before the first; nullopt: it says nothing. Sets request's error.
 std::optional<uint64_t> ReadSessionTurn(ObjectReader* request, const SessionHeaders& headers);

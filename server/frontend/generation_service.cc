@@ -9,14 +9,32 @@
 #include "server/generation/generation_run.h"
 #include "server/process/clock.h"
 #include "server/process/log.h"
-#include "server/tenants/tenant_registry.h"
 
 namespace hydrant {
 namespace {
 
 namespace asio = boost::asio;
 
-TenantRules RulesOf(const TenantEntry& tenant, const ServingContext& context) {
+RequestHeaders RequestHeadersOf(const HttpHead& head) {
+  const auto field = [&head](std::string_view name) {
+    const std::string* value = head.Find(name);
+    return value == nullptr ? std::nullopt : std::optional<std::string>(*value);
+  };
+  std::optional<std::string> codex = field("session-id");
+  if (!codex.has_value()) codex = field("session_id");
+  return {{field("x-session-id"), field("x-session-affinity"), field("x-session-turn"),
+           field("x-claude-code-session-id"), std::move(codex)},
+          field("x-request-timeout")};
+}
+
+RejectReason ReasonOf(const ApiError& error) {
+  if (error.status == 429) return RejectReason::kSessions;
+  return error.status == 503 ? RejectReason::kOverloaded : RejectReason::kInvalid;
+}
+
+}  // namespace
+
+TenantRules TenantRulesOf(const TenantEntry& tenant, const ServingContext& context) {
   TenantRules rules;
   rules.kv = tenant.config.kv;
   rules.kv_budget_max = tenant.config.kv_budget_max;
@@ -30,21 +48,6 @@ TenantRules RulesOf(const TenantEntry& tenant, const ServingContext& context) {
   return rules;
 }
 
-RequestHeaders RequestHeadersOf(const HttpHead& head) {
-  const auto field = [&head](std::string_view name) {
-    const std::string* value = head.Find(name);
-    return value == nullptr ? std::nullopt : std::optional<std::string>(*value);
-  };
-  return {{field("x-session-id"), field("x-session-affinity"), field("x-session-turn")}, field("x-request-timeout")};
-}
-
-RejectReason ReasonOf(const ApiError& error) {
-  if (error.status == 429) return RejectReason::kSessions;
-  return error.status == 503 ? RejectReason::kOverloaded : RejectReason::kInvalid;
-}
-
-}  // namespace
-
 GenerationService::GenerationService(const ServingContext& context, EnginePort& engine, Metrics& metrics,
                                      AdmissionControl& admission, WorkerPool& workers, RequestDirectory& directory)
     : context_(context),
@@ -54,7 +57,7 @@ GenerationService::GenerationService(const ServingContext& context, EnginePort& 
       workers_(workers),
       directory_(directory) {}
 
-asio::awaitable<void> GenerationService::Serve(HttpExchange& exchange, PrepareFunction prepare) {
+asio::awaitable<void> GenerationService::Serve(HttpExchange& exchange, PrepareFunction prepare, bool reads_past) {
   struct InFlight {
     explicit InFlight(std::atomic<int64_t>& count_in) : count(count_in) {
       count.fetch_add(1, std::memory_order_relaxed);
@@ -63,7 +66,7 @@ asio::awaitable<void> GenerationService::Serve(HttpExchange& exchange, PrepareFu
     std::atomic<int64_t>& count;
   };
   const InFlight guard(in_flight_);
-  co_await ServeCounted(exchange, prepare);
+  co_await ServeCounted(exchange, prepare, reads_past);
 }
 
 asio::awaitable<void> GenerationService::Reject(HttpExchange& exchange, const Refusal& refusal) {
@@ -71,7 +74,8 @@ asio::awaitable<void> GenerationService::Reject(HttpExchange& exchange, const Re
   co_await exchange.Respond(std::move(response));
 }
 
-asio::awaitable<void> GenerationService::ServeCounted(HttpExchange& exchange, PrepareFunction prepare) {
+asio::awaitable<void> GenerationService::ServeCounted(HttpExchange& exchange, PrepareFunction prepare,
+                                                      bool reads_past) {
   if (admission_.refusing()) {  // it was admitted before
     co_await Reject(exchange, AdmissionControl::Draining());
     co_return;
@@ -82,10 +86,10 @@ asio::awaitable<void> GenerationService::ServeCounted(HttpExchange& exchange, Pr
   // By the body alone, also where a session's past is longer: nothing of that is encoded. It is copied and compared, in 0.1 ms
   // for a context of 8,192 tokens, and in 2 ms for a rolling chat of 131,072.
   const auto prepare_now = [&] {
-    prepared.emplace(prepare(exchange.body(), context_, RulesOf(tenant, context_), headers));
+    prepared.emplace(prepare(exchange.body(), context_, TenantRulesOf(tenant, context_), headers));
   };
   const WorkOwner owner = {tenant.index(), exchange.client()};
-  if (context_.sessions->journals()) {  // a session's past may have to be read from the disk
+  if (reads_past || context_.sessions->journals()) {  // a session's past may have to be read from the disk
     co_await workers_.Run(owner, prepare_now);
   } else {
     co_await workers_.RunHereIfSmall(exchange.body().size(), owner, prepare_now);
@@ -173,6 +177,7 @@ asio::awaitable<void> GenerationService::Collect(HttpExchange& exchange, Generat
   }
   HttpResponse response;
   response.body = run.Body();
+  AddFields(&response, run.response_fields());
   AddFields(&response, tenant.account->RateFields(MonotonicUs()));
   co_await exchange.Respond(std::move(response));
 }
@@ -199,6 +204,7 @@ asio::awaitable<void> GenerationService::Stream(HttpExchange& exchange, Generati
       HttpResponse head;
       head.content_type = kSseContentType;
       head.fields.emplace_back("cache-control", "no-cache");
+      AddFields(&head, run.response_fields());
       AddFields(&head, exchange.caller()->account->RateFields(MonotonicUs()));
       exchange.BeginStream(std::move(head));
       begun = true;

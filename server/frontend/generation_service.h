@@ -24,11 +24,15 @@
 #include "server/http/worker_pool.h"
 #include "server/metrics/metrics.h"
 #include "server/tenants/tenant_account.h"
+#include "server/tenants/tenant_registry.h"
 
 namespace hydrant {
 
 class GenerationRun;
 class RequestDeadlines;
+
+// The rules for requests of a tenant.
+TenantRules TenantRulesOf(const TenantEntry& tenant, const ServingContext& context);
 
 class GenerationService {
  public:
@@ -36,14 +40,15 @@ class GenerationService {
   GenerationService(const ServingContext& context, EnginePort& engine, Metrics& metrics, AdmissionControl& admission,
                     WorkerPool& workers, RequestDirectory& directory);
 
-  // `prepare` is the endpoint's. REQUIRES: the exchange was admitted (AdmitGeneration).
-  boost::asio::awaitable<void> Serve(HttpExchange& exchange, PrepareFunction prepare);
+  // `prepare` is the endpoint's; `reads_past`: it may read, render and encode what a session has said, however short the body is.
+  // REQUIRES: the exchange was admitted (AdmitGeneration).
+  boost::asio::awaitable<void> Serve(HttpExchange& exchange, PrepareFunction prepare, bool reads_past = false);
 
   // Requests being prepared or generated.
   int64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
 
  private:
-  boost::asio::awaitable<void> ServeCounted(HttpExchange& exchange, PrepareFunction prepare);
+  boost::asio::awaitable<void> ServeCounted(HttpExchange& exchange, PrepareFunction prepare, bool reads_past);
   boost::asio::awaitable<void> Reject(HttpExchange& exchange, const Refusal& refusal);
   boost::asio::awaitable<void> Generate(HttpExchange& exchange, GenerationRun& run);
   boost::asio::awaitable<void> Stream(HttpExchange& exchange, GenerationRun& run, RequestDeadlines& deadlines);

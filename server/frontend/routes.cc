@@ -9,8 +9,10 @@
 #include "api/request/messages_request.h"
 #include "api/request/tokenize.h"
 #include "server/frontend/openapi.h"
+#include "server/frontend/response_routes.h"
 #include "server/frontend/session_routes.h"
 #include "server/generation/chat_prepare.h"
+#include "server/generation/responses_prepare.h"
 #include "server/http/http_exchange.h"
 #include "server/http/worker_pool.h"
 #include "server/live_view/ui_routes.h"
@@ -131,10 +133,10 @@ HttpRoute OnBody(std::string path, const RouteSources& sources, std::function<Ht
   return route;
 }
 
-HttpRoute Generation(std::string path, const RouteSources& sources, PrepareFunction prepare) {
+HttpRoute Generation(std::string path, const RouteSources& sources, PrepareFunction prepare, bool reads_past = false) {
   HttpRoute route = {"POST", std::move(path), false,
-                     [&generations = sources.generations, prepare](HttpExchange& exchange) {
-                       return generations.Serve(exchange, prepare);
+                     [&generations = sources.generations, prepare, reads_past](HttpExchange& exchange) {
+                       return generations.Serve(exchange, prepare, reads_past);
                      }};
   route.admit = [&admission = sources.admission](const HttpExchange& exchange) {
     return admission.AdmitGeneration(exchange);
@@ -157,6 +159,8 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   routes.push_back(OnBody("/v1/messages/count_tokens", *sources,
                           [&context](const std::string& body) { return CountTokensNow(body, context); }));
   routes.back().dialect = Dialect::kAnthropic;
+  routes.push_back(Generation("/v1/responses", *sources, PrepareResponses, /*reads_past=*/true));
+  AddResponseRoutes(context, sources->admission, sources->workers, &routes);
   routes.push_back(Simple("GET", "/v1/models", false,
                           [sources](const HttpHead&) { return JsonResponse(ModelListJson({sources->model})); }));
   routes.push_back(Simple("GET", "/v1/models/", false, [sources](const HttpHead& head) {

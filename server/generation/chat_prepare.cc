@@ -130,14 +130,17 @@ bool MarkerIsSpecial(ToolCallFormat format, const Tokenizer& tokenizer) {
   return ids.size() == 1 && tokenizer.IsSpecial(ids[0]);
 }
 
-// The format of the calls that the answer is looked through for. Where they begin with a special token, it is decoded with those.
-ToolCallFormat CallsIn(ChatRequest* request, const ServingContext& context) {
+}  // namespace
+
+ToolCallFormat ToolCallsIn(ChatRequest* request, const ServingContext& context) {
   const ToolCallFormat format = request->parses_tool_calls ? context.chat.tool_calls : ToolCallFormat::kNone;
   if (format != ToolCallFormat::kNone && MarkerIsSpecial(format, *context.tokenizer)) {
     request->skip_special_tokens = false;
   }
   return format;
 }
+
+namespace {
 
 // How the answer to this prompt is parted. Where a marker has special tokens, it is decoded with those.
 ReasoningSplitter SplitterOf(ChatRequest* request, const RequestPrompt& prompt, const ServingContext& context) {
@@ -154,25 +157,23 @@ ReasoningSplitter SplitterOf(ChatRequest* request, const RequestPrompt& prompt, 
   return ReasoningSplitter(prompt.reasoning, opened);
 }
 
-// Renders the conversation, and prepares what is to follow it. Errors: those of RenderConversation and PreparePrompts.
-ApiResult<PreparedGeneration> PrepareAnswer(ChatRequest& request, std::unique_ptr<AnswerWriter> writer,
-                                            const ServingContext& context, const TenantRules& rules) {
-  ApiResult<RequestPrompt> prompt = RenderConversation(request.conversation, context);
-  if (!prompt.ok()) return prompt.error();
+}  // namespace
+
+ApiResult<PreparedGeneration> PrepareAnswer(ChatRequest& request, RequestPrompt prompt,
+                                            std::unique_ptr<AnswerWriter> writer, const ServingContext& context,
+                                            const TenantRules& rules, std::string_view messages) {
   PreparedGeneration prepared;
   prepared.writer = std::move(writer);
-  prepared.reasoning = SplitterOf(&request, prompt.value(), context);
+  prepared.reasoning = SplitterOf(&request, prompt, context);
   prepared.fields = std::move(static_cast<GenerationFields&>(request));
   std::vector<RequestPrompt> prompts;
-  prompts.push_back(std::move(prompt.value()));
+  prompts.push_back(std::move(prompt));
   if (std::optional<ApiError> error = PreparePrompts(std::move(prompts), context, rules, &prepared)) {
-    if (error->param == "prompt") error->param = "messages";
+    if (error->param == "prompt") error->param = messages;
     return std::move(*error);
   }
   return prepared;
 }
-
-}  // namespace
 
 ApiResult<PreparedGeneration> PrepareChat(std::string_view body, const ServingContext& context,
                                           const TenantRules& rules, const RequestHeaders& headers) {
@@ -180,13 +181,16 @@ ApiResult<PreparedGeneration> PrepareChat(std::string_view body, const ServingCo
   if (!parsed.ok()) return parsed.error();
   ChatRequest& request = parsed.value();
   ChatWriterOptions options;
-  options.tool_calls = CallsIn(&request, context);
+  options.tool_calls = ToolCallsIn(&request, context);
   options.call_ids = RandomId();
   options.parallel_tool_calls = request.parallel_tool_calls;
   options.tokens_as_ids = request.return_tokens_as_token_ids;
   options.include_reasoning = request.include_reasoning;
   if (request.echoes_final_message) options.echoed = FinalContent(request.conversation);
-  return PrepareAnswer(request, std::make_unique<ChatWriter>(std::move(options)), context, rules);
+  ApiResult<RequestPrompt> prompt = RenderConversation(request.conversation, context);
+  if (!prompt.ok()) return prompt.error();
+  return PrepareAnswer(request, std::move(prompt.value()), std::make_unique<ChatWriter>(std::move(options)), context,
+                       rules);
 }
 
 ApiResult<PreparedGeneration> PrepareMessages(std::string_view body, const ServingContext& context,
@@ -195,12 +199,15 @@ ApiResult<PreparedGeneration> PrepareMessages(std::string_view body, const Servi
   if (!parsed.ok()) return parsed.error();
   MessagesRequest& request = parsed.value();
   MessagesWriterOptions options;
-  options.tool_calls = CallsIn(&request, context);
+  options.tool_calls = ToolCallsIn(&request, context);
   options.call_ids = RandomId();
   options.parallel_tool_calls = request.parallel_tool_calls;
   options.include_reasoning = request.include_reasoning;
   options.asked_tokens = request.asked_tokens;
-  return PrepareAnswer(request, std::make_unique<MessagesWriter>(std::move(options)), context, rules);
+  ApiResult<RequestPrompt> prompt = RenderConversation(request.conversation, context);
+  if (!prompt.ok()) return prompt.error();
+  return PrepareAnswer(request, std::move(prompt.value()), std::make_unique<MessagesWriter>(std::move(options)),
+                       context, rules);
 }
 
 }  // namespace hydrant

@@ -4,6 +4,7 @@
 #ifndef HYDRANT_SERVER_GENERATION_CHAT_PREPARE_H_
 #define HYDRANT_SERVER_GENERATION_CHAT_PREPARE_H_
 
+#include <memory>
 #include <string_view>
 
 #include "api/request/chat_request.h"
@@ -21,6 +22,14 @@ ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, co
 // POST /v1/chat/completions. Errors: those of ParseChatRequest, RenderConversation and PreparePrompts.
 ApiResult<PreparedGeneration> PrepareChat(std::string_view body, const ServingContext& context,
                                           const TenantRules& rules = {}, const RequestHeaders& headers = {});
+
+// What the endpoints of conversations have in common. The format of the calls that the answer is looked through for; where they begin
+// with a special token, it is decoded with those.
+ToolCallFormat ToolCallsIn(ChatRequest* request, const ServingContext& context);
+// Prepares what is to follow the prompt. Errors: those of PreparePrompts, which name the endpoint's field for `messages`.
+ApiResult<PreparedGeneration> PrepareAnswer(ChatRequest& request, RequestPrompt prompt,
+                                            std::unique_ptr<AnswerWriter> writer, const ServingContext& context,
+                                            const TenantRules& rules, std::string_view messages = "messages");
 
 // POST /v1/messages. Errors: those of ParseMessagesRequest, RenderConversation and PreparePrompts.
 ApiResult<PreparedGeneration> PrepareMessages(std::string_view body, const ServingContext& context,

@@ -52,6 +52,8 @@ class ChoiceAssembler {
   bool has_output() const { return pending_tokens_ > 0; }
   int32_t pending_tokens() const { return pending_tokens_; }
   Output Take();
+  // That text, which Take is still to give.
+  const Output& untaken() const { return output_; }
   // The log-probabilities of all prompt tokens; the first has none. Once, after the first token or the end has come.
   // REQUIRES: the request asks for prompt_logprobs.
   std::vector<PositionLogprobs> TakePromptLogprobs();

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/response/completion_writer.h"
 #include "server/generation/bad_words.h"
+#include "server/sessions/chat_lines.h"
 #include "server/sessions/session_prompt.h"
 
 namespace hydrant {
@@ -231,6 +232,34 @@ std::optional<ApiError> SettlePrompt(const SessionTurn* turn, const ServingConte
   return std::nullopt;
 }
 
+uint64_t BitsAt(const SessionName& bytes, size_t begin) {
+  uint64_t bits = 0;
+  for (size_t i = begin; i < begin + sizeof(bits); ++i) bits = bits << 8 | bytes[i];
+  return bits;
+}
+
+// What a chat's sessions are called, for what its client calls it. Nothing that the client wrote can be read from it.
+std::string ChatName(const std::string& key, const TenantRules& tenant, const ServingContext& context) {
+  const std::string owner = std::to_string(tenant.sessions.tenant);
+  const SessionJournal* journal = context.sessions->journal();
+  const std::string said = "chat " + key;
+  std::string name = "auto_";
+  const auto append = [&name](uint64_t bits) {
+    static constexpr char kHex[] = "0123456789abcdef";
+    for (int shift = 60; shift >= 0; shift -= 4) name.push_back(kHex[(bits >> shift) & 15]);
+  };
+  if (journal != nullptr) {  // the same after a restart
+    const SessionName digest = journal->NameOf(owner, said);
+    append(BitsAt(digest, 0));
+    append(BitsAt(digest, 8));
+  } else {
+    const PrefixSalt salt = context.prefix_salts.Of(owner, said);
+    append(salt.high);
+    append(salt.low);
+  }
+  return name;
+}
+
 // The smaller of the server's and the tenant's.
 TimeLimit TimeLimitOf(const Limits& limits, const TenantRules& rules) {
   const TimeLimit all = {limits.request_timeout_s, "--request-timeout-s"};
@@ -250,6 +279,7 @@ ApiResult<PreparedGeneration> PrepareCompletion(std::string_view body, const Ser
   prepared.writer = std::make_unique<CompletionWriter>(request.return_tokens_as_token_ids);
   std::vector<RequestPrompt> prompts = std::move(request.prompts);
   prepared.fields = std::move(static_cast<GenerationFields&>(request));
+  prepared.fields.chat_key.clear();  // it has no conversation
   if (std::optional<ApiError> error = PreparePrompts(std::move(prompts), context, rules, &prepared)) {
     return std::move(*error);
   }
@@ -282,6 +312,11 @@ std::optional<ApiError> PreparePrompts(std::vector<RequestPrompt> prompts, const
         context.sessions->Begin(tenant.sessions, fields.session_id, fields.session_append, fields.session_turn);
     if (!turn.ok()) return turn.error();
     prepared->turn.emplace(std::move(turn.value()));
+  } else if (!fields.chat_key.empty() && fields.n == 1 && prompts.size() == 1) {
+    std::optional<SessionTurn> line =
+        BeginChatLine(*context.sessions, tenant.sessions, ChatName(fields.chat_key, tenant, context), prompts.front(),
+                      *context.tokenizer);
+    if (line.has_value()) prepared->turn.emplace(*std::move(line));
   }
   const SessionTurn* turn = prepared->turn.has_value() ? &*prepared->turn : nullptr;
   ApiResult<std::shared_ptr<const LogitRules>> made = MakeLogitRules(fields, context);

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/request/completion_request.h"
@@ -74,6 +75,9 @@ struct PreparedGeneration {
   std::optional<SessionTurn> turn;       // of a session; it has one prompt
   std::unique_ptr<AnswerWriter> writer;  // never null: how this endpoint answers
   ReasoningSplitter reasoning;           // that every answer begins with; has taken nothing yet
+  std::optional<TurnNotes> notes;        // of turns before this one, which leaves one as well (AnswerWriter::Note)
+  std::string note_head;                 // TurnNote::head of that
+  std::vector<std::pair<std::string, std::string>> response_fields;  // header fields of the answer, in lower case
 };
 
 // The largest text that is tokenized whole although it need not fit the context: what a context's worth of anything takes, and no less

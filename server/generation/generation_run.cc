@@ -61,9 +61,9 @@ GenerationRun::GenerationRun(PreparedGeneration prepared, const ServingContext& 
     for (int32_t sample = 0; sample < fields.n; ++sample) {
       Choice& choice = choices_.emplace_back();
       choice.prompt = static_cast<int32_t>(p);
-      choice.assembler = std::make_unique<ChoiceAssembler>(*context_.tokenizer, fields, *stops_, prompt.ids,
-                                                           prompt.added_special_tokens, prompt.show_specials,
-                                                           prepared_.reasoning);
+      choice.assembler =
+          std::make_unique<ChoiceAssembler>(*context_.tokenizer, fields, *stops_, prompt.ids,
+                                            prompt.added_special_tokens, prompt.show_specials, prepared_.reasoning);
     }
   }
   open_ = unclosed_ = static_cast<int32_t>(choices_.size());
@@ -250,6 +250,7 @@ void GenerationRun::EndTurn(FinishReason finish) {
   past.added_special_tokens = prompt.added_special_tokens;
   past.spec = prompt.spec;
   past.kv = prompt.kv;
+  past.notes = MakeNotes(past);
   auto commit = std::make_shared<Commit>();
   turn_->Commit(std::move(past), [commit, wake = wake_](Durability durable) {
     commit->durable = durable;
@@ -259,6 +260,45 @@ void GenerationRun::EndTurn(FinishReason finish) {
   turn_.reset();
   commit_ = std::move(commit);
   commit_seen_ = commit_->known.load(std::memory_order_acquire);
+}
+
+// Those of the turns before, with the tokens that `past` begins with, and this turn's own.
+TurnNotes GenerationRun::MakeNotes(const SessionPast& past) const {
+  const SessionPast* before = turn_->past();
+  TurnNotes notes;
+  if (prepared_.notes.has_value()) {
+    notes = *prepared_.notes;
+  } else if (before != nullptr) {
+    notes = before->notes;
+  }
+  size_t common = 0;
+  if (before != nullptr && !notes.empty()) {
+    const size_t most = std::min(past.tokens.size(), before->tokens.size());
+    while (common < most && past.tokens[common] == before->tokens[common]) ++common;
+  }
+  for (std::shared_ptr<const TurnNote>& note : notes) {
+    if (static_cast<size_t>(note->tokens) <= common) continue;
+    auto moved = std::make_shared<TurnNote>(*note);
+    moved->tokens = 0;
+    note = std::move(moved);
+  }
+  if (!prepared_.notes.has_value()) return notes;
+  const ChoiceAssembler& assembler = *choices_.front().assembler;
+  Answer answer;
+  AnswerChoice& choice = answer.choices.emplace_back();
+  choice.text = taken_.text + assembler.untaken().text;
+  choice.reasoning = taken_.reasoning + assembler.untaken().reasoning;
+  choice.finish_reason = assembler.finish_reason();
+  choice.stop_reason = assembler.stop_reason();
+  answer.usage = MakeUsage();
+  auto note = std::make_shared<TurnNote>();
+  note->turn = turn_number_;
+  note->tokens = static_cast<int32_t>(past.tokens.size());
+  note->text = writer_->Note(answer);
+  const bool same_head = !notes.empty() && *notes.back()->head == prepared_.note_head;
+  note->head = same_head ? notes.back()->head : std::make_shared<const std::string>(prepared_.note_head);
+  notes.push_back(std::move(note));
+  return notes;
 }
 
 void GenerationRun::Finish(int32_t index) {
@@ -351,6 +391,10 @@ void GenerationRun::AppendChunk(int32_t index, std::string* out) {
   const GenerationFields& fields = prepared_.fields;
   const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choice.prompt)];
   const ChoiceAssembler::Output output = choice.assembler->Take();
+  if (prepared_.notes.has_value()) {
+    taken_.text += output.text;
+    taken_.reasoning += output.reasoning;
+  }
   AnswerDelta delta;
   delta.index = index;
   delta.first = !choice.announced;

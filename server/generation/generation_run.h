@@ -82,6 +82,7 @@ class GenerationRun {
   uint64_t first_id() const { return first_id_; }
   int32_t sequences() const { return static_cast<int32_t>(choices_.size()); }
   const GenerationFields& fields() const { return prepared_.fields; }
+  const std::vector<std::pair<std::string, std::string>>& response_fields() const { return prepared_.response_fields; }
   // For the log: what it was and how far it came.
   void Describe(RequestNotes* notes) const;
 
@@ -104,6 +105,7 @@ class GenerationRun {
   void EndTurn(FinishReason finish);
   KvReport MakeKvReport() const;
   std::optional<TurnReport> MakeTurnReport() const;
+  TurnNotes MakeNotes(const SessionPast& past) const;
   // Tokens of its prompt that sequence `index` found computed.
   int64_t CachedTokens(int32_t index) const;
   Usage MakeUsage() const;
@@ -145,6 +147,7 @@ class GenerationRun {
   StreamBatch batch_;
   std::optional<ApiError> error_;
   std::optional<TurnAnswer> answer_;  // of a session's turn
+  ChoiceAssembler::Output taken_;     // of the answer's text and reasoning, where a note is made of it
   std::function<void()> wake_;
   std::shared_ptr<Staging> staging_;  // null: nothing is to be read, or not yet
   std::shared_ptr<Commit> commit_;    // null: no turn has come to its end

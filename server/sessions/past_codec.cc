@@ -13,6 +13,8 @@ namespace hydrant {
 namespace {
 
 constexpr uint8_t kVersion = 1;
+// The same with notes after it, as the first that has any is written.
+constexpr uint8_t kVersionWithNotes = 2;
 constexpr auto kInt32Max = static_cast<uint64_t>(std::numeric_limits<int32_t>::max());
 
 template <typename Sequence>
@@ -148,10 +150,47 @@ bool ReadResolution(ByteReader* reader, KvResolution* kv) {
          kv->policy_label < static_cast<int32_t>(KvPolicyLabels().size());
 }
 
+void PutNotes(const TurnNotes& notes, const TurnNotes& before, std::string* out) {
+  // Compared as objects: what a turn goes on from it has the notes of.
+  const size_t kept = CommonBeginning(notes, before);
+  PutVarint(kept, out);
+  PutVarint(notes.size() - kept, out);
+  for (size_t i = kept; i < notes.size(); ++i) {
+    PutVarint(notes[i]->turn, out);
+    PutInt(notes[i]->tokens, out);
+    PutString(notes[i]->text, out);
+    const bool same_head = i > 0 && *notes[i - 1]->head == *notes[i]->head;
+    PutBool(same_head, out);
+    if (!same_head) PutString(*notes[i]->head, out);
+  }
+}
+
+void ReadNotes(ByteReader* reader, TurnNotes* notes) {
+  notes->resize(reader->Varint(notes->size()));
+  for (uint64_t more = reader->Varint(reader->left().size()); more > 0 && reader->ok(); --more) {
+    auto note = std::make_shared<TurnNote>();
+    note->turn = reader->Varint();
+    note->tokens = ReadInt(reader);
+    note->text = reader->String();
+    if (ReadBool(reader) && !notes->empty()) {
+      note->head = notes->back()->head;
+    } else {
+      note->head = std::make_shared<const std::string>(reader->String());
+    }
+    notes->push_back(std::move(note));
+  }
+}
+
+bool NotesFit(const TurnNotes& notes, size_t tokens) {
+  return std::all_of(notes.begin(), notes.end(),
+                     [tokens](const auto& note) { return static_cast<size_t>(note->tokens) <= tokens; });
+}
+
 // Puts what `body` says over `past`. False: it says nothing that could be so.
 bool ReadOver(const std::string& body, const ModelId& model, SessionPast* past) {
   ByteReader reader(body);
-  if (reader.Fixed<uint8_t>() != kVersion) return false;
+  const auto version = reader.Fixed<uint8_t>();
+  if (version != kVersion && version != kVersionWithNotes) return false;
   if (reader.Array<std::tuple_size_v<ModelId>>() != model || !reader.ok()) return false;
   ReadTokens(&reader, &past->tokens);
   past->computed = ReadInt(&reader);
@@ -169,13 +208,19 @@ bool ReadOver(const std::string& body, const ModelId& model, SessionPast* past) 
   ReadRanges(&reader, &past->client_ranges);
   ReadRanges(&reader, &past->answer_specials);
   past->spec = ReadSpec(&reader);
-  if (!ReadResolution(&reader, &past->kv) || !reader.done()) return false;
+  if (!ReadResolution(&reader, &past->kv)) return false;
+  if (version == kVersionWithNotes) {
+    ReadNotes(&reader, &past->notes);
+  } else {
+    past->notes.clear();
+  }
+  if (!reader.done()) return false;
   const size_t text_bytes = past->text.has_value() ? past->text->size() : 0;
   const size_t tokens = past->tokens.size();
   return static_cast<size_t>(past->computed) <= tokens && past->text_before_last.value_or(0) <= text_bytes &&
          (!past->text_before_last.has_value() || tokens > 0) && past->prompt_bytes <= text_bytes &&
          RangesFit(past->client_ranges, 0, past->prompt_bytes) &&
-         RangesFit(past->answer_specials, past->prompt_bytes, text_bytes);
+         RangesFit(past->answer_specials, past->prompt_bytes, text_bytes) && NotesFit(past->notes, tokens);
 }
 
 }  // namespace
@@ -184,7 +229,7 @@ std::string EncodePast(const SessionPast& past, const SessionPast* before, const
   static const SessionPast kNothing;
   const SessionPast& from = before != nullptr ? *before : kNothing;
   std::string out;
-  PutFixed(kVersion, &out);
+  PutFixed(past.notes.empty() ? kVersion : kVersionWithNotes, &out);
   PutArray(model, &out);
   PutTokens(past.tokens, from.tokens, &out);
   PutInt(past.computed, &out);
@@ -203,6 +248,7 @@ std::string EncodePast(const SessionPast& past, const SessionPast* before, const
   PutRanges(past.answer_specials, from.answer_specials, &out);
   PutSpec(past.spec, &out);
   PutResolution(past.kv, &out);
+  if (!past.notes.empty()) PutNotes(past.notes, from.notes, &out);
   return out;
 }
 
@@ -224,7 +270,8 @@ std::optional<SessionPast> DecodePast(std::span<const std::string> bodies, const
 
 std::optional<ModelId> ModelOfPast(std::string_view body) {
   ByteReader reader(body);
-  if (reader.Fixed<uint8_t>() != kVersion) return std::nullopt;
+  const auto version = reader.Fixed<uint8_t>();
+  if (version != kVersion && version != kVersionWithNotes) return std::nullopt;
   const auto model = reader.Array<std::tuple_size_v<ModelId>>();
   return reader.ok() ? std::optional(model) : std::nullopt;
 }

@@ -169,8 +169,18 @@ ApiResult<TurnPrompt> MakeTurnPrompt(const RequestPrompt& said, const Generation
   return prompt;
 }
 
+size_t TokensKept(const RequestPrompt& said, const SessionPast& past, const Tokenizer& tokenizer) {
+  if (past.tokens.empty()) return 0;
+  if (said.is_ids) return Continues(said.ids, &past) ? past.tokens.size() : 0;
+  // One id is enough to see that there is something after the past.
+  TurnPrompt prompt;
+  const bool keeps = KeepTokens(past, said, tokenizer, /*ids_max=*/1, &prompt) ||
+                     KeepReasoningTokens(past, said, tokenizer, /*ids_max=*/1, &prompt);
+  return keeps ? past.tokens.size() : 0;
+}
+
 bool Continues(const std::vector<int32_t>& ids, const SessionPast* past) {
-  if (past == nullptr || static_cast<size_t>(past->computed) >= ids.size()) return false;
+  if (past == nullptr || past->tokens.empty() || static_cast<size_t>(past->computed) >= ids.size()) return false;
   return std::equal(past->tokens.begin(), past->tokens.begin() + past->computed, ids.begin());
 }
 

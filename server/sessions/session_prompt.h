@@ -43,6 +43,9 @@ TurnPrompt PromptAlone(const RequestPrompt& said, bool add_special_tokens, const
 ApiResult<TurnPrompt> MakeTurnPrompt(const RequestPrompt& said, const GenerationFields& fields, const SessionPast* past,
                                      const Tokenizer& tokenizer, size_t ids_max = std::numeric_limits<size_t>::max());
 
+// Whether MakeTurnPrompt would keep the past's tokens: 0: no; else how many there are.
+size_t TokensKept(const RequestPrompt& said, const SessionPast& past, const Tokenizer& tokenizer);
+
 // Whether `ids` begin with the computed tokens of `past`, with at least one more after them. `past` may be null.
 bool Continues(const std::vector<int32_t>& ids, const SessionPast* past);
 

@@ -33,7 +33,13 @@ int64_t SessionStore::BytesOf(const std::shared_ptr<const SessionPast>& past) {
   if (past == nullptr) return 0;
   const size_t text = past->text.has_value() ? past->text->capacity() : 0;
   const size_t ranges = (past->client_ranges.capacity() + past->answer_specials.capacity()) * sizeof(ByteRange);
-  return static_cast<int64_t>(past->tokens.capacity() * sizeof(int32_t) + text + ranges);
+  size_t notes = 0;
+  const std::string* head = nullptr;
+  for (const std::shared_ptr<const TurnNote>& note : past->notes) {
+    notes += sizeof(TurnNote) + note->text.capacity() + (note->head.get() != head ? note->head->capacity() : 0);
+    head = note->head.get();
+  }
+  return static_cast<int64_t>(past->tokens.capacity() * sizeof(int32_t) + text + ranges + notes);
 }
 
 void SessionTurn::End(SessionPast past) {

@@ -56,6 +56,16 @@ namespace hydrant {
 // What tokens mean, and which KV policies there are, is the model's: a past of another one is not gone on from.
 using ModelId = std::array<uint8_t, 16>;
 
+// What a turn has said beside its tokens, for whoever asks for it by its id (/v1/responses). Immutable.
+struct TurnNote {
+  uint64_t turn = 0;
+  int32_t tokens = 0;  // that the past had when the turn had ended, and begins with now; 0: it does not
+  std::string text;    // the endpoint's own
+  // What the prompt began with: others go on from its tokens only with the same. Never null; neighbours share what is equal.
+  std::shared_ptr<const std::string> head;
+};
+using TurnNotes = std::vector<std::shared_ptr<const TurnNote>>;  // in order
+
 // SessionPast is the history that ended turns have left. Immutable.
 struct SessionPast {
   std::vector<int32_t> tokens;  // prompt and answer of the last turn, and so all there is; without a final stop token
@@ -71,6 +81,7 @@ struct SessionPast {
   size_t prompt_bytes = 0;
   std::vector<ByteRange> client_ranges;
   std::vector<ByteRange> answer_specials;
+  TurnNotes notes;    // of turns that are to be found again
   uint64_t turn = 0;  // the last
   KvSpec spec;        // what was asked for, and what that came to: it holds for the session's life
   KvResolution kv;

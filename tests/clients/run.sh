@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs one real client, unmodified, against HYDRANTD in an environment of its own: run.sh CLIENT DIRECTORY, where CLIENT is
-# anthropic, litellm, lm_eval, guidellm or vllm and DIRECTORY keeps the environments. guidellm and vllm bring all of PyTorch
+# anthropic, responses, litellm, lm_eval, guidellm or vllm and DIRECTORY keeps the environments. guidellm and vllm bring all of PyTorch
 # (6 and 8 GB), so they run when HYDRANT_CLIENTS=all. Exit 77: skipped, with the reason on the last line.
 set -uo pipefail
 

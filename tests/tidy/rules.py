@@ -457,7 +457,8 @@ def links_lead_somewhere(tree):
                 yield path, line, f"links to {full}#{place}, and there is no such heading"
 
 
-API_PAGES = ("docs/api.md", "docs/compatibility.md", "docs/kv.md", "docs/live_view.md", "docs/messages.md")
+API_PAGES = ("docs/api.md", "docs/compatibility.md", "docs/kv.md", "docs/live_view.md", "docs/messages.md",
+             "docs/responses.md")
 READ_FIELD = r'(?:\.|->)(?:Bool|Integer|OptionalInteger|Number|String|Strings|TokenIds|Object)\(\s*"(\w+)"'
 ROUTE = r'(?:Simple|Route|RouteOfOne)\("(GET|POST|DELETE)",\s*"(/[^"]+)"|\{"(GET|POST|DELETE)",\s*"(/[^"]+)"|(OnBody)\("(/[^"]+)"'
 

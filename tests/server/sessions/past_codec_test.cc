@@ -41,6 +41,32 @@ class PastCodec : public testing::Test {
   static constexpr ModelId kModel = {1, 2, 3};
 };
 
+TEST_F(PastCodec, NotesComeBackAndOnlyNewOnesAreWritten) {
+  const auto note = [](uint64_t turn, const std::string& head) {
+    return std::make_shared<const TurnNote>(
+        TurnNote{turn, static_cast<int32_t>(turn), std::string(1000, 'n'), std::make_shared<const std::string>(head)});
+  };
+  SessionPast one = PastOf(1), two = PastOf(2), three = PastOf(3);
+  one.notes = {note(1, "h")};
+  two.notes = {one.notes[0], note(2, "h")};
+  three.notes = {two.notes[0], two.notes[1], note(3, "i")};
+  const std::vector<std::string> bodies = {EncodePast(one, nullptr, kModel), EncodePast(two, &one, kModel),
+                                           EncodePast(three, &two, kModel)};
+  EXPECT_LT(bodies[2].size(), bodies[0].size() + 1000);
+  const std::optional<SessionPast> past = DecodePast(bodies, kModel);
+  ASSERT_TRUE(past.has_value());
+  ExpectSame(*past, three);
+  ASSERT_EQ(past->notes.size(), 3u);
+  EXPECT_EQ(past->notes[0]->head.get(), past->notes[1]->head.get()) << "what is equal is there once";
+  EXPECT_EQ(*past->notes[2]->head, "i");
+  EXPECT_EQ(past->notes[1]->tokens, 2);
+  // A past without notes is written as it was before there were any.
+  EXPECT_EQ(EncodePast(PastOf(1), nullptr, kModel)[0], 1);
+  one.notes = {note(100, "h")};  // of more tokens than there are
+  const std::vector<std::string> more = {EncodePast(one, nullptr, kModel)};
+  EXPECT_FALSE(DecodePast(more, kModel).has_value());
+}
+
 TEST_F(PastCodec, TurnsComeBackFromWhatEachAdded) {
   const SessionPast one = PastOf(1), two = PastOf(2), nine = PastOf(9);
   const std::vector<std::string> bodies = {EncodePast(one, nullptr, kModel), EncodePast(two, &one, kModel),

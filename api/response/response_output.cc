@@ -1,0 +1,213 @@
+#include "api/response/response_output.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "api/response/sse.h"
+#include "api/wire/json_body.h"
+#include "api/wire/json_writer.h"
+
+namespace hydrant {
+namespace {
+
+constexpr std::string_view kBlank = " \t\r\n";
+
+bool IsBlank(std::string_view text) { return text.find_first_not_of(kBlank) == std::string_view::npos; }
+
+std::string Quoted(std::string_view text) {
+  std::string quoted;
+  AppendJsonString(&quoted, text);
+  return quoted;
+}
+
+void AppendToken(std::string* out, std::string_view bytes, float logprob) {
+  out->append("{\"token\":");
+  AppendJsonString(out, LogprobTokenText(bytes));
+  out->append(",\"logprob\":");
+  AppendJsonFloat(out, logprob);
+  out->append(",\"bytes\":[");
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (i > 0) out->push_back(',');
+    AppendJsonInteger(out, static_cast<unsigned char>(bytes[i]));
+  }
+  out->push_back(']');
+}
+
+void AppendLogprobs(std::string* out, const std::vector<PositionLogprobs>& positions) {
+  for (const PositionLogprobs& position : positions) {
+    if (!out->empty()) out->push_back(',');
+    AppendToken(out, position.bytes, position.logprob.value_or(0.0f));
+    out->append(",\"top_logprobs\":[");
+    for (size_t i = 0; i < position.top.size(); ++i) {
+      if (i > 0) out->push_back(',');
+      AppendToken(out, position.top[i].bytes, position.top[i].logprob);
+      out->push_back('}');
+    }
+    out->append("]}");
+  }
+}
+
+// What a custom tool is given: the argument `input`, or all of them where the model wrote others.
+std::string CustomInput(const std::string& arguments) {
+  const ApiResult<JsonBody> parsed = JsonBody::Parse(arguments, RequestLimits());
+  if (!parsed.ok() || !parsed.value().root().is_object()) return arguments;
+  const JsonView input = parsed.value().root()["input"];
+  return input.is_string() ? std::string(input.string()) : arguments;
+}
+
+}  // namespace
+
+void ResponseEvents::Begin(std::string* out, std::string_view type) {
+  out->append("event: ").append(type).append("\n").append(kSseData).append("{\"type\":\"").append(type);
+  out->append("\",\"sequence_number\":");
+  AppendJsonInteger(out, number_++);
+}
+
+void ResponseOutput::Tell(std::string_view type, std::string_view members) {
+  if (events_ == nullptr) return;
+  events_->Begin(out_, type);
+  out_->append(members);
+  ResponseEvents::End(out_);
+}
+
+void ResponseOutput::AddItem(std::string_view item) {
+  if (!items_.empty()) items_.push_back(',');
+  items_.append(item);
+  Tell("response.output_item.done", absl::StrCat(",\"output_index\":", index_, ",\"item\":", std::string(item)));
+  ++index_;
+}
+
+std::string ResponseOutput::Place(bool content) const {
+  std::string place = absl::StrCat(",\"item_id\":\"", id_, "\",\"output_index\":", index_);
+  if (content) place.append(",\"content_index\":0");
+  return place;
+}
+
+void ResponseOutput::AppendPart(std::string* out, bool begins) const {
+  out->append("{\"type\":\"output_text\",\"text\":");
+  AppendJsonString(out, begins ? std::string_view() : text_);
+  out->append(",\"annotations\":[],\"logprobs\":[").append(begins ? std::string() : logprobs_).append("]}");
+}
+
+void ResponseOutput::AppendMessage(std::string* out, std::string_view status, bool begins) const {
+  out->append("{\"id\":\"").append(id_).append("\",\"type\":\"message\",\"status\":\"").append(status);
+  out->append("\",\"role\":\"assistant\",\"content\":[");
+  if (!begins) AppendPart(out, false);
+  out->append("]}");
+}
+
+void ResponseOutput::OpenMessage() {
+  in_message_ = true;
+  id_ = absl::StrCat("msg_", options_.ids, "_", index_);
+  if (events_ == nullptr) return;
+  std::string item, part;
+  AppendMessage(&item, "in_progress", /*begins=*/true);
+  AppendPart(&part, /*begins=*/true);
+  Tell("response.output_item.added", absl::StrCat(",\"output_index\":", index_, ",\"item\":", item));
+  Tell("response.content_part.added", absl::StrCat(Place(true), ",\"part\":", part));
+}
+
+void ResponseOutput::PushReasoning(std::string_view text, ResponseEvents* events, std::string* out) {
+  events_ = events;
+  out_ = out;
+  if (text.empty()) return;
+  if (!in_reasoning_) {
+    in_reasoning_ = true;
+    id_ = absl::StrCat("rs_", options_.ids, "_", index_);
+    Tell("response.output_item.added",
+         absl::StrCat(",\"output_index\":", index_, ",\"item\":{\"id\":\"", id_,
+                      "\",\"type\":\"reasoning\",\"status\":\"in_progress\",\"summary\":[],\"content\":[]}"));
+  }
+  text_.append(text);
+  Tell("response.reasoning_text.delta", absl::StrCat(Place(true), ",\"delta\":", Quoted(text)));
+}
+
+void ResponseOutput::CloseReasoning(std::string_view status) {
+  if (!std::exchange(in_reasoning_, false)) return;
+  const std::string text = Quoted(text_);
+  Tell("response.reasoning_text.done", absl::StrCat(Place(true), ",\"text\":", text));
+  std::string item = absl::StrCat("{\"id\":\"", id_, "\",\"type\":\"reasoning\",\"status\":\"", std::string(status),
+                                  "\",\"summary\":[],\"content\":[{\"type\":\"reasoning_text\",\"text\":", text, "}]");
+  if (options_.encrypts_reasoning) {
+    item.append(",\"encrypted_content\":\"").append(absl::Base64Escape(text_)).append("\"");
+  }
+  text_.clear();
+  AddItem(item.append("}"));
+}
+
+void ResponseOutput::AddText(std::string_view text) {
+  if (text.empty()) return;
+  blank_.append(text);
+  if (!in_message_) {
+    if (IsBlank(blank_)) return;
+    CloseReasoning("completed");
+    OpenMessage();
+  }
+  text_.append(blank_);
+  const std::string told = std::exchange(new_logprobs_, {});
+  if (!logprobs_.empty() && !told.empty()) logprobs_.push_back(',');
+  logprobs_.append(told);
+  Tell("response.output_text.delta",
+       absl::StrCat(Place(true), ",\"delta\":", Quoted(blank_), ",\"logprobs\":[", told, "]"));
+  blank_.clear();
+}
+
+void ResponseOutput::CloseMessage(std::string_view status) {
+  blank_.clear();
+  if (!std::exchange(in_message_, false)) return;
+  std::string part, item;
+  AppendPart(&part, /*begins=*/false);
+  AppendMessage(&item, status, /*begins=*/false);
+  Tell("response.output_text.done",
+       absl::StrCat(Place(true), ",\"text\":", Quoted(text_), ",\"logprobs\":[", logprobs_, "]"));
+  Tell("response.content_part.done", absl::StrCat(Place(true), ",\"part\":", part));
+  AddItem(item);
+  text_.clear();
+  logprobs_.clear();
+}
+
+void ResponseOutput::AddCall(const ToolCall& call) {
+  CloseReasoning("completed");
+  CloseMessage("completed");
+  const std::vector<std::string>& names = options_.custom_tools;
+  const bool custom = std::find(names.begin(), names.end(), call.name) != names.end();
+  const std::string input = custom ? CustomInput(call.arguments) : call.arguments;
+  const std::string type = custom ? "custom_tool_call" : "function_call";
+  const std::string member = custom ? "input" : "arguments";
+  const std::string event = custom ? "response.custom_tool_call_input" : "response.function_call_arguments";
+  id_ = absl::StrCat(custom ? "ctc_" : "fc_", options_.ids, "_", index_);
+  const auto item = [&](const std::string& status, const std::string& text) {
+    return absl::StrCat("{\"id\":\"", id_, "\",\"type\":\"", type, "\",\"status\":\"", status,
+                        "\",\"call_id\":", Quoted(call.id), ",\"name\":", Quoted(call.name), ",\"", member,
+                        "\":", Quoted(text), "}");
+  };
+  Tell("response.output_item.added", absl::StrCat(",\"output_index\":", index_, ",\"item\":", item("in_progress", "")));
+  Tell(event + ".delta", absl::StrCat(Place(false), ",\"delta\":", Quoted(input)));
+  Tell(event + ".done",
+       absl::StrCat(Place(false), ",\"name\":", Quoted(call.name), ",\"", member, "\":", Quoted(input)));
+  AddItem(item("completed", input));
+}
+
+void ResponseOutput::Push(std::string_view text, bool last, bool incomplete,
+                          const std::vector<PositionLogprobs>* logprobs, ResponseEvents* events, std::string* out) {
+  events_ = events;
+  out_ = out;
+  if (logprobs != nullptr) AppendLogprobs(&new_logprobs_, *logprobs);
+  const ToolCallParser::Output said = parser_.Read(text, last);
+  AddText(said.text);
+  for (const ToolCall& call : said.calls) AddCall(call);
+  if (!last) return;
+  const bool thinks = in_reasoning_;
+  CloseReasoning(incomplete ? "incomplete" : "completed");
+  if (thinks) return;
+  if (!in_message_ && index_ == 0) {
+    OpenMessage();
+    text_ = std::exchange(blank_, {});
+    Tell("response.output_text.delta", absl::StrCat(Place(true), ",\"delta\":", Quoted(text_), ",\"logprobs\":[]"));
+  }
+  CloseMessage(incomplete ? "incomplete" : "completed");
+}
+
+}  // namespace hydrant

@@ -1,0 +1,337 @@
+#include "server/frontend/response_routes.h"
+
+#include <algorithm>
+#include <ctime>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/request/response_items.h"
+#include "api/request/responses_request.h"
+#include "api/session/session.h"
+#include "api/wire/json_writer.h"
+#include "server/frontend/generation_service.h"
+#include "server/generation/responses_prepare.h"
+#include "server/http/http_exchange.h"
+#include "server/process/ascii_text.h"
+#include "server/process/random_id.h"
+#include "server/sessions/response_notes.h"
+
+namespace hydrant {
+namespace {
+
+namespace asio = boost::asio;
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kResponses = "/v1/responses/";
+constexpr std::string_view kConversations = "/v1/conversations/";
+
+// A request about what is kept: what it says, and whose it is.
+struct Asked {
+  const ServingContext& context;
+  const TenantRules rules;
+  const std::string id;    // in the path
+  const std::string part;  // what follows it: "", "items", "items/msg_…"
+  const std::string& query;
+  const std::string& body;
+
+  SessionStore& sessions() const { return *context.sessions; }
+  int32_t tenant() const { return rules.sessions.tenant; }
+};
+using AnswerTo = std::function<HttpResponse(const Asked&)>;
+
+ApiError ResponseNotFound() { return NotFound("There is no response with this id.", "response_not_found", "id"); }
+
+std::string Dump(const Json& json) { return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace); }
+
+// A page of items, as `limit`, `order` and `after` ask for it.
+HttpResponse ItemPage(Json::array_t items, const std::string& query) {
+  int32_t limit = 20;
+  if (const std::optional<std::string> text = QueryValue(query, "limit")) {
+    const ApiResult<int32_t> value = ReadQueryInteger("limit", *text, 1, 100);
+    if (!value.ok()) return ErrorResponse(value.error());
+    limit = value.value();
+  }
+  const std::string order = QueryValue(query, "order").value_or("desc");
+  if (order != "asc" && order != "desc") return ErrorResponse(InvalidField("order", "'order' must be asc or desc."));
+  if (order == "desc") std::reverse(items.begin(), items.end());
+  auto begin = items.begin();
+  if (const std::optional<std::string> after = QueryValue(query, "after")) {
+    const auto found =
+        std::find_if(items.begin(), items.end(), [&after](const Json& item) { return item.value("id", "") == *after; });
+    if (found == items.end()) return ErrorResponse(InvalidField("after", "There is no item of this id here."));
+    begin = found + 1;
+  }
+  const bool has_more = items.end() - begin > limit;
+  const Json::array_t page(begin, has_more ? begin + limit : items.end());
+  const auto id = [&page](bool first) {
+    return page.empty() ? Json(nullptr) : Json((first ? page.front() : page.back()).value("id", ""));
+  };
+  return JsonResponse(Dump(
+      {{"object", "list"}, {"data", page}, {"first_id", id(true)}, {"last_id", id(false)}, {"has_more", has_more}}));
+}
+
+HttpResponse GetResponse(const Asked& asked) {
+  const std::optional<FoundResponse> found = FindResponse(asked.sessions(), asked.tenant(), asked.id);
+  if (!found.has_value()) return ErrorResponse(ResponseNotFound());
+  if (asked.part.empty()) {
+    if (QueryValue(asked.query, "stream") == "true") {
+      return ErrorResponse(UnsupportedField("stream", "'stream' of a response that is kept"));
+    }
+    std::string response = ResponseJson(found->note());
+    return response.empty() ? ErrorResponse(ResponseNotFound()) : JsonResponse(std::move(response));
+  }
+  std::optional<NoteItems> items = ItemsOf(found->note(), asked.context.request);
+  if (!items.has_value()) return ErrorResponse(ResponseNotFound());
+  return ItemPage(std::move(items->in), asked.query);
+}
+
+// A session with nothing else to be found in it goes, too.
+HttpResponse DeleteResponse(const Asked& asked) {
+  const std::optional<FoundResponse> found = FindResponse(asked.sessions(), asked.tenant(), asked.id);
+  if (!found.has_value()) return ErrorResponse(ResponseNotFound());
+  const std::string gone = "{\"id\":\"\"";
+  const TurnNotes& notes = found->past->notes;
+  const bool alone =
+      !IsConversationId(found->session_id) && std::all_of(notes.begin(), notes.end(), [&](const auto& note) {
+        return note.get() == &found->note() || note->text.starts_with(gone);
+      });
+  std::optional<ApiError> error;
+  if (alone) {
+    error = asked.sessions().Delete(asked.tenant(), found->session_id);
+  } else {
+    error = ChangeNotes(asked.sessions(), asked.rules.sessions, found->session_id, [&](TurnNotes* now) {
+      for (std::shared_ptr<const TurnNote>& note : *now) {
+        if (note->text == found->note().text) note = WithoutResponse(*note);
+      }
+      return std::optional<ApiError>();
+    });
+  }
+  if (error.has_value()) return ErrorResponse(*error);
+  return JsonResponse(Dump({{"id", asked.id}, {"object", "response.deleted"}, {"deleted", true}}));
+}
+
+HttpResponse CancelResponse(const Asked& asked) {
+  if (asked.part != "cancel") return ErrorResponse(RouteNotFound());
+  return ErrorResponse(InvalidField("id",
+                                    "Only a response that runs in the background can be cancelled, and none does here: "
+                                    "close the connection instead.",
+                                    "unsupported"));
+}
+
+HttpResponse CountTokens(const Asked& asked) {
+  const ApiResult<int64_t> tokens = CountResponseTokens(asked.body, asked.context, asked.rules);
+  if (!tokens.ok()) return ErrorResponse(tokens.error());
+  return JsonResponse(Dump({{"object", "response.input_tokens"}, {"input_tokens", tokens.value()}}));
+}
+
+// A conversation's object is what its first note begins with.
+std::string ConversationJson(const SessionPast& past) {
+  const std::string& text = past.notes.front()->text;
+  return text.substr(0, text.find('\n'));
+}
+
+std::shared_ptr<const SessionPast> FindConversation(const Asked& asked) {
+  if (!IsConversationId(asked.id)) return nullptr;
+  std::shared_ptr<const SessionPast> past = FindPast(asked.sessions(), asked.tenant(), asked.id);
+  return past != nullptr && !past->notes.empty() && JsonBody::Parse(ConversationJson(*past), RequestLimits()).ok()
+             ? past
+             : nullptr;
+}
+
+std::shared_ptr<const TurnNote> ItemNote(const std::string& object, const Json::array_t& items) {
+  auto note = std::make_shared<TurnNote>();
+  note->text = absl::StrCat(object, "\n", Dump(items));
+  note->head = std::make_shared<const std::string>();
+  return note;
+}
+
+struct ConversationBody {
+  Json metadata;
+  Json::array_t items;
+};
+ApiResult<ConversationBody> ReadConversationBody(const Asked& asked, bool needs_items) {
+  JsonBudget budget(asked.context.request.limits);
+  const ApiResult<JsonBody> document = JsonBody::ParseObject(asked.body.empty() ? "{}" : asked.body, &budget);
+  if (!document.ok()) return document.error();
+  std::optional<ApiError> error;
+  ObjectReader reader(document.value().root(), "", &error);
+  ConversationBody read;
+  read.metadata = ReadMetadata(&reader);
+  if (needs_items || reader.Has("items")) read.items = ReadItems(&reader, "items", asked.context.request, &budget);
+  for (size_t i = 0; i < read.items.size() && !error.has_value(); ++i) {
+    if (read.items[i].value("type", "") == "item_reference") {
+      reader.Fail(absl::StrCat("items[", i, "].type"), "A conversation keeps items, no references.",
+                  "unsupported_item");
+    }
+  }
+  if (error.has_value()) return *std::move(error);
+  return read;
+}
+
+std::string ConversationObject(const std::string& id, int64_t created_s, const Json& metadata) {
+  return Dump({{"id", id}, {"object", "conversation"}, {"created_at", created_s}, {"metadata", metadata}});
+}
+
+HttpResponse MakeConversation(const Asked& asked) {
+  ApiResult<ConversationBody> body = ReadConversationBody(asked, /*needs_items=*/false);
+  if (!body.ok()) return ErrorResponse(body.error());
+  const std::string id = absl::StrCat("conv_", RandomId());
+  NameItems(NewResponseStem(id), &body.value().items);
+  const int64_t now_s = std::time(nullptr);
+  auto past = std::make_shared<SessionPast>();
+  past->turn = 1;
+  past->spec = asked.rules.kv.value_or(asked.context.request.kv);
+  past->notes.push_back(ItemNote(ConversationObject(id, now_s, body.value().metadata), body.value().items));
+  const auto told = std::make_shared<std::promise<void>>();
+  const std::optional<ApiError> error =
+      asked.sessions().Import(asked.rules.sessions, id, {past, now_s, now_s}, [told](bool) { told->set_value(); });
+  if (error.has_value()) return ErrorResponse(*error);
+  told->get_future().wait();
+  return JsonResponse(ConversationJson(*past));
+}
+
+// Its metadata, or more items.
+HttpResponse PostConversation(const Asked& asked) {
+  if (!asked.part.empty() && asked.part != "items") return ErrorResponse(RouteNotFound());
+  if (FindConversation(asked) == nullptr) return ErrorResponse(ConversationNotFound());
+  ApiResult<ConversationBody> body = ReadConversationBody(asked, asked.part == "items");
+  if (!body.ok()) return ErrorResponse(body.error());
+  std::string object;
+  NameItems(NewResponseStem(asked.id), &body.value().items);
+  const auto change = [&](TurnNotes* notes) -> std::optional<ApiError> {
+    if (!asked.part.empty()) {
+      notes->push_back(ItemNote("{}", body.value().items));
+      return std::nullopt;
+    }
+    const std::string& text = notes->front()->text;
+    const size_t line = text.find('\n');
+    Json said = Json::parse(text.substr(0, line), nullptr, /*allow_exceptions=*/false);
+    if (!said.is_object() || line == std::string::npos) return ConversationNotFound();
+    said["metadata"] = body.value().metadata;
+    object = Dump(said);
+    auto note = std::make_shared<TurnNote>(*notes->front());
+    note->text = object + text.substr(line);
+    notes->front() = std::move(note);
+    return std::nullopt;
+  };
+  const std::optional<ApiError> error = ChangeNotes(asked.sessions(), asked.rules.sessions, asked.id, change);
+  if (error.has_value()) return ErrorResponse(error->code == "session_busy" ? ConversationLocked() : *error);
+  if (asked.part.empty()) return JsonResponse(object);
+  return ItemPage(std::move(body.value().items), "order=asc&limit=100");
+}
+
+std::optional<Json::array_t> AllItems(const SessionPast& past, const RequestContext& context) {
+  Json::array_t all;
+  for (const std::shared_ptr<const TurnNote>& note : past.notes) {
+    std::optional<NoteItems> items = ItemsOf(*note, context);
+    if (!items.has_value()) return std::nullopt;
+    for (Json::array_t* list : {&items->in, &items->out}) {
+      all.insert(all.end(), std::make_move_iterator(list->begin()), std::make_move_iterator(list->end()));
+    }
+  }
+  return all;
+}
+
+HttpResponse GetConversation(const Asked& asked) {
+  const std::shared_ptr<const SessionPast> past = FindConversation(asked);
+  if (past == nullptr) return ErrorResponse(ConversationNotFound());
+  if (asked.part.empty()) return JsonResponse(ConversationJson(*past));
+  std::optional<Json::array_t> items = AllItems(*past, asked.context.request);
+  if (!items.has_value()) return ErrorResponse(ConversationNotFound());
+  if (asked.part == "items") return ItemPage(*std::move(items), asked.query);
+  for (const Json& item : *items) {
+    if (asked.part == "items/" + item.value("id", "")) return JsonResponse(Dump(item));
+  }
+  return ErrorResponse(ConversationNotFound());
+}
+
+// An item goes from whichever note it is in.
+std::optional<ApiError> RemoveItem(TurnNotes* notes, const std::string& id, const RequestContext& context) {
+  for (std::shared_ptr<const TurnNote>& note : *notes) {
+    std::optional<NoteItems> items = ItemsOf(*note, context);
+    if (!items.has_value()) continue;
+    const auto is = [&id](const Json& item) { return item.value("id", "") == id; };
+    const size_t removed = std::erase_if(items->in, is) + std::erase_if(items->out, is);
+    if (removed == 0) continue;
+    const std::string& text = note->text;
+    Json object = Json::parse(text.substr(0, text.find('\n')), nullptr, /*allow_exceptions=*/false);
+    if (object.contains("output")) object["output"] = std::move(items->out);
+    auto without = std::make_shared<TurnNote>(*note);
+    without->text = absl::StrCat(Dump(object), "\n", Dump(items->in));
+    without->tokens = 0;
+    note = std::move(without);
+    // What comes next is made of items again.
+    auto last = std::make_shared<TurnNote>(*notes->back());
+    last->tokens = 0;
+    notes->back() = std::move(last);
+    return std::nullopt;
+  }
+  return ConversationNotFound();
+}
+
+HttpResponse DeleteConversation(const Asked& asked) {
+  constexpr std::string_view kItem = "items/";
+  if (FindConversation(asked) == nullptr) return ErrorResponse(ConversationNotFound());
+  std::optional<ApiError> error;
+  std::string object;
+  if (asked.part.starts_with(kItem)) {
+    error = ChangeNotes(asked.sessions(), asked.rules.sessions, asked.id, [&](TurnNotes* notes) {
+      auto failed = RemoveItem(notes, asked.part.substr(kItem.size()), asked.context.request);
+      if (!failed.has_value()) object = notes->front()->text.substr(0, notes->front()->text.find('\n'));
+      return failed;
+    });
+  } else if (asked.part.empty()) {
+    error = asked.sessions().Delete(asked.tenant(), asked.id);
+    object = Dump({{"id", asked.id}, {"object", "conversation.deleted"}, {"deleted", true}});
+  } else {
+    error = RouteNotFound();
+  }
+  if (error.has_value()) return ErrorResponse(error->code == "session_busy" ? ConversationLocked() : *error);
+  return JsonResponse(std::move(object));
+}
+
+}  // namespace
+
+void AddResponseRoutes(const ServingContext& context, AdmissionControl& admission, WorkerPool& workers,
+                       std::vector<HttpRoute>* routes) {
+  const auto add = [&](std::string method, std::string_view path, bool body, AnswerTo answer) {
+    HttpRoute route = {
+        std::move(method), std::string(path), /*open=*/false,
+        [&context, &workers, path, answer = std::move(answer)](HttpExchange& exchange) -> asio::awaitable<void> {
+          const std::string_view target = exchange.head().path;
+          const std::string below = PercentDecode(target.substr(std::min(path.size(), target.size())));
+          const size_t slash = below.find('/');
+          const TenantEntry& tenant = *exchange.caller();
+          const Asked asked = {context,
+                               TenantRulesOf(tenant, context),
+                               below.substr(0, slash),
+                               slash == std::string::npos ? std::string() : below.substr(slash + 1),
+                               exchange.head().query,
+                               exchange.body()};
+          HttpResponse response;
+          const auto work = [&] { response = answer(asked); };
+          const WorkOwner owner = {tenant.index(), exchange.client()};
+          co_await workers.Run(owner, work);
+          co_await exchange.Respond(std::move(response));
+        }};
+    route.body = body;
+    route.admit = [&admission](const HttpExchange& exchange) { return admission.AdmitWork(exchange); };
+    if (body) route.body_bytes_max = TextBytesMax(context.request.context);
+    routes->push_back(std::move(route));
+  };
+  add("GET", kResponses, false, GetResponse);
+  add("DELETE", kResponses, false, DeleteResponse);
+  add("POST", kResponses, false, CancelResponse);
+  add("POST", "/v1/responses/input_tokens", true, CountTokens);
+  add("POST", "/v1/conversations", true, MakeConversation);
+  add("GET", kConversations, false, GetConversation);
+  add("POST", kConversations, true, PostConversation);
+  add("DELETE", kConversations, false, DeleteConversation);
+}
+
+}  // namespace hydrant

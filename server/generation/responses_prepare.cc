@@ -1,0 +1,364 @@
+#include "server/generation/responses_prepare.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "api/request/response_items.h"
+#include "api/request/responses_request.h"
+#include "api/response/responses_writer.h"
+#include "api/wire/json_writer.h"
+#include "server/generation/chat_prepare.h"
+#include "server/process/random_id.h"
+#include "server/sessions/response_notes.h"
+#include "server/sessions/session_prompt.h"
+
+namespace hydrant {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What a response goes on from: a response of a session, or a conversation, which is one.
+struct Past {
+  std::string session_id;
+  std::shared_ptr<const SessionPast> past;
+  size_t notes = 0;              // those up to the response
+  bool newest = false;           // the session itself goes on
+  bool locked = false;           // it is a conversation: no other one is begun in its place
+  std::vector<NoteItems> items;  // of the notes
+
+  const TurnNote* last() const { return notes == 0 ? nullptr : past->notes[notes - 1].get(); }
+  TurnNotes all_notes() const {
+    return {past->notes.begin(), past->notes.begin() + static_cast<std::ptrdiff_t>(notes)};
+  }
+};
+
+ApiError PreviousNotFound() {
+  return NotFound("There is no response with this id. Send the whole history as 'input'.",
+                  "previous_response_not_found", "previous_response_id");
+}
+
+// Reads what the request goes on from. Its notes are read whole: a call may have been made long before its output comes.
+ApiResult<std::optional<Past>> FindPastOf(const ResponsesRequest& request, const ServingContext& context,
+                                          const TenantRules& rules) {
+  Past found;
+  const int32_t tenant = rules.sessions.tenant;
+  if (!request.previous_response_id.empty()) {
+    std::optional<FoundResponse> response = FindResponse(*context.sessions, tenant, request.previous_response_id);
+    if (!response.has_value()) return PreviousNotFound();
+    found.session_id = std::move(response->session_id);
+    found.past = std::move(response->past);
+    found.notes = response->index + 1;
+    found.newest = response->newest;
+  } else if (!request.conversation_id.empty()) {
+    found.session_id = request.conversation_id;
+    found.past = IsConversationId(found.session_id) ? FindPast(*context.sessions, tenant, found.session_id) : nullptr;
+    if (found.past == nullptr) return ConversationNotFound();
+    found.notes = found.past->notes.size();
+    found.newest = found.locked = true;
+  } else {
+    return std::optional<Past>();
+  }
+  for (size_t i = 0; i < found.notes; ++i) {
+    std::optional<NoteItems> items = ItemsOf(*found.past->notes[i], context.request);
+    if (!items.has_value()) return found.locked ? ConversationNotFound() : PreviousNotFound();
+    found.items.push_back(*std::move(items));
+  }
+  return std::optional<Past>(std::move(found));
+}
+
+std::optional<ApiError> ResolveReferences(ResponsesRequest* request, const ServingContext& context,
+                                          const TenantRules& rules) {
+  for (size_t i = 0; i < request->items.size(); ++i) {
+    Json& item = request->items[i];
+    if (item.at("type") != "item_reference") continue;
+    std::optional<Json> found =
+        FindItem(*context.sessions, rules.sessions.tenant, static_cast<std::string>(item.at("id")), context.request);
+    if (!found.has_value()) {
+      return NotFound("There is no item with this id.", "response_not_found", absl::StrCat("input[", i, "].id"));
+    }
+    item = *std::move(found);
+  }
+  return std::nullopt;
+}
+
+// All of the conversation.
+std::optional<ApiError> MakeConversation(const std::optional<Past>& past, ResponsesRequest* request) {
+  ItemMessages messages(request->instructions);
+  if (past.has_value()) {
+    for (const NoteItems& items : past->items) {
+      if (std::optional<ApiError> error = messages.Add(items.in, "input")) return error;
+      if (std::optional<ApiError> error = messages.Add(items.out, "input")) return error;
+    }
+  }
+  if (std::optional<ApiError> error = messages.Add(request->items, "input")) return error;
+  if (messages.messages().empty()) return InvalidField("input", "'input' must not be empty.");
+  request->conversation.messages = messages.messages();
+  return std::nullopt;
+}
+
+// Where the messages stand that begin a turn of the user's, the first aside: what is before one can go.
+std::vector<size_t> CutsOf(const Json& messages) {
+  std::vector<size_t> cuts;
+  bool begun = false;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (messages[i].at("role") != "user") continue;
+    if (std::exchange(begun, true)) cuts.push_back(i);
+  }
+  return cuts;
+}
+
+Json WithoutOldest(const Json& messages, size_t cut) {
+  Json::array_t kept;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (i >= cut || messages[i].at("role") == "system") kept.push_back(messages[i]);
+  }
+  return kept;
+}
+
+bool IsCall(const Json& item) { return item.at("type") == "function_call" || item.at("type") == "custom_tool_call"; }
+
+bool HasOutputOf(const Json& call, const Json::array_t& items) {
+  return std::any_of(items.begin(), items.end(), [&call](const Json& item) {
+    return !IsCall(item) && item.contains("call_id") && item.at("call_id") == call.at("call_id");
+  });
+}
+
+// What the template writes after an answer of the assistant, and for the messages after it: rendered with a short conversation before
+// it, so that it costs what is new, and the past is what its tokens say, whatever the template would make of it today. Nullopt: the
+// template does not write one message after another.
+std::optional<RequestPrompt> RenderAddition(const ResponsesRequest& request, const Past& past,
+                                            const ServingContext& context) {
+  constexpr const char* kAnswer = "kq7vhydrantz3";  // no template has it
+  ItemMessages messages(request.instructions);
+  const Json::array_t said = {Json{{"type", "message"}, {"role", "user"}, {"content", "."}},
+                              Json{{"type", "message"}, {"role", "assistant"}, {"content", kAnswer}}};
+  if (messages.Add(said, "input").has_value()) return std::nullopt;
+  Conversation conversation = request.conversation;
+  const auto render = [&](bool generates) {
+    conversation.messages = messages.messages();
+    conversation.add_generation_prompt = generates;
+    return RenderConversation(conversation, context);
+  };
+  const ApiResult<RequestPrompt> answered = render(false);
+  if (!answered.ok()) return std::nullopt;
+  const std::string_view text = answered.value().text;
+  const size_t at = text.rfind(kAnswer);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string end(text.substr(at + std::string_view(kAnswer).size()));
+  // The calls whose outputs come: templates look for them.
+  Json::array_t calls;
+  for (const NoteItems& items : past.items) {
+    for (const Json::array_t* list : {&items.in, &items.out}) {
+      for (const Json& item : *list) {
+        if (IsCall(item) && HasOutputOf(item, request.items)) calls.push_back(item);
+      }
+    }
+  }
+  if (messages.Add(calls, "input").has_value()) return std::nullopt;
+  const ApiResult<RequestPrompt> before = render(false);
+  if (!before.ok() || messages.Add(request.items, "input").has_value()) return std::nullopt;
+  ApiResult<RequestPrompt> after = render(true);
+  if (!after.ok() || !after.value().text.starts_with(before.value().text)) return std::nullopt;
+  const size_t cut = before.value().text.size();
+  RequestPrompt addition;
+  addition.reasoning = after.value().reasoning;
+  addition.text = end + after.value().text.substr(cut);
+  for (const ByteRange& range : after.value().client_ranges) {
+    if (range.end <= cut) continue;
+    addition.client_ranges.push_back({std::max(range.begin, cut) - cut + end.size(), range.end - cut + end.size()});
+  }
+  return addition;
+}
+
+class ResponsesPreparer {
+ public:
+  ResponsesPreparer(ResponsesRequest request, std::optional<Past> past, const ServingContext& context,
+                    const TenantRules& rules)
+      : request_(std::move(request)), past_(std::move(past)), context_(context), rules_(rules) {
+    // What is kept is found again by its id; a conversation keeps all that is said in it.
+    stores_ = request_.store.value_or(true) || (past_.has_value() && past_->locked);
+  }
+
+  ApiResult<PreparedGeneration> Prepare() {
+    ApiResult<PreparedGeneration> prepared = GoOn();
+    if (prepared.ok()) return prepared;
+    if (past_.has_value() && past_->newest && IsTaken(prepared.error())) {
+      if (past_->locked) return ConversationLocked();
+      past_->newest = false;  // another turn goes on from the same one: a chain is a tree
+      return GoOn();
+    }
+    // Who did not ask for it to be kept need not be refused for want of a place.
+    const bool optional = !request_.store.has_value() && !past_.has_value() && request_.session_id.empty();
+    if (!stores_ || !optional || !HasNoPlace(prepared.error())) return prepared;
+    stores_ = false;
+    return GoOn();
+  }
+
+ private:
+  static bool IsTaken(const ApiError& error) {
+    return error.code == "session_busy" || error.code == "turn_conflict" || error.code == "session_not_found" ||
+           error.code == "session_expired";
+  }
+
+  static bool HasNoPlace(const ApiError& error) {
+    return error.code == "session_limit_exceeded" || error.code == "too_many_sessions";
+  }
+
+  // Whether its prompt is the past's tokens and what is new.
+  bool HasTokens() const {
+    const TurnNote* last = past_.has_value() ? past_->last() : nullptr;
+    return last != nullptr && last->tokens > 0 && *last->head == request_.head &&
+           (!past_->locked || static_cast<size_t>(last->tokens) == past_->past->tokens.size());
+  }
+
+  ApiResult<PreparedGeneration> GoOn() {
+    if (!HasTokens()) return FromMessages();
+    std::optional<RequestPrompt> addition = RenderAddition(request_, *past_, context_);
+    if (!addition.has_value()) return FromMessages();
+    ResponsesRequest request = request_;
+    const bool continues = stores_ && past_->newest;
+    if (!continues) {
+      RequestPrompt prompt = *addition;  // the text says how its answer begins
+      prompt.is_ids = true;
+      const std::vector<int32_t>& tokens = past_->past->tokens;
+      prompt.ids.assign(tokens.begin(), tokens.begin() + past_->last()->tokens);
+      const std::vector<int32_t> more = PromptAlone(*addition, false, *context_.tokenizer).ids;
+      prompt.ids.insert(prompt.ids.end(), more.begin(), more.end());
+      addition = std::move(prompt);
+    }
+    ApiResult<PreparedGeneration> prepared = Finish(std::move(request), *std::move(addition), continues);
+    if (!prepared.ok() && request_.truncates && IsTooLong(prepared.error())) return FromMessages();
+    return prepared;
+  }
+
+  static bool IsTooLong(const ApiError& error) { return error.code == "context_length_exceeded"; }
+
+  ApiResult<PreparedGeneration> FromMessages() {
+    ResponsesRequest whole = request_;
+    if (std::optional<ApiError> error = MakeConversation(past_, &whole)) return *std::move(error);
+    ApiResult<PreparedGeneration> prepared = Rendered(whole, whole.conversation.messages);
+    if (prepared.ok() || !request_.truncates || !IsTooLong(prepared.error())) return prepared;
+    // The fewest turns that have to go: half of those in question at a time.
+    const std::vector<size_t> cuts = CutsOf(whole.conversation.messages);
+    size_t low = 0, high = cuts.size();
+    while (low < high) {
+      const size_t middle = low + (high - low) / 2;
+      // Its turn is over before the next one begins.
+      const ApiResult<PreparedGeneration> attempt =
+          Rendered(whole, WithoutOldest(whole.conversation.messages, cuts[middle]));
+      (attempt.ok() || !IsTooLong(attempt.error())) ? high = middle : low = middle + 1;
+    }
+    if (low == cuts.size()) return prepared;
+    return Rendered(whole, WithoutOldest(whole.conversation.messages, cuts[low]));
+  }
+
+  ApiResult<PreparedGeneration> Rendered(ResponsesRequest request, Json messages) {
+    request.conversation.messages = std::move(messages);
+    ApiResult<RequestPrompt> prompt = RenderConversation(request.conversation, context_);
+    if (!prompt.ok()) {
+      ApiError error = prompt.error();
+      if (error.param == "messages") error.param = "input";
+      return error;
+    }
+    return Finish(std::move(request), std::move(prompt.value()), /*append=*/false);
+  }
+
+  ApiResult<PreparedGeneration> Finish(ResponsesRequest request, RequestPrompt prompt, bool append) {
+    if (stores_) {
+      if (past_.has_value() && past_->newest) {
+        request.session_id = past_->session_id;
+        request.session_append = append;
+        request.session_turn = past_->past->turn;
+      } else if (request.session_id.empty()) {
+        request.session_id = absl::StrCat("r", RandomId());
+      }
+      // What a session keeps is its own for its life.
+      if (past_.has_value() && !request.has_kv) request.kv = past_->past->spec;
+    }
+    const std::string stem = stores_ ? NewResponseStem(request.session_id) : std::string();
+    ApiResult<PreparedGeneration> prepared =
+        PrepareAnswer(request, std::move(prompt), Writer(stem), context_, rules_, "input");
+    if (!prepared.ok()) return prepared;
+    if (!request_.tools_not_offered.empty()) {
+      prepared.value().response_fields.emplace_back("x-hydrant-tools-not-offered", request_.tools_not_offered);
+    }
+    if (!stores_) return prepared;
+    prepared.value().fields.request_id = stem;
+    prepared.value().note_head = request_.head;
+    const SessionTurn& turn = *prepared.value().turn;
+    if (past_.has_value()) {
+      prepared.value().notes = past_->all_notes();
+    } else {
+      prepared.value().notes = turn.past() != nullptr ? turn.past()->notes : TurnNotes();
+    }
+    return prepared;
+  }
+
+  std::unique_ptr<AnswerWriter> Writer(const std::string& stem) {
+    ResponsesWriterOptions options;
+    options.tool_calls = ToolCallsIn(&request_, context_);
+    options.ids = stem.empty() ? RandomId() : stem;
+    options.parallel_tool_calls = request_.parallel_tool_calls;
+    options.custom_tools = request_.custom_tools;
+    options.encrypts_reasoning = request_.encrypts_reasoning;
+    options.head = request_.head;
+    options.echo = request_.echo;
+    options.chain = "\"previous_response_id\":";
+    AppendJsonStringOrNull(&options.chain, request_.previous_response_id);
+    options.chain.append(",\"store\":").append(stores_ ? "true" : "false").append(",\"conversation\":");
+    if (request_.conversation_id.empty()) {
+      options.chain.append("null");
+    } else {
+      options.chain.append("{\"id\":\"").append(request_.conversation_id).append("\"}");
+    }
+    if (stores_) {
+      Json::array_t items = request_.items;
+      NameItems(stem, &items);
+      options.items = Json(std::move(items)).dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+    }
+    return std::make_unique<ResponsesWriter>(std::move(options));
+  }
+
+  ResponsesRequest request_;
+  std::optional<Past> past_;
+  const ServingContext& context_;
+  const TenantRules& rules_;
+  bool stores_ = false;
+};
+
+}  // namespace
+
+ApiResult<PreparedGeneration> PrepareResponses(std::string_view body, const ServingContext& context,
+                                               const TenantRules& rules, const RequestHeaders& headers) {
+  ApiResult<ResponsesRequest> parsed = ParseResponsesRequest(body, RequestContextOf(context, rules, headers));
+  if (!parsed.ok()) return parsed.error();
+  ResponsesRequest& request = parsed.value();
+  const bool names_past = !request.previous_response_id.empty() || !request.conversation_id.empty();
+  if (names_past) {  // it is in the session that it names, and another name has only brought it here
+    request.session_id.clear();
+    request.session_turn.reset();
+  }
+  if (std::optional<ApiError> error = ResolveReferences(&request, context, rules)) return *std::move(error);
+  ApiResult<std::optional<Past>> past = FindPastOf(request, context, rules);
+  if (!past.ok()) return past.error();
+  ToolCallsIn(&request, context);  // says how the answer is decoded
+  return ResponsesPreparer(std::move(request), std::move(past.value()), context, rules).Prepare();
+}
+
+ApiResult<int64_t> CountResponseTokens(std::string_view body, const ServingContext& context, const TenantRules& rules) {
+  ApiResult<ResponsesRequest> parsed = ParseResponsesRequest(body, RequestContextOf(context, rules, {}));
+  if (!parsed.ok()) return parsed.error();
+  ResponsesRequest& request = parsed.value();
+  if (std::optional<ApiError> error = ResolveReferences(&request, context, rules)) return *std::move(error);
+  const ApiResult<std::optional<Past>> past = FindPastOf(request, context, rules);
+  if (!past.ok()) return past.error();
+  if (std::optional<ApiError> error = MakeConversation(past.value(), &request)) return *std::move(error);
+  const ApiResult<RequestPrompt> prompt = RenderConversation(request.conversation, context);
+  if (!prompt.ok()) return prompt.error();
+  return std::ssize(PromptAlone(prompt.value(), /*add_special_tokens=*/false, *context.tokenizer).ids);
+}
+
+}  // namespace hydrant

@@ -1,0 +1,178 @@
+#include "server/sessions/response_notes.h"
+
+#include <algorithm>
+#include <future>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/request/response_items.h"
+#include "api/session/session.h"
+#include "api/wire/json_body.h"
+#include "server/process/random_id.h"
+
+namespace hydrant {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kDrawn = 16;
+
+// What an id has after the first '_'. Empty: no id.
+std::string_view StemIn(std::string_view id) {
+  const size_t at = id.find('_');
+  return at == std::string_view::npos ? std::string_view() : id.substr(at + 1);
+}
+
+std::string_view PrefixOf(std::string_view type) {
+  if (type == "message") return "msg_";
+  if (type == "reasoning") return "rs_";
+  if (type == "function_call") return "fc_";
+  if (type == "custom_tool_call") return "ctc_";
+  return type == "custom_tool_call_output" ? "ctco_" : "fco_";
+}
+
+// Items of a note, checked.
+std::optional<Json::array_t> ReadNoteItems(JsonView object, const RequestContext& context, JsonBudget* budget) {
+  std::optional<ApiError> error;
+  ObjectReader reader(object, "", &error);
+  Json::array_t items = ReadItems(&reader, "items", context, budget);
+  if (error.has_value()) return std::nullopt;
+  return items;
+}
+
+std::optional<Json::array_t> ParseItems(std::string_view array, const RequestContext& context) {
+  JsonBudget budget(context.limits);
+  const ApiResult<JsonBody> body = JsonBody::ParseObject(absl::StrCat("{\"items\":", std::string(array), "}"), &budget);
+  if (!body.ok()) return std::nullopt;
+  return ReadNoteItems(body.value().root(), context, &budget);
+}
+
+}  // namespace
+
+std::string NewResponseStem(std::string_view session_id) {
+  return absl::StrCat(RandomId().substr(0, kDrawn), "_", std::string(session_id));
+}
+
+std::string SessionOfResponse(std::string_view id) {
+  std::string_view stem = StemIn(id);
+  if (stem.size() <= kDrawn || stem[kDrawn] != '_') return "";
+  std::string session(stem.substr(kDrawn + 1));
+  return IsSessionId(session) ? session : "";
+}
+
+std::shared_ptr<const SessionPast> FindPast(SessionStore& sessions, int32_t tenant, const std::string& session_id) {
+  ApiResult<SessionStore::View> view = sessions.Inspect(tenant, session_id);
+  if (!view.ok()) return nullptr;
+  return view.value().stored ? sessions.ReadStored(tenant, session_id) : view.value().past;
+}
+
+std::optional<FoundResponse> FindResponse(SessionStore& sessions, int32_t tenant, std::string_view id) {
+  FoundResponse found;
+  found.session_id = SessionOfResponse(id);
+  if (found.session_id.empty()) return std::nullopt;
+  found.past = FindPast(sessions, tenant, found.session_id);
+  if (found.past == nullptr) return std::nullopt;
+  const TurnNotes& notes = found.past->notes;
+  const std::string begin = absl::StrCat("{\"id\":\"", std::string(id), "\",");
+  const auto note =
+      std::find_if(notes.begin(), notes.end(), [&begin](const auto& each) { return each->text.starts_with(begin); });
+  if (note == notes.end()) return std::nullopt;
+  found.index = static_cast<size_t>(note - notes.begin());
+  found.newest = found.index + 1 == notes.size() && (*note)->turn == found.past->turn;
+  return found;
+}
+
+std::string ResponseJson(const TurnNote& note) {
+  std::string response = note.text.substr(0, note.text.find('\n'));
+  if (!response.ends_with('}')) return "";
+  response.pop_back();
+  response.append(",").append(*note.head).append("}");
+  return JsonBody::Parse(response, RequestLimits()).ok() ? response : "";
+}
+
+std::shared_ptr<const TurnNote> WithoutResponse(const TurnNote& note) {
+  constexpr std::string_view kBegin = "{\"id\":\"";
+  auto without = std::make_shared<TurnNote>(note);
+  const size_t end = note.text.find('"', kBegin.size());
+  if (note.text.starts_with(kBegin) && end != std::string::npos) {
+    without->text.erase(kBegin.size(), end - kBegin.size());
+  }
+  return without;
+}
+
+std::optional<NoteItems> ItemsOf(const TurnNote& note, const RequestContext& request) {
+  // A note has more values than the body that it was made of: ids, states, and what an answer adds.
+  constexpr int32_t kMore = 4;
+  RequestContext context = request;
+  context.limits.json_nodes_max *= kMore;
+  context.limits.messages_max *= kMore;
+  const size_t line = note.text.find('\n');
+  if (line == std::string::npos) return std::nullopt;
+  const std::string_view text = note.text;
+  JsonBudget budget(context.limits);
+  const ApiResult<JsonBody> response = JsonBody::ParseObject(text.substr(0, line), &budget);
+  std::optional<Json::array_t> in = ParseItems(text.substr(line + 1), context);
+  if (!response.ok() || !in.has_value()) return std::nullopt;
+  NoteItems items{*std::move(in), {}};
+  std::optional<ApiError> error;
+  ObjectReader reader(response.value().root(), "", &error);
+  if (reader.Has("output")) items.out = ReadItems(&reader, "output", context, &budget);
+  if (error.has_value()) return std::nullopt;
+  return items;
+}
+
+std::optional<Json> FindItem(SessionStore& sessions, int32_t tenant, std::string_view id,
+                             const RequestContext& context) {
+  const size_t number = id.rfind('_');
+  const std::string session = number == std::string_view::npos ? "" : SessionOfResponse(id.substr(0, number));
+  const std::shared_ptr<const SessionPast> past = session.empty() ? nullptr : FindPast(sessions, tenant, session);
+  if (past == nullptr) return std::nullopt;
+  const std::string named = absl::StrCat("\"id\":\"", std::string(id), "\"");
+  for (const std::shared_ptr<const TurnNote>& note : past->notes) {
+    if (note->text.find(named) == std::string::npos) continue;
+    const std::optional<NoteItems> items = ItemsOf(*note, context);
+    if (!items.has_value()) return std::nullopt;
+    for (const Json::array_t* list : {&items->in, &items->out}) {
+      for (const Json& item : *list) {
+        if (item.value("id", "") == id) return item;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+bool IsConversationId(std::string_view id) { return id.starts_with("conv_") && IsSessionId(id); }
+
+ApiError ConversationNotFound() {
+  return NotFound("There is no conversation with this id.", "conversation_not_found", "conversation");
+}
+
+ApiError ConversationLocked() {
+  return Conflict("A response of this conversation is being computed; there is one at a time.", "conversation_locked");
+}
+
+std::optional<ApiError> ChangeNotes(SessionStore& sessions, const SessionOwner& owner, const std::string& session_id,
+                                    const std::function<std::optional<ApiError>(TurnNotes*)>& change) {
+  ApiResult<SessionTurn> turn = sessions.Begin(owner, session_id, /*must_exist=*/true);
+  if (!turn.ok()) return turn.error();
+  SessionPast past = *turn.value().past();
+  if (std::optional<ApiError> error = change(&past.notes)) return error;
+  const auto told = std::make_shared<std::promise<void>>();
+  std::future<void> done = told->get_future();
+  turn.value().Commit(std::move(past), [told](Durability) { told->set_value(); });
+  done.wait();
+  return std::nullopt;
+}
+
+void NameItems(std::string_view stem, Json::array_t* items) {
+  for (size_t i = 0; i < items->size(); ++i) {
+    Json& item = (*items)[i];
+    if (item.contains("id")) continue;
+    Json::object_t named = {{"id", absl::StrCat(std::string(PrefixOf(static_cast<std::string>(item.at("type")))),
+                                                std::string(stem), "_i", i)}};
+    for (auto& member : item.items()) named.emplace_back(member.key(), std::move(member.value()));
+    item = std::move(named);
+  }
+}
+
+}  // namespace hydrant

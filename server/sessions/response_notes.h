@@ -1,0 +1,74 @@
+// What sessions keep of responses (/v1/responses): how a response is named, found, and read. A response is a turn of a session, and
+// its id has the session's in it, so there is no other place that knows of it: it is as durable, and as long there.
+//
+//   resp_<16 hex digits, drawn>_<session>          a response; msg_…_<n>, fc_…_<n> the items of it and of its request
+//
+// A note is the response as JSON without what it has of its head (TurnNote::head), a line end, and the request's items as a JSON array.
+// It may have come from elsewhere with its session, so what is in it is checked as a request's would be.
+//
+// Thread: any. Finding one waits for the disk where there is a journal.
+#ifndef HYDRANT_SERVER_SESSIONS_RESPONSE_NOTES_H_
+#define HYDRANT_SERVER_SESSIONS_RESPONSE_NOTES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "api/request/request_context.h"
+#include "nlohmann/json.hpp"
+#include "server/sessions/session_store.h"
+
+namespace hydrant {
+
+// What the ids of a new response and its items are made of, in this session.
+std::string NewResponseStem(std::string_view session_id);
+// The id of the session that a response, an item or a stem names. Empty: it is none of these.
+std::string SessionOfResponse(std::string_view id);
+
+struct FoundResponse {
+  std::string session_id;
+  std::shared_ptr<const SessionPast> past;
+  size_t index = 0;     // of its note
+  bool newest = false;  // the session goes on from it
+
+  const TurnNote& note() const { return *past->notes[index]; }
+};
+// Nullopt: the tenant has no such response.
+std::optional<FoundResponse> FindResponse(SessionStore& sessions, int32_t tenant, std::string_view id);
+// A session's past, whether or not a turn is in progress. Null: there is none.
+std::shared_ptr<const SessionPast> FindPast(SessionStore& sessions, int32_t tenant, const std::string& session_id);
+
+// The response, whole. Empty: the note is none of a response.
+std::string ResponseJson(const TurnNote& note);
+// The note without its response, which is not to be found any more; its items stay, for those who go on from it.
+std::shared_ptr<const TurnNote> WithoutResponse(const TurnNote& note);
+
+struct NoteItems {
+  nlohmann::ordered_json::array_t in, out;
+};
+// Nullopt: they are not what a note would have.
+std::optional<NoteItems> ItemsOf(const TurnNote& note, const RequestContext& context);
+// The item of this id. Nullopt: the tenant has none.
+std::optional<nlohmann::ordered_json> FindItem(SessionStore& sessions, int32_t tenant, std::string_view id,
+                                               const RequestContext& context);
+
+// A conversation is a session with such an id.
+bool IsConversationId(std::string_view id);
+ApiError ConversationNotFound();  // 404
+ApiError ConversationLocked();    // 409
+
+// Has `change` change the notes of a session, as a turn of its own that says nothing: the session's KV is computed again by the next.
+// Returns when that is durable or cannot be made so. Errors: SessionStore::Begin's; `change`'s, and then nothing is changed.
+std::optional<ApiError> ChangeNotes(SessionStore& sessions, const SessionOwner& owner, const std::string& session_id,
+                                    const std::function<std::optional<ApiError>(TurnNotes*)>& change);
+
+// Gives every item without an id one.
+void NameItems(std::string_view stem, nlohmann::ordered_json::array_t* items);
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_SESSIONS_RESPONSE_NOTES_H_

@@ -1,0 +1,80 @@
+#include "api/request/response_items.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "api/request/responses_request.h"
+
+namespace hydrant {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+RequestContext Context() {
+  RequestContext context;
+  context.model_names = {"smol"};
+  context.vocab_size = 100;
+  context.context = 512;
+  return context;
+}
+
+std::string BodyOf(const std::string& input, const std::string& members = "") {
+  return R"({"input":)" + input + members + "}";
+}
+
+// The messages that a template gets to see; else why not.
+std::string Messages(const std::string& body) {
+  const ApiResult<ResponsesRequest> parsed = ParseResponsesRequest(body, Context());
+  if (!parsed.ok()) return parsed.error().param + ": " + parsed.error().message;
+  ItemMessages messages(parsed.value().instructions);
+  const std::optional<ApiError> error = messages.Add(parsed.value().items, "input");
+  return error.has_value() ? error->param + ": " + error->message : Json(messages.messages()).dump();
+}
+
+TEST(ResponseItems, BecomeWhatTemplatesRead) {
+  EXPECT_EQ(Messages(BodyOf(R"("hi")", R"(,"instructions":"s")")),
+            R"([{"role":"system","content":"s"},{"role":"user","content":"hi"}])");
+  EXPECT_EQ(Messages(BodyOf(
+                R"([{"type":"message","role":"developer","content":"d"},)"
+                R"({"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_text","text":"b"}]}])",
+                R"(,"instructions":"s")")),
+            R"([{"role":"system","content":"s\n\nd"},{"role":"user","content":"a\nb"}])");
+  const std::string called =
+      R"([{"role":"user","content":"?"},)"
+      R"({"type":"reasoning","id":"rs_1","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]},)"
+      R"({"type":"message","id":"msg_1","role":"assistant","status":"completed","content":[{"type":"output_text","text":"Let me.","annotations":[]}]},)"
+      R"({"type":"function_call","id":"fc_1","call_id":"c1","name":"f","arguments":"{\"x\":1}"},)"
+      R"({"type":"custom_tool_call","call_id":"c2","name":"g","input":"do"},)"
+      R"({"type":"function_call_output","call_id":"c1","output":"one"},)"
+      R"({"type":"custom_tool_call_output","call_id":"c2","output":[{"type":"input_text","text":"two"}]}])";
+  EXPECT_EQ(
+      Messages(BodyOf(called)),
+      R"([{"role":"user","content":"?"},{"role":"assistant","content":"Let me.","reasoning_content":"hm","tool_calls":[)"
+      R"({"id":"c1","type":"function","function":{"name":"f","arguments":{"x":1}}},)"
+      R"({"id":"c2","type":"function","function":{"name":"g","arguments":{"input":"do"}}}]},)"
+      R"({"role":"tool","tool_call_id":"c1","name":"f","content":"one"},)"
+      R"({"role":"tool","tool_call_id":"c2","name":"g","content":"two"}])");
+  // A call without words before it has a message of its own.
+  EXPECT_EQ(Messages(BodyOf(
+                R"([{"role":"user","content":"?"},{"type":"function_call","call_id":"c","name":"f","arguments":""}])")),
+            R"([{"role":"user","content":"?"},{"role":"assistant","content":null,"tool_calls":[)"
+            R"({"id":"c","type":"function","function":{"name":"f","arguments":{}}}]}])");
+  EXPECT_EQ(Messages(BodyOf(R"([{"type":"function_call_output","call_id":"c","output":""}])")),
+            "input[0].call_id: There is no call of this id before it.");
+}
+
+TEST(ResponseItems, ReasoningComesBackAsItWasGiven) {
+  const auto thought = [](const std::string& members) {
+    return Messages(BodyOf(R"([{"type":"reasoning")" + members + R"(},{"role":"assistant","content":"a"}])"));
+  };
+  const std::string hm = R"([{"role":"assistant","content":"a","reasoning_content":"hm"}])";
+  EXPECT_EQ(thought(R"(,"content":[{"type":"reasoning_text","text":"hm"}],"encrypted_content":"eA==")"), hm);
+  EXPECT_EQ(thought(R"(,"content":null,"encrypted_content":"aG0=","summary":[])"), hm);
+  EXPECT_EQ(thought(R"(,"encrypted_content":"of another server","summary":[{"type":"summary_text","text":"hm"}])"), hm);
+  EXPECT_EQ(thought(""), R"([{"role":"assistant","content":"a"}])");
+  EXPECT_EQ(thought(R"(,"content":7)"), "input[0].content: It must be an array.");
+}
+
+}  // namespace
+}  // namespace hydrant

@@ -1,0 +1,177 @@
+// Chains of responses without an engine: what it would be given, and what a turn that has ended leaves.
+#include "server/generation/responses_prepare.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "server/sessions/response_notes.h"
+#include "tests/server/generation/byte_context.h"
+
+namespace hydrant {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kTemplate =
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls %}({{ c.function.name }}){% endfor "
+    "%}</>"
+    "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+
+class Responses : public testing::Test {
+ protected:
+  Responses() : context_(ByteContext(400)), sessions_(Options()) {
+    std::vector<std::string> warnings;
+    context_.chat = MakeChatSetup({kTemplate, ""}, "<bos>", "<eos>", "auto", &warnings);
+    context_.sessions = &sessions_;
+  }
+
+  static SessionStore::Options Options() {
+    SessionStore::Options options;
+    options.clock = [] { return int64_t{0}; };
+    options.on_forget = [](uint64_t) {};
+    options.on_settle = [](const TurnId&, bool) {};
+    return options;
+  }
+
+  ApiResult<PreparedGeneration> Prepare(const std::string& members, int32_t tenant = 0) {
+    TenantRules rules;
+    rules.sessions.tenant = tenant;
+    return PrepareResponses("{" + members + "}", context_, rules);
+  }
+
+  // Ends the turn with this answer, as GenerationRun does. Returns the response's id.
+  std::string End(PreparedGeneration prepared, const std::string& text) {
+    const PreparedPrompt& prompt = prepared.prompts.front();
+    const std::string id = "resp_" + prepared.fields.request_id;
+    prepared.writer->Begin({id, 7, "m", ""});
+    SessionPast past;
+    past.tokens = prompt.ids.vector();
+    for (const int32_t token : ByteIds(text)) past.tokens.push_back(token);
+    past.computed = static_cast<int32_t>(past.tokens.size()) - 1;
+    past.spec = prompt.spec;
+    past.kv = prompt.kv;
+    past.notes = *prepared.notes;
+    Answer answer;
+    answer.choices.emplace_back().text = text;
+    auto note = std::make_shared<TurnNote>();
+    note->turn = prepared.turn->turn();
+    note->tokens = static_cast<int32_t>(past.tokens.size());
+    note->text = prepared.writer->Note(answer);
+    note->head = std::make_shared<const std::string>(prepared.note_head);
+    past.notes.push_back(std::move(note));
+    prepared.turn->End(std::move(past));
+    return id;
+  }
+  std::string Begin(const std::string& members, const std::string& text) {
+    ApiResult<PreparedGeneration> prepared = Prepare(members);
+    return prepared.ok() ? End(std::move(prepared.value()), text) : prepared.error().message;
+  }
+  static std::string After(const std::string& id, const std::string& more = R"("input":"more")") {
+    return R"("previous_response_id":")" + id + "\"," + more;
+  }
+  // What the engine would be given; else the error's code.
+  std::string PromptOf(const ApiResult<PreparedGeneration>& prepared) {
+    if (!prepared.ok()) return prepared.error().code;
+    return context_.tokenizer->Decode(prepared.value().prompts.front().ids.vector(), /*skip_special_tokens=*/false);
+  }
+
+  ServingContext context_;
+  SessionStore sessions_;
+};
+
+TEST_F(Responses, AChainIsItsTokensAndWhatIsNew) {
+  // The template would write the answer in another way: it is not asked.
+  const std::string first = Begin(R"("input":"hi")", " Yo ");
+  const std::string session = SessionOfResponse(first);
+  ApiResult<PreparedGeneration> next = Prepare(After(first));
+  EXPECT_EQ(PromptOf(next), "<user>hi</><assistant> Yo </><user>more</><assistant>");
+  ASSERT_TRUE(next.ok());
+  EXPECT_TRUE(next.value().prompts[0].continues);
+  EXPECT_EQ(next.value().turn->id(), session);
+  const std::string second = End(std::move(next.value()), "Well");
+  EXPECT_EQ(PromptOf(Prepare(After(second, R"("input":"3")"))),
+            "<user>hi</><assistant> Yo </><user>more</><assistant>Well</><user>3</><assistant>");
+  const std::optional<FoundResponse> found = FindResponse(sessions_, 0, first);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_FALSE(found->newest);
+  const Json response = Json::parse(ResponseJson(found->note()));
+  EXPECT_EQ(response["id"], first);
+  EXPECT_EQ(response["output"][0]["content"][0]["text"], " Yo ");
+  EXPECT_EQ(response["instructions"], nullptr);
+  const std::optional<nlohmann::ordered_json> item =
+      FindItem(sessions_, 0, response["output"][0]["id"].get<std::string>(), context_.request);
+  ASSERT_TRUE(item.has_value());
+  EXPECT_EQ(item->at("role"), "assistant");
+}
+
+TEST_F(Responses, AnOlderOneAndOneThatIsTakenBranch) {
+  const std::string first = Begin(R"("input":"hi")", "Yo");
+  const std::string expected = "<user>hi</><assistant>Yo</><user>more</><assistant>";
+  {
+    const ApiResult<PreparedGeneration> one = Prepare(After(first)), other = Prepare(After(first));
+    ASSERT_TRUE(one.ok() && other.ok());
+    EXPECT_EQ(PromptOf(one), expected);
+    EXPECT_EQ(PromptOf(other), expected);
+    EXPECT_NE(one.value().turn->id(), other.value().turn->id());
+  }
+  const std::string second = End(std::move(Prepare(After(first)).value()), "Well");
+  ApiResult<PreparedGeneration> branch = Prepare(After(first));
+  EXPECT_EQ(PromptOf(branch), expected);
+  ASSERT_TRUE(branch.ok());
+  EXPECT_NE(branch.value().turn->id(), SessionOfResponse(first));
+  const std::string other = End(std::move(branch.value()), "Else");
+  EXPECT_EQ(PromptOf(Prepare(After(other, R"("input":"3")"))), expected + "Else</><user>3</><assistant>");
+  EXPECT_EQ(PromptOf(Prepare(After(second, R"("input":"3")"))), expected + "Well</><user>3</><assistant>");
+}
+
+TEST_F(Responses, WithAnotherHeadAllIsRenderedAgain) {
+  const std::string first = Begin(R"("input":"hi","instructions":"A")", "Yo");
+  EXPECT_EQ(PromptOf(Prepare(After(first, R"("input":"more","instructions":"A")"))),
+            "<system>A</><user>hi</><assistant>Yo</><user>more</><assistant>");
+  EXPECT_EQ(PromptOf(Prepare(After(first, R"("input":"more","instructions":"B")"))),
+            "<system>B</><user>hi</><assistant>Yo</><user>more</><assistant>");
+  EXPECT_EQ(PromptOf(Prepare(After(first))), "<user>hi</><assistant>Yo</><user>more</><assistant>");
+}
+
+TEST_F(Responses, WhatIsNotKeptLeavesNothingAndWhatIsUnknownBeginsNothing) {
+  const ApiResult<PreparedGeneration> loose = Prepare(R"("input":"hi","store":false)");
+  ASSERT_TRUE(loose.ok());
+  EXPECT_FALSE(loose.value().turn.has_value());
+  EXPECT_FALSE(loose.value().notes.has_value());
+  const std::string first = Begin(R"("input":"hi")", "Yo");
+  const ApiResult<PreparedGeneration> after = Prepare(After(first) + R"(,"store":false)");
+  ASSERT_TRUE(after.ok());
+  EXPECT_FALSE(after.value().turn.has_value());
+  EXPECT_EQ(PromptOf(after), "<user>hi</><assistant>Yo</><user>more</><assistant>");
+  for (const std::string& id :
+       {std::string("resp_1"), first + "0", "resp_0000000000000000_" + SessionOfResponse(first)}) {
+    EXPECT_EQ(PromptOf(Prepare(After(id))), "previous_response_not_found") << id;
+  }
+  EXPECT_EQ(PromptOf(Prepare(After(first), /*tenant=*/1)), "previous_response_not_found");
+  EXPECT_EQ(PromptOf(Prepare(R"("input":"hi","conversation":"conv_1")")), "conversation_not_found");
+  EXPECT_EQ(PromptOf(Prepare(R"("input":[{"type":"item_reference","id":"msg_1"}])")), "response_not_found");
+  EXPECT_EQ(sessions_.counts().busy, 0);
+}
+
+TEST_F(Responses, AnOutputFindsItsCallAndTruncationDropsWholeTurns) {
+  const std::string first = Begin(
+      R"("input":[{"role":"user","content":"hi"},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}])",
+      "Yo");
+  EXPECT_EQ(PromptOf(Prepare(After(first, R"("input":[{"type":"function_call_output","call_id":"c","output":"1"}])"))),
+            "<user>hi</><assistant>(f)</><assistant>Yo</><tool>1</><assistant>");
+  const std::string unknown = R"("input":[{"type":"function_call_output","call_id":"d","output":"1"}])";
+  EXPECT_EQ(Prepare(After(first, unknown)).error().param, "input[0].call_id");
+  const std::string many =
+      R"("input":[{"role":"system","content":"s"},{"role":"user","content":")" + std::string(200, 'a') +
+      R"("},{"role":"assistant","content":"b"},{"role":"user","content":")" + std::string(200, 'c') +
+      R"("},{"role":"assistant","content":"d"},{"role":"user","content":"e"}])";
+  EXPECT_EQ(PromptOf(Prepare(many)), "context_length_exceeded");
+  EXPECT_EQ(PromptOf(Prepare(many + R"(,"truncation":"auto")")),
+            "<system>s</><user>" + std::string(200, 'c') + "</><assistant>d</><user>e</><assistant>");
+}
+
+}  // namespace
+}  // namespace hydrant
