@@ -82,7 +82,8 @@ class Driver {
       std::vector<float>& loss = losses[results.size()];
       for (int32_t cut = 1; cut <= row.loss_cuts; ++cut) loss.push_back(static_cast<float>(cut) * losses_of(id));
       const bool fails = failing == id;
-      results.push_back({row.sample ? token_of(id) : -1, fails ? failure : FinishReason::kNone, /*ends=*/false, loss});
+      results.push_back(
+          {row.sample ? token_of(id) : -1, fails ? failure : FinishReason::kNone, FinishReason::kNone, loss});
     }
     std::vector<PlanRow> rows = plan.rows;
     ++now_us;
