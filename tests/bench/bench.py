@@ -31,7 +31,7 @@ MEASURES = {
     "loadgen": "events per second that the load generator takes on one core",
     "model": "prompts and decoding without HTTP or scheduler, and what H2O costs",
     "sampling": "choosing one token, by what is asked of it",
-    "scheduler": "host time of a step, up to 256 sequences",
+    "scheduler": "host time of a step, up to 256 sequences, and with shapes of answers",
     "swap": "a sequence out of the pool and back, against copying its bytes",
     "weight_quality": "weights as they are stored against the same file expanded: two minutes",
     "tokenizer": "encoding and decoding, MB/s on one thread",

@@ -2,13 +2,16 @@
 // as many sequences running as the argument says. The limit is 100 us per step at 256 sequences.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cassert>
 #include <chrono>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "server/engine/engine_core.h"
+#include "server/engine/mask_pool.h"
 
 namespace hydrant {
 namespace {
@@ -133,6 +136,51 @@ void EngineCoreStep(benchmark::State& state) {
   Report(state);
 }
 
+// Any token, by a mask of its own for each.
+class OpenShape : public AnswerShape {
+ public:
+  Verdict Push(int32_t) override { return Verdict::kGoesOn; }
+  bool Mask(std::span<uint32_t> bits) override {
+    std::fill(bits.begin(), bits.end(), ~0u);
+    return true;
+  }
+};
+
+// The engine thread's processor time for a step of 32 sequences, of which so many have a shape: what a mask costs it besides
+// following the token. Masks of 151,665 tokens are computed by one worker.
+void EngineCoreShapes(benchmark::State& state) {
+  constexpr int32_t kSequences = 32;
+  const auto shaped = static_cast<uint64_t>(state.range(0));
+  InstantExecutor executor;
+  MaskPool masks(1);
+  EngineCoreOptions options;
+  options.scheduler = Options(kSequences);
+  options.scheduler.blocks = kSequences * 1024;
+  options.vocab = 151665;
+  options.context = 1 << 20;
+  options.masks = &masks;
+  std::unique_ptr<EngineCore> core = *EngineCore::Create(options, executor, [] { return int64_t{1}; });
+  uint64_t id = 0;
+  const auto refill = [&] {
+    while (core->scheduler().running() + core->scheduler().waiting() < kSequences) {
+      SequenceRequest request;
+      request.request = MakeRequest(++id, kDecode);
+      request.request.max_tokens = 16000;
+      if (id % kSequences < shaped) request.shape = std::make_shared<OpenShape>();
+      const bool added = core->Add(std::move(request)).ok();
+      assert(added);
+      (void)added;
+    }
+  };
+  refill();
+  for (int32_t i = 0; i < kSequences; ++i) core->Step();
+  for (auto _ : state) {
+    refill();
+    benchmark::DoNotOptimize(core->Step().data());
+  }
+}
+
+BENCHMARK(EngineCoreShapes)->ArgName("shaped")->Arg(0)->Arg(16)->Arg(32)->Unit(benchmark::kMicrosecond);
 BENCHMARK(PlanAndCommit)
     ->ArgNames({"sequences", "load"})
     ->ArgsProduct({{16, 256}, {kDecode, kDecodeAtBudget, kPeriodic, kChurn}})
