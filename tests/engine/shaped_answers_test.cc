@@ -1,4 +1,4 @@
-// Answers with a shape on a real model: alone, in a batch, and with steps planned ahead they say the same, bit for bit.
+// Answers with a shape on a real model: alone, in a batch, and with steps planned ahead they say the same.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -71,6 +71,8 @@ std::vector<SequenceRequest> ShapedRequests(std::vector<std::shared_ptr<Scripted
 
 TEST(ShapedAnswers, AloneInABatchAndAheadAreTheSame) {
   std::vector<std::vector<Generation>> runs;
+  // A GPU adds a product up in another order for another number of rows; on the CPU no bit differs.
+  const double tolerance = HarnessDeviceQueues() ? 1e-4 : 0.0;
   for (const bool alone : {true, false, false, false}) {
     const size_t run = runs.size();
     ThreadRunner slow(std::chrono::microseconds(3000));
@@ -102,8 +104,8 @@ TEST(ShapedAnswers, AloneInABatchAndAheadAreTheSame) {
       }
       ASSERT_EQ(tokens, first.tokens());
       for (size_t t = 0; t < tokens.size(); ++t) {
-        EXPECT_EQ(here.sampled[t].logprob, first.sampled[t].logprob) << t;
-        EXPECT_EQ(here.sampled[t].top[1].logprob, first.sampled[t].top[1].logprob) << t;
+        EXPECT_NEAR(here.sampled[t].logprob, first.sampled[t].logprob, tolerance) << t;
+        EXPECT_NEAR(here.sampled[t].top[1].logprob, first.sampled[t].top[1].logprob, tolerance) << t;
       }
     }
     EXPECT_NE(generations[0].tokens(), generations[1].tokens()) << "two choices of one prompt";
