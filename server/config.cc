@@ -20,6 +20,7 @@
 #include "api/wire/version.h"
 #include "kernels/kv_cache_view.h"
 #include "server/commands.h"
+#include "server/generation/chat_setup.h"
 #include "server/generation/generation_defaults.h"
 #include "server/http/origin_policy.h"
 #include "server/process/ascii_text.h"
@@ -96,10 +97,8 @@ void AddHttpFlags(CLI::App& app, Config& config, Raw& raw) {
   group.Add("--served-model-name", "NAME", config.served_model_name,
             "the model's name in requests and responses (default: the name of the file or folder)");
   group.Add("--chat-template", "FILE", config.chat_template_path, "Jinja template instead of the checkpoint's");
-  group
-      .AddWithDefault("--tool-call-parser", "NAME", config.tool_call_parser,
-                      "how the model writes tool calls: auto, none, hermes, llama3_json or mistral")
-      ->check(CLI::IsMember({"auto", "none", "hermes", "llama3_json", "mistral"}));
+  group.AddWithDefault("--tool-call-parser", "NAME", config.tool_call_parser, "format of tool calls, by docs/chats.md")
+      ->check(CLI::IsMember(ToolCallParserNames()));
   group.Add("--override-generation-config", "JSON", config.generation_override,
             "defaults of request fields, over generation_config.json's; max_new_tokens is that of chats");
   group.Add("--api-key", "KEY", config.api_key, "key that clients must send (or the variable HYDRANT_API_KEY)");

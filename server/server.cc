@@ -423,6 +423,9 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   absl::StatusOr<ChatSetup> chat = MakeChats(config, checkpoint);
   if (!chat.ok()) return chat.status();
   context.chat = *std::move(chat);
+  if (context.chat.tool_calls != ToolCallFormat::kNone) {
+    context.request.tool_format = ToolCallFormatName(context.chat.tool_calls);
+  }
   context.sessions = parts->sessions.get();
   parts->summary = absl::StrCat(context.request.model_names.front(), " in ", sizing.weight_formats, " on ",
                                 parts->device->name(), "; ", DescribeRoom(sizing.limits));

@@ -155,18 +155,6 @@ void ReadReasoningFields(ObjectReader* request, ChatRequest* chat) {
   }
 }
 
-void ReadToolFields(ObjectReader* request, ChatRequest* chat) {
-  chat->parallel_tool_calls = request->Bool("parallel_tool_calls", true);
-  const JsonView choice = request->Raw("tool_choice");
-  const bool named = choice.is_string() && (choice.string() == "none" || choice.string() == "auto");
-  if (choice.valid() && !named)
-    return request->FailUnsupported("tool_choice", "A 'tool_choice' other than none or auto");
-  const bool none = choice.valid() && choice.string() == "none";
-  // A model that is not told of tools does not call them.
-  if (none) chat->conversation.tools = nullptr;
-  chat->parses_tool_calls = !chat->conversation.tools.is_null();
-}
-
 }  // namespace
 
 void ReadConversation(ObjectReader* request, const RequestContext& context, JsonBudget* budget,
@@ -232,17 +220,28 @@ void ReadTemplateArguments(ObjectReader* request, Conversation* conversation) {
   if (!arguments.empty()) conversation->template_arguments = std::move(arguments);
 }
 
+void ChatRequest::TakeToolChoice(const ToolChoice& choice) {
+  parses_tool_calls = !conversation.tools.is_null();
+  // A function that is named is called once, and it is no choice of the model's to call it.
+  names_tool = choice.kind == ToolChoice::Kind::kNamed;
+  parallel_tool_calls = choice.parallel && !names_tool;
+}
+
 ApiResult<ChatRequest> ParseChatRequest(std::string_view body, const RequestContext& context) {
   return ParseBody<ChatRequest>(body, context, [&](ObjectReader* reader, JsonBudget* budget, ChatRequest* request) {
     RefuseChatFields(reader);
     ReadConversation(reader, context, budget, &request->conversation);
-    ReadToolFields(reader, request);
+    const ToolChoice choice = ReadToolChoice(reader);
+    // A model that is not told of tools does not call them.
+    if (choice.kind == ToolChoice::Kind::kNone) request->conversation.tools = nullptr;
+    request->TakeToolChoice(choice);
     ReadReasoningFields(reader, request);
     ReadLogprobs(reader, context, request);
     request->max_tokens = ReadMaxTokens(reader, context, kRestOfContext, 1);
     request->echoes_final_message = reader->Bool("echo", false) && EndsWithAnswer(request->conversation);
     request->add_special_tokens = reader->Bool("add_special_tokens", false);
     ReadGenerationFields(reader, context, request);
+    ReadToolConstraint(reader, context, request->conversation.tools, choice, request);
     if (request->session_append) {
       reader->Fail("session_append", "A chat sends all of its messages: 'session_append' is for /v1/completions.");
     }

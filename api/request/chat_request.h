@@ -16,6 +16,7 @@
 
 #include "api/request/generation_fields.h"
 #include "api/request/request_context.h"
+#include "api/request/tool_constraint.h"
 #include "api/wire/api_error.h"
 #include "api/wire/object_reader.h"
 #include "nlohmann/json.hpp"
@@ -38,11 +39,15 @@ struct Conversation {
 
 struct ChatRequest : GenerationFields {
   Conversation conversation;
-  bool parses_tool_calls = false;     // there are tools, and tool_choice is auto
+  bool parses_tool_calls = false;     // there are tools, and tool_choice is not none
+  bool names_tool = false;            // tool_choice names the one to call
   bool parallel_tool_calls = true;    // false: the first call of an answer only
   bool splits_reasoning = true;       // what the model thinks comes apart from what it says
   bool include_reasoning = true;      // and is there at all
   bool echoes_final_message = false;  // the answer begins with the last message, which is the assistant's
+
+  // REQUIRES: conversation.tools is what it is to be.
+  void TakeToolChoice(const ToolChoice& choice);
 };
 
 // Reads `messages`, `tools` and the other members of a conversation. Sets request's error, a 400 that names the field.

@@ -126,16 +126,19 @@ std::string MessagesToolFault(JsonView tool) {
   return tool["input_schema"].absent() ? "A tool must have an 'input_schema'." : "";
 }
 
+// Whether the arguments of a call have to follow the schema is for ReadToolConstraint to say. `path`: of `function`.
+void CheckStrict(ObjectReader* request, JsonView function, const std::string& path) {
+  const JsonView strict = function["strict"];
+  if (strict.absent() || strict.is_bool()) return;
+  request->Fail(path + ".strict", "A function's 'strict' must be a boolean.", "invalid_type");
+}
+
 }  // namespace
 
 void RefuseStrict(ObjectReader* request, JsonView function, const std::string& path) {
+  CheckStrict(request, function, path);
   const JsonView strict = function["strict"];
-  if (strict.absent()) return;
-  if (!strict.is_bool()) {
-    request->Fail(path + ".strict", "A function's 'strict' must be a boolean.", "invalid_type");
-  } else if (strict.boolean()) {
-    request->FailUnsupported(path + ".strict", "A function's 'strict': true");
-  }
+  if (strict.is_bool() && strict.boolean()) request->FailUnsupported(path + ".strict", "A function's 'strict': true");
 }
 
 JsonView ToolArray(ObjectReader* request) {
@@ -183,7 +186,7 @@ Json ReadTools(ObjectReader* request) {
     const std::string path = absl::StrCat("tools[", i, "]");
     std::string fault = Fault(tool);
     if (fault.empty()) {
-      RefuseStrict(request, tool["function"], path + ".function");
+      CheckStrict(request, tool["function"], path + ".function");
     } else {
       request->Fail(path, std::move(fault));
     }
@@ -205,13 +208,14 @@ Json ReadMessagesTools(ObjectReader* request) {
     } else if (std::string fault = MessagesToolFault(tool); !fault.empty()) {
       request->Fail(path, std::move(fault));
     } else {
-      RefuseStrict(request, tool, path);
+      CheckStrict(request, tool, path);
     }
     if (request->failed()) return nullptr;
     Json::object_t function = {{"name", std::string(tool["name"].string())}};
     if (tool["description"].is_string())
       function.emplace_back("description", std::string(tool["description"].string()));
     function.emplace_back("parameters", ReadOrderedJson(request, path + ".input_schema", tool["input_schema"]));
+    if (tool["strict"].is_bool()) function.emplace_back("strict", tool["strict"].boolean());
     read.push_back(Json::object_t{{"type", "function"}, {"function", std::move(function)}});
   }
   if (request->failed()) return nullptr;

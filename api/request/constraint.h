@@ -13,7 +13,7 @@
 
 namespace hydrant {
 
-enum class ConstraintKind : uint8_t { kJsonSchema, kJsonObject, kRegex, kChoice, kStructuralTag };
+enum class ConstraintKind : uint8_t { kJsonSchema, kJsonObject, kRegex, kChoice, kStructuralTag, kToolCalls };
 
 // What is compiled: equal specs make equal automata.
 struct ConstraintSpec {

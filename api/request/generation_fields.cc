@@ -59,17 +59,12 @@ void ReadStreaming(ObjectReader* reader, const RequestContext& context, Generati
   request->continuous_usage_stats = options.Bool("continuous_usage_stats", false) && request->include_usage;
 }
 
-// `ignore_eos` and `forced_token_ids` are read by now. An answer that is complete has to be able to end, and what is forced is not
-// chosen.
 void ReadShape(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
   request->constraint = ReadConstraint(reader);
   if (!request->constraint.has_value()) return;
   const std::string& field = request->constraint->field;
   if (!context.constraints) return reader->FailUnsupported(field, absl::StrCat("'", field, "'"));
-  for (const auto& [name, given] :
-       {std::pair("ignore_eos", request->ignore_eos), std::pair("forced_token_ids", !request->forced_ids.empty())}) {
-    if (given) reader->Fail(name, absl::StrCat("'", name, "' cannot be combined with '", field, "'."));
-  }
+  CheckConstraint(reader, *request);
 }
 
 // `stream` is read by now.
@@ -149,6 +144,16 @@ void CheckBestOf(ObjectReader* request, const GenerationFields& fields) {
 }
 
 }  // namespace
+
+// An answer that is complete has to be able to end, and what is forced is not chosen.
+void CheckConstraint(ObjectReader* request, const GenerationFields& fields) {
+  for (const auto& [name, given] :
+       {std::pair("ignore_eos", fields.ignore_eos), std::pair("forced_token_ids", !fields.forced_ids.empty())}) {
+    if (given) {
+      request->Fail(name, absl::StrCat("'", name, "' cannot be combined with '", fields.constraint->field, "'."));
+    }
+  }
+}
 
 void ReadGenerationFields(ObjectReader* request, const RequestContext& context, GenerationFields* fields) {
   ReadLengths(request, context, fields);

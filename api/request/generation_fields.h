@@ -80,6 +80,9 @@ inline constexpr int32_t kRestOfContext = -1;
 // request's error, which is a 400 that names the field.
 void ReadGenerationFields(ObjectReader* request, const RequestContext& context, GenerationFields* fields);
 
+// Refuses fields that cannot be kept beside `fields.constraint`, which is there. Sets request's error.
+void CheckConstraint(ObjectReader* request, const GenerationFields& fields);
+
 // `max_tokens`, or `max_completion_tokens`, its newer name; sets request's error where both are there and differ, and where it is
 // more than max_tokens_max, to which a default is lowered. `min`: the fewest there may be.
 int32_t ReadMaxTokens(ObjectReader* request, const RequestContext& context, int32_t default_value, int32_t min);

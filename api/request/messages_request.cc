@@ -278,20 +278,28 @@ class ConversationReader {
   std::map<std::string, std::string, std::less<>> names_;  // of the tools that were called, by id
 };
 
-void ReadToolChoice(ObjectReader* reader, MessagesRequest* request) {
+ToolChoice ReadMessagesToolChoice(ObjectReader* reader, MessagesRequest* request) {
+  ToolChoice made;
+  made.field = "tool_choice.type";
   if (reader->Has("tool_choice")) {
     ObjectReader choice = reader->Object("tool_choice");
     const std::string type = choice.String("type", "", 16, /*identifier=*/true);
-    request->parallel_tool_calls = !choice.Bool("disable_parallel_tool_use", false);
+    made.parallel = !choice.Bool("disable_parallel_tool_use", false);
     if (type == "none") {
+      made.kind = ToolChoice::Kind::kNone;
       request->conversation.tools = nullptr;
-    } else if (type == "any" || type == "tool") {
-      choice.FailUnsupported("type", "A 'tool_choice' other than none or auto");
+    } else if (type == "any") {
+      made.kind = ToolChoice::Kind::kRequired;
+    } else if (type == "tool") {
+      made.kind = ToolChoice::Kind::kNamed;
+      made.field = "tool_choice.name";
+      made.name = choice.String("name", "", 64, /*identifier=*/true);
     } else if (type != "auto") {
       choice.Fail("type", "'tool_choice.type' must be auto, any, tool or none.");
     }
   }
-  request->parses_tool_calls = !request->conversation.tools.is_null();
+  request->TakeToolChoice(made);
+  return made;
 }
 
 // Whether the model thinks is its template's to say, if it says anything; how long, is the model's. Who did not ask for it
@@ -341,12 +349,13 @@ ApiResult<MessagesRequest> ParseMessagesRequest(std::string_view body, const Req
     if (!reader->Has("max_tokens")) reader->Fail("max_tokens", "'max_tokens' is required.", "missing_field");
     request->asked_tokens = request->max_tokens = ReadMaxTokens(reader, context, 1, 1);
     ReadMessagesConversation(reader, context, request->asked_tokens, request);
-    ReadToolChoice(reader, request);
+    const ToolChoice choice = ReadMessagesToolChoice(reader, request);
     reader->Number("temperature", 1.0, 0.0, 1.0);
     request->add_special_tokens = false;
     request->logprobs = -1;
     ReadGenerationFields(reader, context, request);
     request->stop = reader->Strings("stop_sequences", context.limits.stop_max, context.limits.stop_bytes_max);
+    ReadToolConstraint(reader, context, request->conversation.tools, choice, request);
     RefuseGenerationFields(reader, kOwnFields);
     request->fits_context = true;
     // What the first event and the last one say.
@@ -358,7 +367,7 @@ ApiResult<Conversation> ParseCountTokensRequest(std::string_view body, const Req
   return ParseBody<Conversation>(body, context, [&](ObjectReader* reader, JsonBudget*, Conversation* conversation) {
     MessagesRequest request;
     ReadMessagesConversation(reader, context, /*tokens_max=*/0, &request);
-    ReadToolChoice(reader, &request);
+    ReadMessagesToolChoice(reader, &request);
     *conversation = std::move(request.conversation);
   });
 }

@@ -54,6 +54,7 @@ struct RequestContext : SamplingDefaults {
   TimeLimit time_limit;        // longest `timeout` a request may have, and that of one without
   RequestHeaders headers;      // of this request
   bool constraints = false;    // answers can be held to a schema or expression
+  std::string tool_format;     // how the model writes tool calls, a name of grammar::ToolFormat; empty: not known
   bool debug_fields = false;   // accept `forced_token_ids` (--debug-kv-dump)
   FieldLog* log = nullptr;     // gets every field that is read; null: none is kept
 };

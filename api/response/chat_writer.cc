@@ -117,7 +117,7 @@ void ChatWriter::AppendChoice(std::string* out, const AnswerChoice& choice) cons
   out->push_back('}');
   AppendLogprobsOrNull(out, choice.logprobs.has_value() ? &*choice.logprobs : nullptr, options_.tokens_as_ids);
   out->append(",\"finish_reason\":");
-  AppendJsonString(out, FinishName(choice.finish_reason, !said.calls.empty()));
+  AppendJsonString(out, FinishName(choice.finish_reason, !said.calls.empty() && !options_.named_tool));
   out->append(",\"stop_reason\":");
   AppendStopReason(out, choice.stop_reason);
   if (choice.prompt_logprobs.has_value()) {
@@ -184,7 +184,8 @@ void ChatWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
   AppendLogprobsOrNull(out, delta.logprobs, options_.tokens_as_ids);
   AnswerDelta rest = delta;
   rest.prompt_token_ids = nullptr;  // the role's chunk had them
-  AppendChunkEnd(out, rest, last ? FinishName(*delta.finish_reason, parser.calls_read() > 0) : "",
+  AppendChunkEnd(out, rest,
+                 last ? FinishName(*delta.finish_reason, parser.calls_read() > 0 && !options_.named_tool) : "",
                  last ? fingerprint_member_ : "");
 }
 

@@ -20,6 +20,7 @@ struct ChatWriterOptions {
   ToolCallFormat tool_calls = ToolCallFormat::kNone;
   std::string call_ids;             // what ids of calls are made of: no two answers have the same
   bool parallel_tool_calls = true;  // false: the first call only
+  bool named_tool = false;          // the request names the tool to call, so that the answer just stops
   bool tokens_as_ids = false;       // log-probabilities name tokens token_id:N
   bool include_reasoning = true;    // false: what the model thought is left out
   std::string echoed;               // what every answer begins with

@@ -1,12 +1,14 @@
 #include "api/response/tool_call_parser.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "api/wire/json_body.h"
 #include "api/wire/ordered_json.h"
+#include "model/grammar/notation/tool_format.h"
 
 namespace hydrant {
 namespace {
@@ -16,6 +18,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kHermesOpen = "<tool_call>";
 constexpr std::string_view kHermesClose = "</tool_call>";
 constexpr std::string_view kPythonTag = "<|python_tag|>";
+constexpr std::string_view kPythonStart = "<|python_start|>";
 constexpr std::string_view kMistralOpen = "[TOOL_CALLS]";
 constexpr std::string_view kMistralArguments = "[ARGS]";
 constexpr std::string_view kMistralCallId = "[CALL_ID]";
@@ -87,35 +90,47 @@ std::optional<std::string> Dump(JsonView view) {
 
 }  // namespace
 
+namespace {
+
+constexpr std::array<std::pair<std::string_view, ToolCallFormat>, 9> kNames = {{
+    {"none", ToolCallFormat::kNone},
+    {"hermes", ToolCallFormat::kHermes},
+    {"llama3_json", ToolCallFormat::kLlama3Json},
+    {"mistral", ToolCallFormat::kMistral},
+    {"mistral_args", ToolCallFormat::kMistralArgs},
+    {"qwen3_coder", ToolCallFormat::kQwen3Coder},
+    {"deepseek_v3", ToolCallFormat::kDeepSeekV3},
+    {"deepseek_v31", ToolCallFormat::kDeepSeekV31},
+    {"pythonic", ToolCallFormat::kPythonic},
+}};
+
+}  // namespace
+
 std::optional<ToolCallFormat> ToolCallFormatOf(std::string_view name) {
-  if (name == "none") return ToolCallFormat::kNone;
-  if (name == "hermes") return ToolCallFormat::kHermes;
-  if (name == "llama3_json") return ToolCallFormat::kLlama3Json;
-  if (name == "mistral") return ToolCallFormat::kMistral;
+  for (const auto& [own, format] : kNames) {
+    if (own == name) return format;
+  }
   return std::nullopt;
 }
 
+std::vector<std::string_view> ToolCallFormatNames() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, format] : kNames) names.push_back(name);
+  return names;
+}
+
+std::string_view ToolCallFormatName(ToolCallFormat format) { return kNames[static_cast<size_t>(format)].first; }
+
 ToolCallFormat DetectToolCallFormat(std::string_view chat_template) {
-  const auto says = [&](std::string_view text) { return chat_template.find(text) != std::string_view::npos; };
-  if (says(kMistralOpen)) return ToolCallFormat::kMistral;
-  if (says(kHermesOpen)) return ToolCallFormat::kHermes;
-  // Llama 3.2's small models are asked for the JSON without the tag.
-  if (says(kPythonTag) || (says("\"parameters\": ") && says("<|start_header_id|>"))) return ToolCallFormat::kLlama3Json;
-  return ToolCallFormat::kNone;
+  const grammar::ToolFormat* format = grammar::DetectToolFormat(chat_template);
+  return format == nullptr ? ToolCallFormat::kNone : ToolCallFormatOf(format->name).value_or(ToolCallFormat::kNone);
 }
 
 std::string_view ToolCallMarker(ToolCallFormat format) {
-  switch (format) {
-    case ToolCallFormat::kHermes:
-      return kHermesOpen;
-    case ToolCallFormat::kLlama3Json:
-      return kPythonTag;
-    case ToolCallFormat::kMistral:
-      return kMistralOpen;
-    case ToolCallFormat::kNone:
-      break;
-  }
-  return {};
+  if (format == ToolCallFormat::kLlama3Json) return kPythonTag;
+  if (format == ToolCallFormat::kPythonic) return kPythonStart;
+  const grammar::ToolFormat* data = grammar::FindToolFormat(ToolCallFormatName(format));
+  return data == nullptr ? std::string_view() : data->trigger;
 }
 
 bool IsFunctionName(std::string_view name) {
@@ -126,12 +141,18 @@ bool IsFunctionName(std::string_view name) {
   });
 }
 
+ToolCallParser::ToolCallParser(ToolCallFormat format, std::string id, bool parallel)
+    : format_(format), id_(std::move(id)), parallel_(parallel) {
+  if (format >= ToolCallFormat::kQwen3Coder) reader_ = std::make_unique<FormatCallReader>(ToolCallFormatName(format));
+}
+
 std::string ToolCallParser::NextId() {
   // Mistral's templates refuse ids of other lengths than nine letters and digits.
   static constexpr std::string_view kAlphabet = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
   uint64_t state = std::hash<std::string>()(absl::StrCat(id_, "/", calls_++));
-  std::string id = format_ == ToolCallFormat::kMistral ? "" : "call_";
-  const size_t length = format_ == ToolCallFormat::kMistral ? 9 : 24;
+  const bool is_mistral = format_ == ToolCallFormat::kMistral || format_ == ToolCallFormat::kMistralArgs;
+  std::string id = is_mistral ? "" : "call_";
+  const size_t length = is_mistral ? 9 : 24;
   for (size_t i = 0; i < length; ++i) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     id.push_back(kAlphabet[(state >> 33) % kAlphabet.size()]);
@@ -183,6 +204,10 @@ ToolCallParser::Output ToolCallParser::Push(std::string_view text) {
     output.text = text;
     return output;
   }
+  if (reader_ != nullptr) {
+    AddRead(reader_->Push(text), &output);
+    return output;
+  }
   held_.append(text);
   if (holds_all_) return output;
   switch (format_) {
@@ -190,12 +215,13 @@ ToolCallParser::Output ToolCallParser::Push(std::string_view text) {
       PushHermes(&output);
       break;
     case ToolCallFormat::kMistral:
+    case ToolCallFormat::kMistralArgs:
       PushMistral(&output);
       break;
     case ToolCallFormat::kLlama3Json:
       PushLlama(&output);
       break;
-    case ToolCallFormat::kNone:
+    default:
       break;
   }
   return output;
@@ -219,8 +245,24 @@ void ToolCallParser::PushLlama(Output* output) {
   if (passes_all_) output->text = std::exchange(held_, {});
 }
 
+// A call whose arguments cannot be passed on is text, and so is what closes it.
+void ToolCallParser::AddRead(FormatCallReader::Output read, Output* output) {
+  for (const FormatCallReader::Part& part : read) {
+    if (!part.name.empty()) in_call_ = AddNamedCall(part.name, part.arguments, output);
+    if (part.name.empty() ? !(part.closes_call && in_call_) : !in_call_) {
+      PassHermesText(part.text, output);
+    } else {
+      between_.clear();
+    }
+  }
+}
+
 ToolCallParser::Output ToolCallParser::Finish() {
   Output output;
+  if (reader_ != nullptr) {
+    AddRead(reader_->Finish(), &output);
+    return output;
+  }
   switch (format_) {
     case ToolCallFormat::kHermes:
       FinishHermes(&output);
@@ -229,9 +271,10 @@ ToolCallParser::Output ToolCallParser::Finish() {
       if (holds_all_) FinishLlama(&output);
       break;
     case ToolCallFormat::kMistral:
+    case ToolCallFormat::kMistralArgs:
       if (holds_all_) FinishMistral(&output);
       break;
-    case ToolCallFormat::kNone:
+    default:
       break;
   }
   if (output.calls.empty() && !held_.empty()) output.text.append(between_).append(held_);

@@ -64,6 +64,7 @@ inline constexpr ErrorKind kTable[] = {
     {"malformed_http", 400, kInvalid, "The request is not valid HTTP/1.1. The connection is closed.", "Use an HTTP library; look at the proxy between."},
     {"missing_field", 400, kInvalid, "The field that `param` names is required.", "Send it."},
     {"no_token_allowed", 400, kInvalid, "The answer came to a place where its form, `allowed_token_ids` and the model leave no token.", "Allow more tokens, or leave one of the two out."},
+    {"no_tool_call_format", 400, kInvalid, "A call is required, or a tool is `strict`, and the model's template shows no format of calls that is known.", "Name it with `--tool-call-parser`, or leave the choice to the model."},
     {"prefix_not_allowed", 400, kInvalid, "The message that the answer goes on with is not how an answer of this form begins.", "Send a beginning that fits, or none."},
     {"structured_output_too_complex", 400, kInvalid, "The schema or expression takes more work than one may. The message has the place.", "Simplify it: fewer alternatives that begin alike, smaller counts."},
     {"structured_output_too_large", 400, kInvalid, "The schema, expression or list of choices is larger than one may be.", "Send less; the message has the bound."},

@@ -115,6 +115,7 @@ void CallReader::Take(char byte, Region region, std::vector<CallEvent>& events) 
       return;
     case Region::kMarkup:
     case Region::kCall:
+    case Region::kEnd:
       return;
   }
 }
@@ -160,6 +161,7 @@ void CallReader::Leave(Region next, std::vector<CallEvent>& events) {
     case Region::kText:
     case Region::kName:
     case Region::kCall:
+    case Region::kEnd:
       EndCall(events);
       break;
     default:
@@ -178,9 +180,9 @@ void CallReader::EndCall(std::vector<CallEvent>& events) {
 
 void CallReader::Finish(bool whole, std::vector<CallEvent>& events) {
   const bool was_text = region_ == Region::kText;
-  if (was_text) Add(CallEvent::Kind::kText, std::exchange(undecided_, {}), events);
   if (whole && !was_text) Leave(Region::kMarkup, events);
   if (whole) EndCall(events);
+  if (whole || was_text) Add(CallEvent::Kind::kText, std::exchange(undecided_, {}), events);
 }
 
 }  // namespace hydrant::grammar

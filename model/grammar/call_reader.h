@@ -36,6 +36,8 @@ class CallReader {
   void Push(std::string_view bytes, std::span<const ByteRegion> regions, std::vector<CallEvent>& events);
   // The end of the answer; `whole`: the grammar accepts it here. What is not decided is text.
   void Finish(bool whole, std::vector<CallEvent>& events);
+  // Bytes at the end that may be text or not.
+  size_t undecided() const { return undecided_.size(); }
   // Behind a name whose arguments are not whole.
   bool in_call() const { return in_call_; }
 
@@ -45,7 +47,7 @@ class CallReader {
   void EndCall(std::vector<CallEvent>& events);
   void Add(CallEvent::Kind kind, std::string_view text, std::vector<CallEvent>& events);
 
-  const bool loose_;
+  bool loose_;
   std::string undecided_;
   std::vector<Region> candidates_;  // what those bytes are if they are no text
   Region region_ = Region::kText;

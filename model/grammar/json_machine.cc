@@ -78,7 +78,8 @@ void JsonMachine::Step(const Configurations& from, uint8_t byte, Fuel& fuel, Con
     if (is_first) {
       *region = own;
     } else if (own.region != region->region) {
-      *region = {std::max(own.region, region->region), ByteRegion::kAsBefore};
+      const bool with_text = own.region == Region::kText || region->region == Region::kText;
+      *region = {with_text ? std::max(own.region, region->region) : Region::kMarkup, ByteRegion::kAsBefore};
     } else if (region->undecided != ByteRegion::kAsBefore) {
       region->undecided = std::max(region->undecided, own.undecided);
     }

@@ -30,6 +30,7 @@ enum class Region : uint8_t {
   kKey,        // an argument's name
   kString,     // an argument's value: the characters of a string as they are
   kValue,      // an argument's value: JSON
+  kEnd,        // markup with which a call ends
 };
 
 using NodeId = int32_t;

@@ -123,7 +123,7 @@ class CallsBuilder {
   }
 
   NodeId Call(const Tool& tool, NodeId behind) {
-    const NodeId end = Pattern(format_->end_pattern, behind);
+    const NodeId end = Pattern(format_->end_pattern, behind, Region::kEnd);
     NodeId arguments = end;
     if (format_->style == ArgumentStyle::kJson) {
       arguments = script_.Value(ObjectOf(tool), end, Region::kArguments);

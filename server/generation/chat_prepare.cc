@@ -184,6 +184,7 @@ ApiResult<PreparedGeneration> PrepareChat(std::string_view body, const ServingCo
   options.tool_calls = ToolCallsIn(&request, context);
   options.call_ids = RandomId();
   options.parallel_tool_calls = request.parallel_tool_calls;
+  options.named_tool = request.names_tool;
   options.tokens_as_ids = request.return_tokens_as_token_ids;
   options.include_reasoning = request.include_reasoning;
   if (request.echoes_final_message) options.echoed = FinalContent(request.conversation);

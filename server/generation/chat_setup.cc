@@ -14,6 +14,12 @@ constexpr std::streamsize kTemplateBytesMax = 1 << 20;
 
 }  // namespace
 
+std::vector<std::string> ToolCallParserNames() {
+  std::vector<std::string> names = {"auto"};
+  for (const std::string_view name : ToolCallFormatNames()) names.emplace_back(name);
+  return names;
+}
+
 ChatSetup MakeChatSetup(ChatTemplateSources sources, std::string_view bos, std::string_view eos,
                         std::string_view tool_call_parser, std::vector<std::string>* warnings) {
   ChatSetup setup;

@@ -35,6 +35,9 @@ struct ChatTemplateSources {
   std::string for_all, for_tools;  // empty: none
 };
 
+// What `tool_call_parser` may be: "auto", "none", and the names of formats.
+std::vector<std::string> ToolCallParserNames();
+
 // `tool_call_parser`: a name that ToolCallFormatOf knows, or "auto", which goes by the template. A template that does not
 // parse leaves the server without the chats that it is for, and with a warning: completions need none.
 ChatSetup MakeChatSetup(ChatTemplateSources sources, std::string_view bos, std::string_view eos,

@@ -80,8 +80,10 @@ def test_c30_tools(row):
     refuse(row, [("tools[0]", with_pattern(pattern)) for pattern in ("(", ")", "[", "*", "\\", "(" * 1_000_000)])
     # Nothing here runs a pattern, however long that would take.
     assert row.post(PATH, {"messages": HI, "max_tokens": 1} | with_pattern("(a+)+b")).status == 200
-    choices = ("required", TOOL, "x")
-    refuse(row, [("tool_choice", {"tools": [TOOL], "tool_choice": choice}) for choice in choices], "unsupported")
+    unknown_tool = {"type": "function", "function": {"name": "unknown"}}
+    choices = ("x", {"type": "function"}, unknown_tool)
+    refuse(row, [("tool_choice", {"tools": [TOOL], "tool_choice": choice}) for choice in choices])
+    refuse(row, [("tool_choice", {"tool_choice": choice}) for choice in ("required", unknown_tool)])
 
 
 def test_c34_what_a_client_may_not_say(row):

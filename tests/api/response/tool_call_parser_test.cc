@@ -94,6 +94,34 @@ TEST(ToolCallParser, ReadsMistralCallsInBothSpellings) {
          {"[TOOL_CALLS] nonsense", "[TOOL_CALLS] nonsense"}});
 }
 
+TEST(ToolCallParser, ReadsFormatsByTheirGrammar) {
+  const std::string
+      f = "<tool_call>\n<function=f>\n<parameter=a>\nb \"c\n</parameter>\n<parameter=n>\n[1, 2]\n</parameter>\n"
+          "</function>\n</tool_call>",
+      g = "<tool_call><function=g>\n</function></tool_call>";
+  Check(ToolCallFormat::kQwen3Coder,
+        {{"no calls, a < b <tool", "no calls, a < b <tool"},
+         {f, R"(|f{"a":"b \"c","n":[1,2]})"},
+         {"so:\n" + f + "\n" + g + "\n", R"(so:
+|f{"a":"b \"c","n":[1,2]}|g{})"},
+         {g + " and\n" + g + "<tool_c", " and<tool_c|g{}|g{}"},
+         {"<tool_call>{\"name\": \"f\"}</tool_call> " + g, "<tool_call>{\"name\": \"f\"}</tool_call> |g{}"},
+         {f.substr(0, 40), f.substr(0, 40)},
+         // An argument that would become another number.
+         {"x<tool_call><function=f>\n<parameter=a>\n18446744073709551616\n</parameter>\n</function></tool_call> y",
+          "x<tool_call><function=f>\n<parameter=a>\n18446744073709551616\n</parameter>\n</function></tool_call> y"}});
+  Check(ToolCallFormat::kDeepSeekV31, {{"a<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": "
+                                        "1}<｜tool▁call▁end｜><｜tool▁call▁begin｜>g<｜tool▁sep｜>{}"
+                                        "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+                                        R"(a|f{"x":1}|g{})"},
+                                       {"a<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": 1",
+                                        "a<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": 1"}});
+  Check(ToolCallFormat::kPythonic, {{"[f(a=1, b='x', c=None), g()]", R"(|f{"a":1,"b":"x","c":null}|g{})"},
+                                    {"[1, 2] is a list", "[1, 2] is a list"},
+                                    {"[f(a=1), g(] x", ", g(] x|f{\"a\":1}"},
+                                    {"See [f(a=1)]", "See [f(a=1)]"}});
+}
+
 TEST(ToolCallParser, DecidesWhatLlamaSaysByItsFirstBytes) {
   ToolCallParser parser(ToolCallFormat::kLlama3Json, "id");
   EXPECT_EQ(parser.Push("\n <|py").text, "");

@@ -1,0 +1,147 @@
+#include "api/request/tool_constraint.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "api/request/chat_request.h"
+#include "api/request/messages_request.h"
+#include "model/grammar/grammar.h"
+
+namespace hydrant {
+namespace {
+
+RequestContext HoldingContext() {
+  RequestContext context;
+  context.model_names = {"smol"};
+  context.vocab_size = 100;
+  context.context = 512;
+  context.constraints = true;
+  context.tool_format = "hermes";
+  return context;
+}
+
+constexpr const char* kTools =
+    R"(,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}}},)"
+    R"({"type":"function","function":{"name":"g"}}])";
+
+std::string WithStrict() {
+  std::string tools = kTools;
+  return tools.insert(tools.find(R"("parameters")"), R"("strict":true,)");
+}
+
+ApiResult<ChatRequest> ParseChat(const std::string& members, const RequestContext& context = HoldingContext()) {
+  return ParseChatRequest(R"({"messages":[{"role":"user","content":"hi"}])" + members + "}", context);
+}
+
+// What the request's answers are held to, tried on texts.
+void ExpectAnswers(const std::string& members, const std::vector<std::string>& answers,
+                   const std::vector<std::string>& others) {
+  const ApiResult<ChatRequest> parsed = ParseChat(members);
+  ASSERT_TRUE(parsed.ok()) << members << parsed.error().message;
+  ASSERT_TRUE(parsed.value().constraint.has_value()) << members;
+  grammar::GrammarSpec spec;
+  spec.kind = grammar::GrammarKind::kToolCalls;
+  spec.text = parsed.value().constraint->spec.text;
+  grammar::Fuel fuel;
+  const auto made = grammar::Grammar::Compile(spec, fuel);
+  ASSERT_EQ(made.index(), 0u) << spec.text;
+  grammar::Grammar& grammar = *std::get<0>(made);
+  const auto is_answer = [&](const std::string& text) {
+    grammar::GrammarState state = grammar.Begin();
+    return grammar.Advance(state, text) == grammar::Grammar::Verdict::kAllowed && grammar.Accepts(state);
+  };
+  for (const std::string& answer : answers) EXPECT_TRUE(is_answer(answer)) << members << ": " << answer;
+  for (const std::string& other : others) EXPECT_FALSE(is_answer(other)) << members << ": " << other;
+}
+
+std::string Call(const std::string& name, const std::string& arguments) {
+  return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>";
+}
+
+TEST(ToolConstraint, HoldsAnswersToWhatIsAskedFor) {
+  const std::string f = Call("f", R"({"a": 1})"), loose = Call("f", R"({"b": 1})"), g = Call("g", "{}"),
+                    any = Call("g", R"({"b": 1})");
+  ExpectAnswers(kTools + std::string(R"(,"tool_choice":"required")"), {f, g, f + "\n" + g},
+                {"", "hi", "hi " + f, loose, any});
+  ExpectAnswers(kTools + std::string(R"(,"tool_choice":"required","parallel_tool_calls":false)"), {f, g}, {f + g});
+  ExpectAnswers(kTools + std::string(R"(,"tool_choice":{"type":"function","function":{"name":"f"}})"), {f},
+                {g, f + f, "hi"});
+  ExpectAnswers(WithStrict(), {"", "hi", "hi " + f + any, f}, {loose, Call("h", "{}")});
+  ExpectAnswers(WithStrict() + R"(,"parallel_tool_calls":false)", {"hi " + f}, {f + g, f + " hi"});
+}
+
+TEST(ToolConstraint, IsNoneWhereNothingIsPromised) {
+  for (const std::string members : {"", kTools, R"(,"tool_choice":"auto")"}) {
+    const ApiResult<ChatRequest> parsed = ParseChat(members);
+    ASSERT_TRUE(parsed.ok());
+    EXPECT_FALSE(parsed.value().constraint.has_value()) << members;
+  }
+  const ApiResult<ChatRequest> none = ParseChat(WithStrict() + R"(,"tool_choice":"none")");
+  ASSERT_TRUE(none.ok());
+  EXPECT_FALSE(none.value().constraint.has_value());
+  EXPECT_FALSE(none.value().parses_tool_calls);
+}
+
+TEST(ToolConstraint, WhatIsNamedIsOneCall) {
+  const ApiResult<ChatRequest> named =
+      ParseChat(kTools + std::string(R"(,"tool_choice":{"type":"function","function":{"name":"g"}})"));
+  ASSERT_TRUE(named.ok());
+  EXPECT_TRUE(named.value().names_tool);
+  EXPECT_FALSE(named.value().parallel_tool_calls);
+  EXPECT_TRUE(named.value().parses_tool_calls);
+}
+
+TEST(ToolConstraint, RefusesWhatItCannotHold) {
+  struct Case {
+    std::string members;
+    const char* param;
+    const char* code;
+  };
+  const std::string tools = kTools;
+  for (const Case& c :
+       {Case{R"(,"tool_choice":"required")", "tool_choice", "invalid_value"},
+        {tools + R"(,"tool_choice":"any")", "tool_choice", "invalid_value"},
+        {tools + R"(,"tool_choice":{"type":"function"})", "tool_choice", "invalid_value"},
+        {tools + R"(,"tool_choice":{"type":"allowed_tools"})", "tool_choice", "unsupported"},
+        {tools + R"(,"tool_choice":{"type":"function","function":{"name":"h"}})", "tool_choice", "invalid_value"},
+        {tools + R"(,"tool_choice":"required","stop":"x")", "stop", "invalid_value"},
+        {tools + R"(,"tool_choice":"required","ignore_eos":true)", "ignore_eos", "invalid_value"},
+        {tools + R"(,"tool_choice":"required","response_format":{"type":"json_object"})", "tool_choice",
+         "conflicting_constraints"},
+        {WithStrict() + R"(,"response_format":{"type":"json_object"})", "tools", "conflicting_constraints"}}) {
+    const ApiResult<ChatRequest> parsed = ParseChat(c.members);
+    ASSERT_FALSE(parsed.ok()) << c.members;
+    EXPECT_EQ(parsed.error().param, c.param) << c.members;
+    EXPECT_EQ(parsed.error().code, c.code) << c.members;
+  }
+  RequestContext context = HoldingContext();
+  context.tool_format = "";
+  EXPECT_EQ(ParseChat(tools + R"(,"tool_choice":"required")", context).error().code, "no_tool_call_format");
+  EXPECT_EQ(ParseChat(WithStrict(), context).error().param, "tools");
+  context.constraints = false;
+  EXPECT_EQ(ParseChat(tools + R"(,"tool_choice":"required")", context).error().code, "unsupported");
+  EXPECT_EQ(ParseChat(WithStrict(), context).error().code, "unsupported");
+}
+
+TEST(ToolConstraint, MessagesSayTheSame) {
+  const auto parse = [](const std::string& choice) {
+    return ParseMessagesRequest(
+        R"({"max_tokens":9,"messages":[{"role":"user","content":"hi"}],"tools":[{"name":"f","input_schema":{"type":"object"}},{"name":"g","input_schema":{"type":"object"},"strict":true}])" +
+            choice + "}",
+        HoldingContext());
+  };
+  const auto has = [](const ApiResult<MessagesRequest>& parsed, const char* text) {
+    return parsed.ok() && parsed.value().constraint.has_value() &&
+           parsed.value().constraint->spec.text.find(text) != std::string::npos;
+  };
+  EXPECT_TRUE(has(parse(""), R"("choice":"auto","parallel":true,"tools":[{"name":"f"},{"name":"g","parameters":)"));
+  EXPECT_TRUE(has(parse(R"(,"tool_choice":{"type":"any","disable_parallel_tool_use":true})"),
+                  R"("choice":"required","parallel":false)"));
+  EXPECT_TRUE(has(parse(R"(,"tool_choice":{"type":"tool","name":"f"})"),
+                  R"("parallel":false,"tools":[{"name":"f","parameters":{"type":"object"}}]})"));
+  EXPECT_EQ(parse(R"(,"tool_choice":{"type":"tool","name":"h"})").error().param, "tool_choice.name");
+}
+
+}  // namespace
+}  // namespace hydrant
