@@ -86,6 +86,8 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   context.kv = FactsOf(model, limits);
   context.tokenizer = checkpoint.tokenizer;
   context.eos_ids = model.eos_ids;
+  context.shapes = std::make_shared<ShapeCache>(
+      std::make_shared<const ShapeVocabulary>(checkpoint.tokenizer, model.vocab, model.eos_ids));
   context.limits = limits;
   context.prefix_caching = config.prefix_caching;
   context.session_durability = config.session_durability;

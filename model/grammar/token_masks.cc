@@ -297,6 +297,7 @@ void TokenMasks::Follow(GrammarState& state) {
   if (machine_ == state.machine_ && remembered_bytes_ <= kRememberedBytesMax) return;
   machine_ = state.machine_;
   masks_.clear();
+  needs_.clear();
   insides_.clear();
   plain_characters_.clear();
   takes_every_.clear();

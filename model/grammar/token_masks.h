@@ -30,6 +30,10 @@ class TokenMasks {
   // REQUIRES: out has trie.words() words.
   Grammar::Verdict Mask(GrammarState& state, std::span<uint32_t> out);
 
+  // The same without tokens behind which the answer cannot end with at most `bytes` more. Where that is not known of a token
+  // (Grammar::BytesToEnd), it is not among them.
+  Grammar::Verdict MaskWithin(GrammarState& state, int64_t bytes, std::span<uint32_t> out);
+
   size_t bytes() const { return remembered_bytes_; }  // about what is remembered takes
 
   // The same, token by token in the trie with nothing remembered: what Mask is held to.
@@ -67,6 +71,17 @@ class TokenMasks {
   // Adds all tokens below the nodes [begin, end) that are allowed behind `from`, where the first `depth` bytes are read.
   bool WalkNodes(size_t begin, size_t end, size_t depth, std::span<const Configuration> from, Walk& walk,
                  std::span<uint32_t> out);
+  // What tokens leave to be said, where it is more than before and the rest of a character.
+  struct Needs {
+    int64_t here = 0;
+    std::vector<std::pair<int64_t, int32_t>> above;  // bytes and token, the most first
+  };
+  // Calls on_token(token, bytes) of all allowed ones that leave more than `most`; `prune`: also of some that are not allowed.
+  // `here`: what `from` leaves.
+  template <typename OnToken>
+  bool WalkNeeds(const Configurations& from, int64_t here, int64_t most, bool prune, Walk& walk,
+                 const OnToken& on_token);
+  bool PlainBringsNearer(const Configurations& from, const TokenTrie::Node& node, Fuel& fuel);
   static void AddTokens(std::span<const int32_t> tokens, std::span<uint32_t> out);
   // As many characters of plain text as may come next at least, whatever they are; kUnbounded: any number.
   int32_t PlainCharacters(RegexId left, Fuel& fuel);
@@ -79,6 +94,7 @@ class TokenMasks {
   std::shared_ptr<const TokenTrie> trie_;
   std::shared_ptr<JsonMachine> machine_;  // that what is remembered speaks of
   absl::flat_hash_map<std::vector<Configuration>, Words> masks_;
+  absl::flat_hash_map<std::vector<Configuration>, Needs> needs_;
   static constexpr int32_t kScalars = -1, kKeys = -2, kTexts = -3;
   // By what is left, and whether it is a scalar, a key or a text; or by the state of triggers, and their node.
   absl::flat_hash_map<std::pair<int32_t, int32_t>, std::unique_ptr<Inside>> insides_;

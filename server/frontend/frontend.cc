@@ -32,6 +32,8 @@ namespace asio = boost::asio;
 // up every stream.
 constexpr int kIoThreads = 2;
 constexpr int kWorkerThreads = 2;
+// A schema takes at most a tenth of a second, and most take less than a millisecond.
+constexpr int kShapeThreads = 2;
 // How often a draining server looks whether it is done: the most a shutdown is late.
 constexpr auto kDrainPoll = std::chrono::milliseconds(10);
 // Connections of operators and their tools.
@@ -83,6 +85,7 @@ Frontend::Frontend(FrontendOptions options, Metrics& metrics, TenantRegistry& te
       io_(kIoThreads),
       control_io_(/*concurrency_hint=*/1),
       workers_(kWorkerThreads),
+      shape_workers_(kShapeThreads),
       listener_(io_, context_),
       admin_listener_(control_io_, admin_context_),
       admin_socket_(control_io_, admin_context_),
@@ -108,6 +111,7 @@ Frontend::Frontend(FrontendOptions options, Metrics& metrics, TenantRegistry& te
 
 Frontend::~Frontend() {
   workers_.Join();
+  shape_workers_.Join();
   io_.stop();
   control_io_.stop();
 }
@@ -123,9 +127,10 @@ EventRouter::FanOut Frontend::fan_out() {
 
 absl::Status Frontend::Open(EnginePort& engine) {
   engine_ = &engine;
+  metrics_.ReadShapes(options_.context.shapes);
   admission_ = std::make_unique<AdmissionControl>(options_.limits, engine, metrics_);
-  generations_ =
-      std::make_unique<GenerationService>(options_.context, engine, metrics_, *admission_, workers_, directory_);
+  generations_ = std::make_unique<GenerationService>(options_.context, engine, metrics_, *admission_, workers_,
+                                                     shape_workers_, directory_);
   inspector_ = std::make_unique<KvInspector>(engine, options_.kv_shape, *options_.context.sessions,
                                              *options_.context.tokenizer, workers_);
   transfer_ = std::make_unique<SessionTransfer>(options_.context, *admission_, workers_);

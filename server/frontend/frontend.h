@@ -134,6 +134,7 @@ class Frontend {
   boost::asio::io_context io_;
   boost::asio::io_context control_io_;
   WorkerPool workers_;
+  WorkerPool shape_workers_;  // of their own, so that no prompt waits for a schema
   HttpListener listener_;
   HttpListener admin_listener_;
   HttpListener admin_socket_;

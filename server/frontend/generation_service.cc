@@ -49,12 +49,14 @@ TenantRules TenantRulesOf(const TenantEntry& tenant, const ServingContext& conte
 }
 
 GenerationService::GenerationService(const ServingContext& context, EnginePort& engine, Metrics& metrics,
-                                     AdmissionControl& admission, WorkerPool& workers, RequestDirectory& directory)
+                                     AdmissionControl& admission, WorkerPool& workers, WorkerPool& shape_workers,
+                                     RequestDirectory& directory)
     : context_(context),
       engine_(engine),
       metrics_(metrics),
       admission_(admission),
       workers_(workers),
+      shape_workers_(shape_workers),
       directory_(directory) {}
 
 asio::awaitable<void> GenerationService::Serve(HttpExchange& exchange, PrepareFunction prepare, bool reads_past) {
@@ -108,6 +110,15 @@ asio::awaitable<void> GenerationService::ServeCounted(HttpExchange& exchange, Pr
   co_await Generate(exchange, run);
 }
 
+asio::awaitable<std::optional<ApiError>> GenerationService::Shape(HttpExchange& exchange, GenerationRun& run) {
+  const ShapeCache::Key key = run.ShapeKey();
+  if (const std::optional<ShapeResult> found = context_.shapes->Find(key)) co_return run.SetShape(*found);
+  std::optional<ApiError> error;
+  const auto compile = [&] { error = run.SetShape(context_.shapes->Get(key)); };
+  co_await shape_workers_.Run({(*exchange.caller()).index(), exchange.client()}, compile);
+  co_return error;
+}
+
 asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, GenerationRun& run) {
   const TenantEntry& tenant = *exchange.caller();
   std::optional<Refusal> refusal;
@@ -116,6 +127,14 @@ asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, Genera
   RequestDeadlines deadlines(exchange.arrival_us(), run.fields().time_limit, context_.limits.queue_timeout_s, account);
   if (account != nullptr) {
     exchange.WatchClient();
+    // Also before any line: what others wait for is never a schema.
+    if (run.fields().constraint.has_value()) {
+      std::optional<ApiError> error = co_await Shape(exchange, run);
+      if (exchange.client_gone()) co_return;
+      if (error.has_value()) refusal = {*std::move(error), RejectReason::kInvalid};
+    }
+  }
+  if (account != nullptr && !refusal.has_value()) {
     // Before it stands in any line: nobody waits for its disk, and it joins with what it needs in hand.
     if (run.on_disk() && run.IsComputedFaster(engine_.backlog().prefill_rate)) {
       run.StopStaging(KvReject::kSlower);

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
+#include <optional>
 
 #include "server/engine/engine_port.h"
 #include "server/frontend/admission_control.h"
@@ -38,7 +39,7 @@ class GenerationService {
  public:
   // The arguments outlive the service.
   GenerationService(const ServingContext& context, EnginePort& engine, Metrics& metrics, AdmissionControl& admission,
-                    WorkerPool& workers, RequestDirectory& directory);
+                    WorkerPool& workers, WorkerPool& shape_workers, RequestDirectory& directory);
 
   // `prepare` is the endpoint's; `reads_past`: it may read, render and encode what a session has said, however short the body is.
   // REQUIRES: the exchange was admitted (AdmitGeneration).
@@ -49,6 +50,8 @@ class GenerationService {
 
  private:
   boost::asio::awaitable<void> ServeCounted(HttpExchange& exchange, PrepareFunction prepare, bool reads_past);
+  // Compiles what the run's answers are to be held to. Returns why that cannot be, if so.
+  boost::asio::awaitable<std::optional<ApiError>> Shape(HttpExchange& exchange, GenerationRun& run);
   boost::asio::awaitable<void> Reject(HttpExchange& exchange, const Refusal& refusal);
   boost::asio::awaitable<void> Generate(HttpExchange& exchange, GenerationRun& run);
   boost::asio::awaitable<void> Stream(HttpExchange& exchange, GenerationRun& run, RequestDeadlines& deadlines);
@@ -61,6 +64,7 @@ class GenerationService {
   Metrics& metrics_;
   AdmissionControl& admission_;
   WorkerPool& workers_;
+  WorkerPool& shape_workers_;
   RequestDirectory& directory_;
   std::atomic<int64_t> in_flight_ = 0;  // relaxed: a number, nothing is published through it
 };

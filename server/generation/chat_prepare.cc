@@ -10,6 +10,7 @@
 #include "api/response/chat_writer.h"
 #include "api/response/messages_writer.h"
 #include "api/response/tool_call_parser.h"
+#include "server/generation/shape_start.h"
 #include "server/process/random_id.h"
 
 namespace hydrant {
@@ -165,6 +166,11 @@ ApiResult<PreparedGeneration> PrepareAnswer(ChatRequest& request, RequestPrompt 
   PreparedGeneration prepared;
   prepared.writer = std::move(writer);
   prepared.reasoning = SplitterOf(&request, prompt, context);
+  if (request.constraint.has_value()) {
+    ApiResult<ShapeStart> start = MakeShapeStart(request, prompt, context);
+    if (!start.ok()) return start.error();
+    prepared.shape_start = std::move(start.value());
+  }
   prepared.fields = std::move(static_cast<GenerationFields&>(request));
   std::vector<RequestPrompt> prompts;
   prompts.push_back(std::move(prompt));

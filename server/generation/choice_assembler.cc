@@ -86,6 +86,12 @@ void ChoiceAssembler::ShowLast() {
   token_bytes_.clear();
 }
 
+bool ChoiceAssembler::IsClosed() const {
+  const bool is_whole = finish_ == FinishReason::kLength || finish_ == FinishReason::kText;
+  return is_whole && request_.constraint.has_value() && request_.constraint->close_at_max_tokens &&
+         generated_ == request_.max_tokens;
+}
+
 void ChoiceAssembler::AddToken(const TokenEvent& event) {
   assert(!finished());
   if (!echoed_) EchoPrompt();
@@ -106,6 +112,10 @@ void ChoiceAssembler::AddToken(const TokenEvent& event) {
   ++pending_tokens_;
   if (!matcher_.matched() && finished()) {
     if (event.stop_token >= 0) stop_reason_ = event.stop_token;
+    if (IsClosed()) {
+      finish_ = FinishReason::kText;
+      stop_reason_ = "closed_at_limit";
+    }
     Show(matcher_.Push(detokenizer_.Finish()));
     if (!matcher_.matched()) Show(matcher_.Finish());
   }

@@ -60,6 +60,8 @@ class ChoiceAssembler {
 
  private:
   void EchoPrompt();
+  // It was closed because there may be no more tokens.
+  bool IsClosed() const;
   // With the `best` best; `result` may have more, and may be null.
   PositionLogprobs MakeLogprobs(int32_t id, const SampleResult* result, int32_t best) const;
   const SampleResult* PromptResult(size_t token) const;

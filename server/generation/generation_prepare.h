@@ -26,6 +26,8 @@
 #include "server/process/limits.h"
 #include "server/sessions/session_prompt.h"
 #include "server/sessions/session_store.h"
+#include "server/shapes/grammar_shape.h"
+#include "server/shapes/shape_cache.h"
 #include "server/tenants/prefix_salts.h"
 
 namespace hydrant {
@@ -41,6 +43,7 @@ struct ServingContext {
   bool prefix_caching = false;
   PrefixSalts prefix_salts;
   SessionStore* sessions = nullptr;                     // never null in a server; outlives it
+  std::shared_ptr<ShapeCache> shapes;                   // null: no request has a constraint
   Durability session_durability = Durability::kTokens;  // of tenants that say nothing else
   std::string system_fingerprint;
 };
@@ -73,6 +76,7 @@ struct PreparedGeneration {
   GenerationFields fields;
   std::vector<PreparedPrompt> prompts;
   std::optional<SessionTurn> turn;       // of a session; it has one prompt
+  ShapeStart shape_start;                // of every answer, where fields.constraint
   std::unique_ptr<AnswerWriter> writer;  // never null: how this endpoint answers
   ReasoningSplitter reasoning;           // that every answer begins with; has taken nothing yet
   std::optional<TurnNotes> notes;        // of turns before this one, which leaves one as well (AnswerWriter::Note)

@@ -6,10 +6,12 @@
 #include <exception>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "server/engine/prefix_sharing.h"
 #include "server/generation/stop_string_finder.h"
 #include "server/process/clock.h"
 #include "server/process/random_id.h"
+#include "server/shapes/shape_refusal.h"
 
 namespace hydrant {
 namespace {
@@ -98,6 +100,40 @@ void GenerationRun::Cancel() noexcept {
   if (runs) engine_.Cancel(std::move(cancel_));
 }
 
+ShapeCache::Key GenerationRun::ShapeKey() const {
+  return {tenant_, prepared_.fields.cache_salt, prepared_.fields.constraint->spec};
+}
+
+std::optional<ApiError> GenerationRun::SetShape(const ShapeResult& shape) {
+  const Constraint& constraint = *prepared_.fields.constraint;
+  if (const auto* refusal = std::get_if<grammar::Refusal>(&shape)) return RefusalError(*refusal, constraint.field);
+  shape_ = std::get<0>(shape);
+  grammar::GrammarState state = shape_->Begin();
+  if (shape_->Advance(state, prepared_.shape_start.prefix) == grammar::Grammar::Verdict::kAllowed) {
+    return constraint.close_at_max_tokens ? CheckClosing(state) : std::nullopt;
+  }
+  return InvalidField("messages",
+                      absl::StrCat("The last message, which the answer goes on with, is not how one begins that fits '",
+                                   constraint.field, "'."),
+                      "prefix_not_allowed");
+}
+
+std::optional<ApiError> GenerationRun::CheckClosing(grammar::GrammarState& state) {
+  static constexpr std::string_view kField = "structured_outputs.close_at_max_tokens";
+  if (!shape_->vocabulary().has_every_byte()) {
+    return UnsupportedField(kField, "'close_at_max_tokens' with a vocabulary that lacks tokens of single bytes");
+  }
+  const std::optional<int64_t> bytes = shape_->BytesToEnd(state);
+  if (!bytes.has_value()) {
+    return UnsupportedField(kField, "'close_at_max_tokens' with a schema that asks for several keys and names none");
+  }
+  const ShapeStart& start = prepared_.shape_start;
+  const int64_t least = *bytes + (start.thinks ? static_cast<int64_t>(start.thinking_closes.size()) : 0);
+  if (prepared_.fields.max_tokens >= std::max<int64_t>(least, 1)) return std::nullopt;
+  return InvalidField("max_tokens", absl::StrCat("'max_tokens' must be at least ", least,
+                                                 " here, so that an answer can be closed in time."));
+}
+
 std::vector<RequestAccount::Sequence> GenerationRun::accounts() const {
   std::vector<RequestAccount::Sequence> sequences;
   for (const Choice& choice : choices_) {
@@ -178,6 +214,11 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   if (!fields.stop.empty()) {
     sequence.end_finder =
         std::make_shared<StopStringFinder>(context_.tokenizer, stops_, fields.skip_special_tokens, fields.min_tokens);
+  }
+  if (shape_ != nullptr) {
+    ShapeStart start = prepared_.shape_start;
+    if (fields.constraint->close_at_max_tokens) start.tokens_max = fields.max_tokens;
+    sequence.shape = std::make_shared<GrammarShape>(shape_, std::move(start));
   }
   // The samples of one prompt draw from neighbouring keys; equal prompts of one request draw alike, as they would in two
   // requests.

@@ -40,6 +40,11 @@ class GenerationRun {
   GenerationRun(const GenerationRun&) = delete;
   GenerationRun& operator=(const GenerationRun&) = delete;
 
+  // What answers are to be held to, where the request has a constraint: before Submit.
+  ShapeCache::Key ShapeKey() const;
+  // Why that cannot be, if so: a 400. Any thread, while nothing else is called.
+  std::optional<ApiError> SetShape(const ShapeResult& shape);
+
   // The tokens that each sequence may come to use, in the order of choices.
   std::vector<RequestAccount::Sequence> accounts() const;
   // False: the engine has no room. `wake` is called, on any thread, when there is something to absorb.
@@ -96,6 +101,8 @@ class GenerationRun {
     int64_t last_token_us = -1;
   };
 
+  // Whether answers from `state` on can be closed at max_tokens.
+  std::optional<ApiError> CheckClosing(grammar::GrammarState& state);
   void Cancel() noexcept;
   void AbsorbBatch();
   int64_t generated_tokens() const;
@@ -137,6 +144,7 @@ class GenerationRun {
   const AnswerHead head_;
   const std::shared_ptr<const StopStrings> stops_;  // with the engine, which looks for them too
 
+  std::shared_ptr<CompiledShape> shape_;  // null: none, or not yet
   std::vector<Choice> choices_;
   int32_t open_ = 0;      // choices without an end
   int32_t unclosed_ = 0;  // choices whose last chunk is not out

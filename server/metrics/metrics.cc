@@ -22,6 +22,7 @@
 #include "server/process/limits.h"
 #include "server/sessions/journal/session_journal.h"
 #include "server/sessions/kv/kv_keeper.h"
+#include "server/shapes/shape_cache.h"
 
 namespace hydrant {
 namespace {
@@ -202,7 +203,8 @@ struct Metrics::Series {
   std::vector<Sampled<Scrape>> sampled;
   int64_t score_block_bytes = 0;
   int64_t kv_block_bytes = 0;
-  std::vector<Counter*> evicted;  // by policy_label
+  std::shared_ptr<const ShapeCache> shapes;  // null: there are none
+  std::vector<Counter*> evicted;             // by policy_label
   Gauge* open_fds;
   Gauge* resident_bytes;
   Gauge* virtual_bytes;
@@ -457,6 +459,11 @@ void Metrics::Series::Counted::Observe(const CommitTimes& times) {
   seen = times;
 }
 
+void Metrics::ReadShapes(std::shared_ptr<const ShapeCache> shapes) {
+  const std::lock_guard<std::mutex> lock(series_->render_mutex);
+  series_->shapes = std::move(shapes);
+}
+
 std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& sessions, bool stalled,
                             const SessionJournal* journal, const KvKeeper* kv) {
   Series& series = *series_;
@@ -467,7 +474,8 @@ std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& s
                       series.score_block_bytes,
                       series.kv_block_bytes,
                       journal != nullptr ? journal->counts() : LogCounts(),
-                      kv != nullptr ? kv->counts() : KvCounts()};
+                      kv != nullptr ? kv->counts() : KvCounts(),
+                      series.shapes != nullptr ? series.shapes->counts() : ShapeCounts()};
   if (journal != nullptr) series.session_commit.Observe(journal->times());
   if (kv != nullptr) {
     series.kv_write.Observe(kv->write_times());

@@ -22,6 +22,7 @@ namespace hydrant {
 struct EngineCounters;
 class KvKeeper;
 class SessionJournal;
+class ShapeCache;
 
 struct MetricsOptions {
   std::string model_name;
@@ -68,6 +69,9 @@ class Metrics {
   ~Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
+
+  // Whose counts are rendered. Before the first scrape.
+  void ReadShapes(std::shared_ptr<const ShapeCache> shapes);
 
   // Engine thread.
   void ObserveStep(int32_t tokens, int64_t plan_us, int64_t device_us, int64_t commit_us, int64_t move_us);

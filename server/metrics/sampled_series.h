@@ -10,6 +10,7 @@
 #include "server/engine/engine_types.h"
 #include "server/sessions/journal/session_log.h"
 #include "server/sessions/kv/kv_keeper.h"
+#include "server/shapes/shape_cache.h"
 
 namespace hydrant {
 
@@ -22,6 +23,7 @@ struct Scrape {
   int64_t kv_block_bytes = 0;
   LogCounts log;  // zero without --session-dir
   KvCounts kv;    // zero where no KV is kept on disk
+  ShapeCounts shapes;
 
   int32_t waiting_deferred() const;
   double kv_usage() const;  // blocks in use; 1 means all

@@ -77,9 +77,11 @@ Grammar::Verdict CompiledShape::Advance(grammar::GrammarState& state, std::strin
   return masked_->Advance(state, bytes);
 }
 
-Grammar::Verdict CompiledShape::Mask(grammar::GrammarState& state, std::span<uint32_t> bits) {
+Grammar::Verdict CompiledShape::Mask(grammar::GrammarState& state, std::span<uint32_t> bits,
+                                     std::optional<int64_t> bytes_left) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const Grammar::Verdict verdict = masks_.Mask(state, bits);
+  const Grammar::Verdict verdict =
+      bytes_left.has_value() ? masks_.MaskWithin(state, *bytes_left, bits) : masks_.Mask(state, bits);
   CountBytes();
   if (verdict != Grammar::Verdict::kAllowed || !masked_->Accepts(state)) return verdict;
   for (const int32_t end : vocabulary_->ends()) {

@@ -41,7 +41,9 @@ class CompiledShape {
   grammar::GrammarState Begin();
   grammar::Grammar::Verdict Advance(grammar::GrammarState& state, std::string_view bytes);
   // The tokens that may come next, and the ends of text iff the answer may end. REQUIRES: bits has vocabulary().words() words.
-  grammar::Grammar::Verdict Mask(grammar::GrammarState& state, std::span<uint32_t> bits);
+  // Of tokens with `bytes_left` those behind which the answer can end with as many bytes.
+  grammar::Grammar::Verdict Mask(grammar::GrammarState& state, std::span<uint32_t> bits,
+                                 std::optional<int64_t> bytes_left = std::nullopt);
   std::optional<int64_t> BytesToEnd(grammar::GrammarState& state);
 
   // About what it takes in memory by now. Any thread.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -22,10 +23,25 @@ constexpr std::array<char, 256> kLikelyFirst = [] {
   return bytes;
 }();
 
+void Allow(std::span<uint32_t> bits, int32_t token) {
+  const auto id = static_cast<uint32_t>(token);
+  bits[id / 32] |= uint32_t{1} << (id % 32);
+}
+
+void Forbid(std::span<uint32_t> bits, int32_t token) {
+  const auto id = static_cast<uint32_t>(token);
+  bits[id / 32] &= ~(uint32_t{1} << (id % 32));
+}
+
 }  // namespace
 
-GrammarShape::GrammarShape(std::shared_ptr<CompiledShape> shape, std::string prefix)
-    : shape_(std::move(shape)), prefix_(std::move(prefix)), unmasked_(prefix_) {}
+GrammarShape::GrammarShape(std::shared_ptr<CompiledShape> shape, ShapeStart start)
+    : shape_(std::move(shape)),
+      start_(std::move(start)),
+      phase_(start_.thinks               ? Phase::kThinks
+             : start_.thinks_behind >= 0 ? Phase::kMayThink
+                                         : Phase::kAnswers),
+      unmasked_(start_.prefix) {}
 
 bool GrammarShape::IsOver(const GrammarState& state) {
   return std::ranges::all_of(kLikelyFirst, [&](const char& byte) {
@@ -34,27 +50,104 @@ bool GrammarShape::IsOver(const GrammarState& state) {
   });
 }
 
-AnswerShape::Verdict GrammarShape::Push(int32_t token) {
+std::optional<std::string_view> GrammarShape::AnswerIn(int32_t token) {
+  const ShapeVocabulary& vocabulary = shape_->vocabulary();
+  switch (phase_) {
+    case Phase::kMayThink:
+      phase_ = token == start_.thinks_behind ? Phase::kThinks : Phase::kAnswers;
+      if (phase_ == Phase::kThinks) return std::nullopt;
+      break;
+    case Phase::kThinks: {
+      thought_ += vocabulary.MarkupOf(token);
+      const std::string& close = start_.thinking_closes;
+      const size_t at = thought_.find(close);
+      if (at == std::string::npos) {
+        if (thought_.size() >= close.size()) thought_.erase(0, thought_.size() - close.size() + 1);
+        return std::nullopt;
+      }
+      phase_ = Phase::kGap;
+      // White space behind it is nobody's.
+      const size_t begin = thought_.find_first_not_of(" \n\r\t", at + close.size());
+      if (begin == std::string::npos) return std::nullopt;
+      phase_ = Phase::kAnswers;
+      return std::string_view(thought_).substr(begin);
+    }
+    case Phase::kGap:
+      phase_ = Phase::kAnswers;
+      if (std::ranges::find(vocabulary.line_ends(), token) != vocabulary.line_ends().end()) return std::nullopt;
+      break;
+    case Phase::kAnswers:
+      break;
+  }
+  const std::string_view bytes = vocabulary.BytesOf(token);
+  // An end of text, or a token at which the client wants to stop: not the shape's to say.
+  return bytes.empty() ? std::nullopt : std::optional(bytes);
+}
+
+AnswerShape::Verdict GrammarShape::Follow(std::string_view bytes) {
   Grammar& grammar = shape_->followed();
   if (!followed_.has_value()) {
     followed_ = grammar.Begin();
-    if (grammar.Advance(*followed_, prefix_) != Grammar::Verdict::kAllowed) return Verdict::kLost;
+    if (grammar.Advance(*followed_, start_.prefix) != Grammar::Verdict::kAllowed) return Verdict::kLost;
   }
-  const std::string_view bytes = shape_->vocabulary().BytesOf(token);
-  // An end of text, or a token at which the client wants to stop: not the shape's to say.
-  if (bytes.empty()) return Verdict::kGoesOn;
   if (grammar.Advance(*followed_, bytes) != Grammar::Verdict::kAllowed) return Verdict::kLost;
   unmasked_.append(bytes);
   return grammar.Accepts(*followed_) && IsOver(*followed_) ? Verdict::kComplete : Verdict::kGoesOn;
 }
 
+AnswerShape::Verdict GrammarShape::Push(int32_t token) {
+  ++pushed_;
+  const std::optional<std::string_view> bytes = AnswerIn(token);
+  return bytes.has_value() ? Follow(*bytes) : Verdict::kGoesOn;
+}
+
+int64_t GrammarShape::LeastAnswer() {
+  if (!least_answer_.has_value()) {
+    grammar::GrammarState state = shape_->Begin();
+    shape_->Advance(state, start_.prefix);
+    least_answer_ = shape_->BytesToEnd(state).value_or(0);
+  }
+  return *least_answer_;
+}
+
+void GrammarShape::AllowThoughts(std::span<uint32_t> bits) {
+  const std::string& close = start_.thinking_closes;
+  const auto close_bytes = static_cast<int64_t>(close.size());
+  if (start_.tokens_max > 0 && start_.tokens_max - pushed_ <= LeastAnswer() + close_bytes) {
+    // It is time to end thinking: with the rest of what may have begun.
+    size_t begun = std::min(thought_.size(), close.size() - 1);
+    while (!thought_.ends_with(std::string_view(close).substr(0, begun))) --begun;
+    std::ranges::fill(bits, 0u);
+    return Allow(bits, shape_->vocabulary().ByteToken(close[begun]));
+  }
+  std::ranges::fill(bits, ~uint32_t{0});
+  const size_t beyond = shape_->vocabulary().trie()->vocabulary() % 32;
+  if (beyond > 0) bits.back() = (uint32_t{1} << beyond) - 1;
+  // An answer that ends within thinking would be none.
+  for (const int32_t end : shape_->vocabulary().ends()) Forbid(bits, end);
+}
+
 bool GrammarShape::Mask(std::span<uint32_t> bits) {
+  if (phase_ == Phase::kThinks) {
+    AllowThoughts(bits);
+    return true;
+  }
+  std::optional<int64_t> left;  // behind this token
+  if (start_.tokens_max > 0) left = std::max<int64_t>(start_.tokens_max - pushed_ - 1, 0);
   if (!masked_.has_value()) masked_ = shape_->Begin();
   if (!unmasked_.empty()) {
     if (shape_->Advance(*masked_, unmasked_) != Grammar::Verdict::kAllowed) return false;
     unmasked_.clear();
   }
-  return shape_->Mask(*masked_, bits) == Grammar::Verdict::kAllowed;
+  if (shape_->Mask(*masked_, bits, left) != Grammar::Verdict::kAllowed) return false;
+  const int64_t room = left.has_value() ? *left - LeastAnswer() : std::numeric_limits<int64_t>::max();
+  if (phase_ == Phase::kMayThink && room >= static_cast<int64_t>(start_.thinking_closes.size())) {
+    Allow(bits, start_.thinks_behind);
+  }
+  if (phase_ == Phase::kGap && room >= 0) {
+    for (const int32_t token : shape_->vocabulary().line_ends()) Allow(bits, token);
+  }
+  return true;
 }
 
 }  // namespace hydrant

@@ -1,4 +1,4 @@
-// GrammarShape holds the answer of one sequence to a CompiledShape.
+// GrammarShape holds the answer of one sequence to a CompiledShape, from where its thinking ends, if it thinks.
 //
 // Thread: AnswerShape's.
 #ifndef HYDRANT_SERVER_SHAPES_GRAMMAR_SHAPE_H_
@@ -9,7 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "model/grammar/grammar.h"
 #include "server/engine/answer_shape.h"
@@ -17,26 +17,53 @@
 
 namespace hydrant {
 
+// Where an answer stands before its first token.
+struct ShapeStart {
+  std::string prefix;           // how it has begun already; the shape allows it
+  bool thinks = false;          // the first token is thinking already
+  int32_t thinks_behind = -1;   // a first token behind which thinking begins; -1: none does
+  std::string thinking_closes;  // the text that ends it: "</think>"
+  // The answer ends whole with this many tokens at most, thinking included; 0: however many. REQUIRES: the vocabulary has every
+  // byte, and BytesToEnd of the prefix is known and not more, that of `thinking_closes` added if it may think.
+  int32_t tokens_max = 0;
+};
+
 class GrammarShape : public AnswerShape {
  public:
-  // `prefix`: how the answer begins, before the sequence's first token; the shape allows it.
-  GrammarShape(std::shared_ptr<CompiledShape> shape, std::string prefix);
+  GrammarShape(std::shared_ptr<CompiledShape> shape, ShapeStart start);
 
   Verdict Push(int32_t token) override;
   bool Mask(std::span<uint32_t> bits) override;
 
  private:
+  enum class Phase : uint8_t {
+    kMayThink,  // before the first token
+    kThinks,
+    kGap,  // thinking is over: a line may end before the answer begins
+    kAnswers,
+  };
+
+  // What of the token belongs to the answer; nullopt: nothing.
+  std::optional<std::string_view> AnswerIn(int32_t token);
+  Verdict Follow(std::string_view bytes);
   // Whether no byte may come next.
   bool IsOver(const grammar::GrammarState& state);
+  void AllowThoughts(std::span<uint32_t> bits);
+  // Bytes with which the answer as a whole may end, from its prefix on.
+  int64_t LeastAnswer();
 
   const std::shared_ptr<CompiledShape> shape_;
-  const std::string prefix_;
+  const ShapeStart start_;
   // The engine's thread.
-  std::optional<grammar::GrammarState> followed_;  // begins with the first token
-  // Bytes that the state of masks has not seen: written by Push, taken by Mask.
-  std::string unmasked_;
+  std::optional<grammar::GrammarState> followed_;  // begins with the answer's first token
+  // Written by Push, read by Mask.
+  Phase phase_;
+  std::string thought_;   // the last bytes of thinking, where its end may have begun
+  std::string unmasked_;  // bytes that the state of masks has not seen
+  int64_t pushed_ = 0;    // tokens
   // A worker's.
   std::optional<grammar::GrammarState> masked_;
+  std::optional<int64_t> least_answer_;
 };
 
 }  // namespace hydrant

@@ -1,7 +1,6 @@
 #include "server/shapes/shape_vocabulary.h"
 
 #include <algorithm>
-#include <bitset>
 #include <string>
 #include <utility>
 
@@ -12,18 +11,22 @@ ShapeVocabulary::ShapeVocabulary(std::shared_ptr<const Tokenizer> tokenizer, int
     : tokenizer_(std::move(tokenizer)), ends_(std::move(ends)) {
   std::erase_if(ends_, [vocab_size](int32_t id) { return id < 0 || id >= vocab_size; });
   std::vector<std::string> tokens(static_cast<size_t>(vocab_size));
-  std::bitset<256> bytes;
+  byte_tokens_.fill(-1);
   for (int32_t id = 0; id < vocab_size; ++id) {
     std::string& token = tokens[static_cast<size_t>(id)] = std::string(BytesOf(id));
-    if (token.size() == 1) bytes.set(static_cast<uint8_t>(token[0]));
+    if (token.size() == 1) byte_tokens_[static_cast<uint8_t>(token[0])] = id;
+    if (token == "\n" || token == "\n\n") line_ends_.push_back(id);
   }
-  has_every_byte_ = bytes.all();
   trie_ = std::make_shared<const grammar::TokenTrie>(tokens);
 }
 
 std::string_view ShapeVocabulary::BytesOf(int32_t token) const {
   const bool is_text = token < tokenizer_->vocab_size() && !tokenizer_->IsSpecial(token) && !IsEnd(token);
   return is_text ? tokenizer_->TokenBytes(token) : std::string_view();
+}
+
+std::string_view ShapeVocabulary::MarkupOf(int32_t token) const {
+  return token < tokenizer_->vocab_size() ? tokenizer_->TokenBytes(token) : std::string_view();
 }
 
 bool ShapeVocabulary::IsEnd(int32_t token) const { return std::ranges::find(ends_, token) != ends_.end(); }

@@ -5,6 +5,8 @@
 #ifndef HYDRANT_SERVER_SHAPES_SHAPE_VOCABULARY_H_
 #define HYDRANT_SERVER_SHAPES_SHAPE_VOCABULARY_H_
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,17 +26,23 @@ class ShapeVocabulary {
 
   const std::shared_ptr<const grammar::TokenTrie>& trie() const { return trie_; }
   std::string_view BytesOf(int32_t token) const;
+  // The same of every token, special or not: what a template's markers are made of.
+  std::string_view MarkupOf(int32_t token) const;
   bool IsEnd(int32_t token) const;
   std::span<const int32_t> ends() const { return ends_; }
   // Every byte is a token by itself, so that whatever is allowed can be said.
-  bool has_every_byte() const { return has_every_byte_; }
+  bool has_every_byte() const { return std::ranges::find(byte_tokens_, -1) == byte_tokens_.end(); }
+  int32_t ByteToken(char byte) const { return byte_tokens_[static_cast<uint8_t>(byte)]; }  // -1: there is none
+  // Tokens of one line end or two, and nothing else.
+  std::span<const int32_t> line_ends() const { return line_ends_; }
   size_t words() const { return trie_->words(); }  // of a mask
 
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::vector<int32_t> ends_;  // in the vocabulary
+  std::vector<int32_t> line_ends_;
   std::shared_ptr<const grammar::TokenTrie> trie_;
-  bool has_every_byte_ = false;
+  std::array<int32_t, 256> byte_tokens_;
 };
 
 }  // namespace hydrant

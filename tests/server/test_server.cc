@@ -165,6 +165,9 @@ TestServer::TestServer(TestServerOptions options) {
   context.request.context = options.context;
   context.kv = {4, 2, options.context};
   context.tokenizer = std::make_shared<ByteTokenizer>();
+  context.shapes = std::make_shared<ShapeCache>(std::make_shared<const ShapeVocabulary>(
+      context.tokenizer, context.request.vocab_size, std::vector<int32_t>{ByteTokenizer::kEos}));
+  context.request.constraints = true;
   context.limits = limits;
   http.kv_shape = {kTestLayers, kTestKvHeads};
   http.model_root = "test-model.gguf";

@@ -3,6 +3,7 @@
 #define HYDRANT_TESTS_SERVER_GENERATION_BYTE_CONTEXT_H_
 
 #include <memory>
+#include <vector>
 
 #include "server/generation/generation_prepare.h"
 #include "tests/support/byte_tokenizer.h"
@@ -16,6 +17,9 @@ inline ServingContext ByteContext(int32_t context_max) {
   context.request.context = context_max;
   context.kv = {4, 2, context_max};
   context.tokenizer = std::make_shared<ByteTokenizer>();
+  context.shapes = std::make_shared<ShapeCache>(std::make_shared<const ShapeVocabulary>(
+      context.tokenizer, context.request.vocab_size, std::vector<int32_t>{ByteTokenizer::kEos}));
+  context.request.constraints = true;
   context.limits.context_max = context_max;
   context.limits.blocks = 100;
   return context;

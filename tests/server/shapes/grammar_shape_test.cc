@@ -41,14 +41,14 @@ TEST(GrammarShape, IsCompleteWhenOnlyTheEndCanFollow) {
         Case{SchemaSpec("{}"), R"({"a":[1]})", Verdict::kComplete},
         Case{SchemaSpec("{}"), R"("a")", Verdict::kComplete}, Case{SchemaSpec("{}"), "12", Verdict::kGoesOn},
         Case{SchemaSpec(R"({"type":"boolean"})"), "true", Verdict::kComplete}}) {
-    GrammarShape shape(MustCompileShape(c.spec), "");
+    GrammarShape shape(MustCompileShape(c.spec), {});
     EXPECT_EQ(Said(shape, c.text), c.verdict) << c.text;
   }
 }
 
 TEST(GrammarShape, GoesOnFromWhatIsThere) {
   const auto compiled = MustCompileShape(SchemaSpec(R"({"type":"array","items":{"enum":[1,2]},"maxItems":2})"));
-  GrammarShape shape(compiled, "[1,");
+  GrammarShape shape(compiled, {.prefix = "[1,"});
   auto allowed = Allowed(shape);
   EXPECT_TRUE(std::ranges::find(allowed, int32_t{'2'}) != allowed.end());
   EXPECT_TRUE(std::ranges::find(allowed, int32_t{']'}) == allowed.end());
@@ -56,21 +56,81 @@ TEST(GrammarShape, GoesOnFromWhatIsThere) {
   allowed = Allowed(shape);
   EXPECT_TRUE(std::ranges::find(allowed, int32_t{']'}) != allowed.end());
   EXPECT_EQ(Said(shape, "]"), Verdict::kComplete);
-  GrammarShape other(compiled, "[3");
+  GrammarShape other(compiled, {.prefix = "[3"});
   EXPECT_EQ(other.Push(','), Verdict::kLost);
 }
 
 TEST(GrammarShape, WhatIsForbiddenAndStillComesIsLost) {
-  GrammarShape shape(MustCompileShape(RegexSpec("ab")), "");
+  GrammarShape shape(MustCompileShape(RegexSpec("ab")), {});
   EXPECT_EQ(shape.Push('a'), Verdict::kGoesOn);
   EXPECT_EQ(shape.Push('c'), Verdict::kLost);
 }
 
 TEST(GrammarShape, EndsAndSpecialTokensAreNotItsBusiness) {
-  GrammarShape shape(MustCompileShape(RegexSpec("ab")), "");
+  GrammarShape shape(MustCompileShape(RegexSpec("ab")), {});
   EXPECT_EQ(shape.Push(ByteTokenizer::kEos), Verdict::kGoesOn);
   EXPECT_EQ(shape.Push(ByteTokenizer::kBos), Verdict::kGoesOn);
   EXPECT_EQ(Allowed(shape), ByteIds("a"));
+}
+
+bool May(AnswerShape& shape, int32_t token) {
+  const std::vector<int32_t> allowed = Allowed(shape);
+  return std::ranges::find(allowed, token) != allowed.end();
+}
+
+TEST(GrammarShape, ThinkingIsFreeAndTheAnswerBeginsBehindIt) {
+  const auto compiled = MustCompileShape(RegexSpec("ab"));
+  GrammarShape shape(compiled, {.thinks = true, .thinking_closes = "</t>"});
+  EXPECT_EQ(Allowed(shape).size(), 257u) << "all but the end";
+  EXPECT_FALSE(May(shape, ByteTokenizer::kEos));
+  EXPECT_EQ(Said(shape, "Let me see. <</t"), Verdict::kGoesOn);
+  EXPECT_EQ(Allowed(shape).size(), 257u);
+  EXPECT_EQ(Said(shape, ">"), Verdict::kGoesOn);
+  EXPECT_EQ(Allowed(shape), ByteIds("\na"));
+  EXPECT_EQ(Said(shape, "\n"), Verdict::kGoesOn);
+  EXPECT_EQ(Allowed(shape), ByteIds("a")) << "one line may end";
+  EXPECT_EQ(Said(shape, "ab"), Verdict::kComplete);
+}
+
+TEST(GrammarShape, WhetherItThinksMayBeTheModelsToSay) {
+  const auto compiled = MustCompileShape(RegexSpec("ab"));
+  const ShapeStart start = {.thinks_behind = '<', .thinking_closes = ">"};
+  GrammarShape thinks(compiled, start);
+  EXPECT_EQ(Allowed(thinks), ByteIds("<a"));
+  EXPECT_EQ(Said(thinks, "<hm>ab"), Verdict::kComplete);
+  GrammarShape answers(compiled, start);
+  EXPECT_EQ(Said(answers, "a"), Verdict::kGoesOn);
+  EXPECT_EQ(Allowed(answers), ByteIds("b"));
+}
+
+// Whatever is drawn, all answers end whole with as many tokens as there may be.
+TEST(GrammarShape, AnswersEndInTime) {
+  const auto compiled = MustCompileShape(SchemaSpec(
+      R"({"type":"object","properties":{"a":{"type":"string"},"b":{"type":"array","items":{"type":"boolean"}}},)"
+      R"("required":["a"],"additionalProperties":false})"));
+  std::mt19937 random(6);
+  for (const bool thinks : {false, true}) {
+    for (int32_t most = 8; most < 60; ++most) {  // {"a":""}
+      const int32_t tokens_max = most + (thinks ? 4 : 0);
+      GrammarShape shape(compiled, {.thinks = thinks, .thinking_closes = "</t>", .tokens_max = tokens_max});
+      std::string text;
+      bool over = false;
+      for (int32_t i = 0; i < tokens_max && !over; ++i) {
+        const std::vector<int32_t> allowed = Allowed(shape);
+        ASSERT_FALSE(allowed.empty()) << text;
+        const int32_t token = allowed[random() % allowed.size()];
+        over = token == ByteTokenizer::kEos;
+        if (over) break;
+        if (token < 256) text.push_back(static_cast<char>(token));
+        const Verdict verdict = shape.Push(token);
+        ASSERT_NE(verdict, Verdict::kLost) << text;
+        over = verdict == Verdict::kComplete;
+      }
+      const size_t begin = thinks ? text.find("</t>") + 4 : 0;
+      const auto value = nlohmann::json::parse(text.substr(begin), nullptr, /*allow_exceptions=*/false);
+      EXPECT_TRUE(over && value.is_object()) << text << " of " << tokens_max;
+    }
+  }
 }
 
 // Sequences of one shape side by side, each drawn from its masks, some of which nobody asked for.
@@ -85,7 +145,7 @@ TEST(GrammarShape, WhatIsDrawnFromMasksIsAnAnswer) {
     bool over = false;
   };
   std::vector<Row> rows;
-  for (int i = 0; i < 20; ++i) rows.push_back({std::make_unique<GrammarShape>(compiled, ""), "", false});
+  for (int i = 0; i < 20; ++i) rows.push_back({std::make_unique<GrammarShape>(compiled, ShapeStart()), "", false});
   for (int step = 0; step < 400; ++step) {
     for (Row& row : rows) {
       if (row.over) continue;

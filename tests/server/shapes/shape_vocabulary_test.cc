@@ -14,6 +14,10 @@ TEST(ShapeVocabulary, SpecialTokensAndEndsAddNothing) {
   for (const int32_t token : {int32_t{ByteTokenizer::kEos}, int32_t{ByteTokenizer::kBos}, int32_t{'x'}, 299}) {
     EXPECT_EQ(vocabulary.BytesOf(token), "") << token;
   }
+  EXPECT_EQ(vocabulary.MarkupOf(ByteTokenizer::kBos), "<bos>");
+  EXPECT_EQ(vocabulary.MarkupOf(299), "");
+  ASSERT_EQ(vocabulary.line_ends().size(), 1u);
+  EXPECT_EQ(vocabulary.line_ends()[0], '\n');
   EXPECT_TRUE(vocabulary.IsEnd('x'));
   EXPECT_FALSE(vocabulary.IsEnd(ByteTokenizer::kBos));
   EXPECT_EQ(vocabulary.ends().size(), 2u);
