@@ -82,6 +82,7 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   const std::string wrong = OverrideDefaults(config.generation_override, &request);
   assert(wrong.empty());  // ParseCommandLine looked
   request.kv = config.kv;
+  request.constraints = true;
   request.debug_fields = !config.kv_dump_path.empty();
   context.kv = FactsOf(model, limits);
   context.tokenizer = checkpoint.tokenizer;

@@ -1,5 +1,6 @@
 // Constraint is what a request says about the form of its answer: a JSON schema, any JSON object, a regular expression, one of
-// several texts, or text with tags behind which something has to follow. Nothing here knows whether a schema can be enforced; server/shapes compiles it.
+// several texts, text with tags behind which something has to follow, or what a
+// grammar in llama.cpp's notation says. Nothing here knows whether a schema can be enforced; server/shapes compiles it.
 //
 // Thread: any (plain data).
 #ifndef HYDRANT_API_REQUEST_CONSTRAINT_H_
@@ -13,12 +14,12 @@
 
 namespace hydrant {
 
-enum class ConstraintKind : uint8_t { kJsonSchema, kJsonObject, kRegex, kChoice, kStructuralTag, kToolCalls };
+enum class ConstraintKind : uint8_t { kJsonSchema, kJsonObject, kRegex, kChoice, kStructuralTag, kGrammar, kToolCalls };
 
 // What is compiled: equal specs make equal automata.
 struct ConstraintSpec {
   ConstraintKind kind = ConstraintKind::kJsonObject;
-  std::string text;                   // of the schema, expression or tag
+  std::string text;                   // of the schema, expression, tag or grammar
   std::vector<std::string> choices;   // none empty
   int32_t white_space_max = 8;        // bytes in a row between two tokens of JSON; 0: none
   bool unknown_formats_pass = false;  // a schema's `format` that is not enforced is an annotation

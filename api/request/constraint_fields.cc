@@ -86,11 +86,6 @@ std::optional<Constraint> ReadChoice(ObjectReader* request, JsonView choices, co
   return constraint;
 }
 
-std::optional<Constraint> RefuseKind(ObjectReader* request, const std::string& path) {
-  request->FailUnsupported(path, Quoted(path));
-  return std::nullopt;
-}
-
 // {"name", "schema", "strict", "description"}
 std::optional<Constraint> ReadNamedSchema(ObjectReader* request, JsonView named, const std::string& path) {
   const auto check = [&](const char* member, bool fits, const char* what) {
@@ -120,8 +115,15 @@ std::optional<Constraint> ReadStructuralTag(ObjectReader* request, JsonView tag,
 
 using Reader = std::optional<Constraint> (*)(ObjectReader* request, JsonView value, const std::string& path);
 
-std::optional<Constraint> ReadUnsupported(ObjectReader* request, JsonView, const std::string& path) {
-  return RefuseKind(request, path);
+// In llama.cpp's notation, where an empty one is none.
+std::optional<Constraint> ReadGrammar(ObjectReader* request, JsonView grammar, const std::string& path) {
+  if (!grammar.is_string()) request->Fail(path, Quoted(path) + " must be a string.", "invalid_type");
+  if (!grammar.is_string() || grammar.string().empty()) return std::nullopt;
+  if (grammar.string().size() > kConstraintBytesMax) {
+    FailTooLarge(request, path, kConstraintBytesMax, "bytes");
+    return std::nullopt;
+  }
+  return Of(ConstraintKind::kGrammar, std::string(grammar.string()), path);
 }
 
 std::optional<Constraint> ReadAnyObject(ObjectReader* request, JsonView value, const std::string& path) {
@@ -139,7 +141,7 @@ constexpr std::array<NamedReader, 6> kStructuredOutputs = {{
     {"json", ReadSchema},
     {"regex", ReadRegex},
     {"choice", ReadChoice},
-    {"grammar", ReadUnsupported},
+    {"grammar", ReadGrammar},
     {"structural_tag", ReadStructuralTag},
     {"json_object", ReadAnyObject},
 }};
@@ -151,11 +153,11 @@ constexpr std::array<NamedReader, 11> kAliases = {{
     {"guided_json", ReadSchema},
     {"guided_regex", ReadRegex},
     {"guided_choice", ReadChoice},
-    {"guided_grammar", ReadUnsupported},
+    {"guided_grammar", ReadGrammar},
     {"json_schema", ReadSchema},
     {"regex", ReadRegex},
-    {"grammar", ReadUnsupported},
-    {"ebnf", ReadUnsupported},
+    {"grammar", ReadGrammar},
+    {"ebnf", ReadGrammar},
     {"structural_tag", ReadStructuralTag},
 }};
 
@@ -319,12 +321,10 @@ std::optional<Constraint> ReadTextFormat(ObjectReader* request, JsonView format,
     return ReadRegex(request, format[member], absl::StrCat(path, ".", member));
   }
   if (name == "structural_tag") return ReadStructuralTag(request, format, path);
-  if (name == "grammar") {
-    request->FailUnsupported(path, absl::StrCat("'", path, "' of type grammar"));
-    return std::nullopt;
-  }
-  request->Fail(path + ".type",
-                absl::StrCat("'", path, ".type' must be text, json_object, json_schema, regex or structural_tag."));
+  if (name == "grammar") return ReadGrammar(request, format["grammar"], path + ".grammar");
+  request->Fail(
+      path + ".type",
+      absl::StrCat("'", path, ".type' must be text, json_object, json_schema, regex, grammar or structural_tag."));
   return std::nullopt;
 }
 
@@ -350,8 +350,9 @@ std::optional<Constraint> ReadConstraint(ObjectReader* request) {
       found.Add(one.read(request, members.Raw(one.name), members.Path(one.name)));
     }
     if (!found.first.has_value()) {
-      members.Fail("json", "'structured_outputs' must have one of json, regex, choice, structural_tag and json_object.",
-                   "missing_field");
+      members.Fail(
+          "json", "'structured_outputs' must have one of json, regex, choice, grammar, structural_tag and json_object.",
+          "missing_field");
     }
   }
   // Servers had several engines to choose from.

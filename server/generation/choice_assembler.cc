@@ -87,7 +87,7 @@ void ChoiceAssembler::ShowLast() {
 }
 
 bool ChoiceAssembler::IsClosed() const {
-  const bool is_whole = finish_ == FinishReason::kLength || finish_ == FinishReason::kText;
+  const bool is_whole = EndsByItself(finish_) && finish_ != FinishReason::kStop;
   return is_whole && request_.constraint.has_value() && request_.constraint->close_at_max_tokens &&
          generated_ == request_.max_tokens;
 }

@@ -120,7 +120,7 @@ std::optional<ApiError> GenerationRun::SetShape(const ShapeResult& shape) {
 
 std::optional<ApiError> GenerationRun::CheckClosing(grammar::GrammarState& state) {
   static constexpr std::string_view kField = "structured_outputs.close_at_max_tokens";
-  if (!shape_->vocabulary().has_every_byte()) {
+  if (!shape_->vocabulary().spells_text()) {
     return UnsupportedField(kField, "'close_at_max_tokens' with a vocabulary that lacks tokens of single bytes");
   }
   const std::optional<int64_t> bytes = shape_->BytesToEnd(state);

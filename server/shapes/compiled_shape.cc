@@ -31,6 +31,9 @@ GrammarSpec SpecOf(const ConstraintSpec& spec) {
     case ConstraintKind::kStructuralTag:
       made.kind = grammar::GrammarKind::kStructuralTag;
       break;
+    case ConstraintKind::kGrammar:
+      made.kind = grammar::GrammarKind::kGbnf;
+      break;
     case ConstraintKind::kToolCalls:
       made.kind = grammar::GrammarKind::kToolCalls;
       break;

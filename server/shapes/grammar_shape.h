@@ -23,8 +23,8 @@ struct ShapeStart {
   bool thinks = false;          // the first token is thinking already
   int32_t thinks_behind = -1;   // a first token behind which thinking begins; -1: none does
   std::string thinking_closes;  // the text that ends it: "</think>"
-  // The answer ends whole with this many tokens at most, thinking included; 0: however many. REQUIRES: the vocabulary has every
-  // byte, and BytesToEnd of the prefix is known and not more, that of `thinking_closes` added if it may think.
+  // The answer ends whole with this many tokens at most, thinking included; 0: however many. REQUIRES: the vocabulary spells
+  // text, and BytesToEnd of the prefix is known and not more, that of `thinking_closes` added if it may think.
   int32_t tokens_max = 0;
 };
 

@@ -20,6 +20,14 @@ ShapeVocabulary::ShapeVocabulary(std::shared_ptr<const Tokenizer> tokenizer, int
   trie_ = std::make_shared<const grammar::TokenTrie>(tokens);
 }
 
+bool ShapeVocabulary::spells_text() const {
+  for (int byte = 0x20; byte <= 0xf4; ++byte) {
+    const bool is_text = byte != 0x7f && byte != 0xc0 && byte != 0xc1 && byte != 0xf1 && byte != 0xf2;
+    if (is_text && byte_tokens_[static_cast<size_t>(byte)] < 0) return false;
+  }
+  return true;
+}
+
 std::string_view ShapeVocabulary::BytesOf(int32_t token) const {
   const bool is_text = token < tokenizer_->vocab_size() && !tokenizer_->IsSpecial(token) && !IsEnd(token);
   return is_text ? tokenizer_->TokenBytes(token) : std::string_view();

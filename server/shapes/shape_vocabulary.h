@@ -5,7 +5,6 @@
 #ifndef HYDRANT_SERVER_SHAPES_SHAPE_VOCABULARY_H_
 #define HYDRANT_SERVER_SHAPES_SHAPE_VOCABULARY_H_
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -30,8 +29,9 @@ class ShapeVocabulary {
   std::string_view MarkupOf(int32_t token) const;
   bool IsEnd(int32_t token) const;
   std::span<const int32_t> ends() const { return ends_; }
-  // Every byte is a token by itself, so that whatever is allowed can be said.
-  bool has_every_byte() const { return std::ranges::find(byte_tokens_, -1) == byte_tokens_.end(); }
+  // Every byte of text is a token by itself, so that whatever is allowed can be said: all but control characters, what is in no UTF-8,
+  // and the first bytes of planes that have no characters (f1, f2), which vocabularies lack.
+  bool spells_text() const;
   int32_t ByteToken(char byte) const { return byte_tokens_[static_cast<uint8_t>(byte)]; }  // -1: there is none
   // Tokens of one line end or two, and nothing else.
   std::span<const int32_t> line_ends() const { return line_ends_; }

@@ -1,6 +1,8 @@
-"""LiteLLM: completions and chat, whole and streamed, and its idea of our errors."""
+"""LiteLLM: completions and chat, whole and streamed, and its idea of our errors; OpenAI's SDK, which it brings: answers of a class."""
 
 import litellm
+import openai
+import pydantic
 
 from client_server import MODEL, require, serve
 
@@ -8,8 +10,28 @@ PROMPT = "The capital of France is"
 MESSAGES = [{"role": "user", "content": "Say hello."}]
 
 
+class City(pydantic.BaseModel):
+    name: str
+    people: int
+    tags: list[str] = []
+
+
+def check_parse(base):
+    """`parse` sends the class as a schema with `strict`, and reads the answer into one of it."""
+    client = openai.OpenAI(base_url=base + "/v1", api_key="unused", max_retries=0)
+    asked = {"model": MODEL, "messages": [{"role": "user", "content": "Name a city."}], "temperature": 0,
+             "response_format": City, "max_tokens": 60}  # fmt: skip
+    closing = {"structured_outputs": {"close_at_max_tokens": True}}
+    city = client.chat.completions.parse(**asked, extra_body=closing).choices[0].message.parsed
+    require(isinstance(city, City), "an answer is of its class", city)
+    with client.chat.completions.stream(**asked, extra_body=closing) as stream:
+        streamed = stream.get_final_completion().choices[0].message.parsed
+    require(streamed == city, "a streamed one is the same", (streamed, city))
+
+
 def main():
     with serve() as server:
+        check_parse(server.base)
         common = {"api_base": server.base + "/v1", "api_key": "unused", "max_tokens": 8, "temperature": 0}
 
         whole = litellm.text_completion(model=f"text-completion-openai/{MODEL}", prompt=PROMPT, **common)

@@ -3,6 +3,7 @@
 import asyncio
 
 import openai
+import pydantic
 import pytest
 
 from hydrant_server import API_KEY, SLOW
@@ -35,6 +36,20 @@ def test_a_completion(client, model):
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
     assert answer.usage.prompt_tokens_details.cached_tokens == 0
     assert answer.system_fingerprint
+
+
+class Reading(pydantic.BaseModel):
+    sensor: str
+    value: int
+
+
+def test_parse_gives_an_object_of_its_class(client, model):
+    answer = client.chat.completions.parse(
+        model=model, messages=[{"role": "user", "content": "Read it."}], response_format=Reading, max_tokens=60,
+        temperature=2, seed=5, extra_body={"structured_outputs": {"close_at_max_tokens": True}},
+    )  # fmt: skip
+    assert answer.choices[0].finish_reason == "stop"
+    assert isinstance(answer.choices[0].message.parsed, Reading)
 
 
 def test_logprobs_arrive_typed(client, model):

@@ -60,6 +60,11 @@ TEST(ConstraintFieldsTest, EveryNameSaysTheSame) {
       {R"("regex":"a+")", "regex", kRegex, "a+"},
       {R"("response_format":{"type":"structural_tag","format":{"type":"any_text"}})", "response_format", kStructuralTag,
        R"({"type":"structural_tag","format":{"type":"any_text"}})"},
+      {R"("response_format":{"type":"grammar","grammar":"root ::= \"x\""})", "response_format.grammar", kGrammar,
+       R"(root ::= "x")"},
+      {R"("grammar":"x")", "grammar", kGrammar, "x"},
+      {R"("guided_grammar":"x")", "guided_grammar", kGrammar, "x"},
+      {R"("ebnf":"x")", "ebnf", kGrammar, "x"},
       {R"("structural_tag":{"structures":[]})", "structural_tag", kStructuralTag, R"({"structures":[]})"},
       {R"("structured_outputs":{"structural_tag":"{}"})", "structured_outputs.structural_tag", kStructuralTag, "{}"},
   };
@@ -85,7 +90,7 @@ TEST(ConstraintFieldsTest, WhatAsksForNothingIsNone) {
   for (const char* member :
        {R"("response_format":{"type":"text"})", R"("response_format":null)", R"("structured_outputs":null)",
         R"("guided_json":null)", R"("output_config":{"effort":"high"})", R"("output_config":{"format":null})",
-        R"("guided_decoding_backend":"auto")", R"("x":1)"}) {
+        R"("guided_decoding_backend":"auto")", R"("grammar":"")", R"("x":1)"}) {
     const ReadBack read = Constrained(member);
     EXPECT_FALSE(read.error.has_value()) << member << read.error->message;
     EXPECT_FALSE(read.constraint.has_value()) << member;
@@ -125,12 +130,12 @@ TEST(ConstraintFieldsTest, WrongOnesAreNamed) {
        "invalid_type"},
       {R"("response_format":{"type":"json_schema","json_schema":{"schema":{"maximum":99999999999999999999}}})",
        "response_format.json_schema.schema", "invalid_value"},
-      {R"("response_format":{"type":"grammar","grammar":"root ::= x"})", "response_format", "unsupported"},
+      {R"("response_format":{"type":"grammar"})", "response_format.grammar", "invalid_type"},
       {R"("structured_outputs":{})", "structured_outputs.json", "missing_field"},
       {R"("structured_outputs":{"json_object":false})", "structured_outputs.json", "missing_field"},
       {R"("structured_outputs":{"close_at_max_tokens":true})", "structured_outputs.json", "missing_field"},
       {R"("structured_outputs":{"jsn":{}})", "structured_outputs.jsn", "unknown_field"},
-      {R"("structured_outputs":{"grammar":"x"})", "structured_outputs.grammar", "unsupported"},
+      {R"("structured_outputs":{"grammar":5})", "structured_outputs.grammar", "invalid_type"},
       {R"("structured_outputs":{"regex":"a","whitespace_pattern":" "})", "structured_outputs.whitespace_pattern",
        "unsupported"},
       {R"("structured_outputs":{"regex":"a","max_whitespace":65})", "structured_outputs.max_whitespace",
@@ -143,9 +148,7 @@ TEST(ConstraintFieldsTest, WrongOnesAreNamed) {
       {R"("guided_choice":"a")", "guided_choice", "invalid_type"},
       {R"("guided_choice":[])", "guided_choice", "invalid_value"},
       {R"("guided_choice":["a",""])", "guided_choice", "invalid_value"},
-      {R"("guided_grammar":"x")", "guided_grammar", "unsupported"},
-      {R"("grammar":"x")", "grammar", "unsupported"},
-      {R"("ebnf":"x")", "ebnf", "unsupported"},
+      {R"("grammar":"x","regex":"a")", "grammar", "conflicting_constraints"},
       {R"("structural_tag":5)", "structural_tag", "invalid_type"},
       {R"("guided_whitespace_pattern":"a")", "guided_whitespace_pattern", "unsupported"},
   };

@@ -86,24 +86,6 @@ TEST(GenerationService, AStopStringEndsTheStreamAndTheSequence) {
   EXPECT_TRUE(server.BecomesIdle());
 }
 
-TEST(GenerationService, AFormThatCannotBeEnforcedIsRefusedByName) {
-  TestServer server;
-  const std::string body =
-      R"({"prompt":"hi","guided_json":{"properties":{"tags":{"type":"array","uniqueItems":true}}}})";
-  for (int i = 0; i < 2; ++i) {  // the second time from the cache
-    const Response response = server.Ask(CompletionPost(body));
-    EXPECT_EQ(response.status, 400);
-    EXPECT_THAT(response.body, HasSubstr(R"('guided_json' at '/properties/tags', 'uniqueItems': )"));
-    EXPECT_THAT(response.body, HasSubstr(R"("param":"guided_json","code":"unsupported_schema_keyword")"));
-  }
-  const Response metrics = server.Ask(Get("/metrics"));
-  EXPECT_THAT(metrics.body,
-              testing::ContainsRegex(R"(hydrant_shape_compiles_total\{[^}]*result="refused"[^}]*\} 1\n)"));
-  EXPECT_THAT(metrics.body, testing::ContainsRegex(R"(hydrant_shape_cache_hits_total(\{[^}]*\})? 1\n)"));
-  EXPECT_EQ(server.tenants().table()->entries()[0]->account->snapshot(0).open, 0);
-  EXPECT_TRUE(server.BecomesIdle());
-}
-
 TEST(GenerationService, EveryBadRequestIsAnsweredByItselfAndNeverReachesTheEngine) {
   TestServerOptions options;
   options.blocks = 8;

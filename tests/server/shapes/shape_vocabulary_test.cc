@@ -23,8 +23,8 @@ TEST(ShapeVocabulary, SpecialTokensAndEndsAddNothing) {
   EXPECT_EQ(vocabulary.ends().size(), 2u);
   EXPECT_EQ(vocabulary.words(), 10u);
   EXPECT_EQ(vocabulary.trie()->tokens().size(), 255u);
-  EXPECT_FALSE(vocabulary.has_every_byte());
-  EXPECT_TRUE(ShapeVocabulary(std::make_shared<ByteTokenizer>(), 258, {}).has_every_byte());
+  EXPECT_FALSE(vocabulary.spells_text());
+  EXPECT_TRUE(ShapeVocabulary(std::make_shared<ByteTokenizer>(), 258, {}).spells_text());
 }
 
 }  // namespace

@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""Answers that have to fit a schema fit it, at every temperature, from a network that knows nothing; and hostile schemas are taken or
+refused for little while others are served.
+
+    structured_test.py [--answers 160] [--all]
+
+--all: schemas in the wild, too (../shared/data/json_schemas), and 20,000 answers."""
+
+import argparse
+import concurrent.futures
+import json
+import lzma
+import pathlib
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+sys.path.insert(0, str(HERE.parents[1] / "deploy"))
+
+from serving import BINARY, ServerProcess, folder, small_model
+
+WILD = ROOT.parent / "shared" / "data" / "json_schemas" / "schemas.jsonl.xz"
+TEMPERATURES = (0, 0.5, 1, 1.5, 2)
+SCHEMAS = [
+    {},
+    {"type": "object"},
+    {"type": "integer", "minimum": -20, "maximum": 300},
+    {"type": "number", "multipleOf": 0.25, "minimum": 0, "exclusiveMaximum": 9},
+    {"type": "string", "minLength": 2, "maxLength": 12},
+    {"type": "string", "pattern": "^[A-Z][a-z]{2,8}( [A-Z][a-z]+)?$"},
+    {"type": "string", "format": "date-time"},
+    {"enum": ["a", "ab", "abc", 1, 12, None, {"k": [1, 2]}]},
+    {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 6},
+    {"type": "array", "prefixItems": [{"const": "x"}, {"type": "null"}], "items": {"type": "integer"}},
+    {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 20}, "age": {"type": "integer", "minimum": 0, "maximum": 130}},
+        "required": ["name", "age"],
+        "additionalProperties": False,
+    },
+    {
+        "type": "object",
+        "properties": {"id": {"type": "string", "format": "uuid"}, "tags": {"type": "array", "items": {"enum": ["red", "green"]}}},
+        "required": ["id"],
+    },
+    {"type": "object", "patternProperties": {"^k[0-9]+$": {"type": "integer"}}, "additionalProperties": False, "maxProperties": 4},
+    {"anyOf": [{"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]}, {"type": "string", "maxLength": 5}]},
+    {
+        "$defs": {"tree": {"type": "object", "properties": {"l": {"anyOf": [{"$ref": "#/$defs/tree"}, {"type": "null"}]}}, "required": ["l"], "additionalProperties": False}},
+        "$ref": "#/$defs/tree",
+    },
+    {"allOf": [{"type": "object", "properties": {"a": {"type": "integer"}}}, {"required": ["a"], "maxProperties": 2}]},
+]  # fmt: skip
+
+
+def hostile():
+    nested = {"type": "null"}
+    for _ in range(12):
+        nested = {"oneOf": [nested, {"type": "array", "items": nested}]} if len(json.dumps(nested)) < 60_000 else nested
+    doubled = {"d0": {"type": "null"}} | {
+        f"d{i}": {"prefixItems": [{"$ref": f"#/$defs/d{i - 1}"}] * 2} for i in range(1, 21)
+    }  # fmt: skip
+    return [
+        {"type": "string", "maxLength": 1_000_000},
+        {"type": "string", "minLength": 1_000_000},
+        {"type": "string", "pattern": r"^([a-zA-Z0-9_-]{1,1000}\.){1,200}$"},
+        {"type": "string", "pattern": "(a|b)*a(a|b){24}$"},
+        {"type": "string", "pattern": "(a|b)*a(a|b){24}$", "maxLength": 100_000},
+        {"type": "string", "pattern": "^(((a*)*)*)*$"},
+        {"type": "integer", "multipleOf": 99_991, "minimum": 0, "maximum": 10**15},
+        {"type": "object", "properties": {f"property{i}": {"type": "integer"} for i in range(2000)}},
+        {"enum": [f"name {i * 7919}" for i in range(8000)]},
+        {"type": "object", "minProperties": 150, "properties": {f"k{i}": True for i in range(300)}},
+        nested,
+        {"$defs": doubled, "$ref": "#/$defs/d20"},
+        {"allOf": [{"anyOf": [{"minimum": i}, {"maximum": -i}]} for i in range(24)]},
+        {"$ref": "#"},
+        {"type": "array", "minItems": 1_000_000, "items": {"type": "array", "minItems": 1_000_000}},
+        {"not": {"type": "object", "required": [f"p{i}" for i in range(200)]}},
+    ]
+
+
+def post(base, body, timeout=120):
+    """(status, JSON)"""
+    request = urllib.request.Request(base + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def expect(holds, fact, found=None):
+    print(("ok    " if holds else "FAIL  ") + fact + ("" if holds else f": {found!r}"), flush=True)
+    if not holds:
+        sys.exit(1)
+
+
+def faults_of(schema, text):
+    """Why a text is no value of the schema; empty: it is one."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        return f"no JSON: {error}"
+    try:
+        from jsonschema import validators
+    except ImportError:
+        return ""
+    # Remainders of binary fractions are jsonschema's own (9.12 is no multiple of 0.01 there).
+    errors = [error for error in validators.validator_for(schema)(schema).iter_errors(value) if error.validator != "multipleOf"]
+    return "; ".join(error.message for error in errors)[:300]
+
+
+def check_answers(base, schemas, count):
+    def ask(i):
+        schema = schemas[i % len(schemas)]
+        closes = i // len(schemas) % 2 == 0
+        body = {
+            "prompt": f"{i}:", "max_tokens": 40 + i % 90, "temperature": TEMPERATURES[i % len(TEMPERATURES)], "seed": i, "n": 2,
+            "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}},
+            "structured_outputs": {"close_at_max_tokens": closes},
+        }  # fmt: skip
+        return i, schema, closes, *post(base, body, timeout=600)
+
+    whole = closed = cut = refused = 0
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        for i, schema, closes, status, answer in pool.map(ask, range(count)):
+            if status == 400 and (closes or schema not in SCHEMAS):
+                refused += 1  # too few tokens for the shortest answer, or what is not enforced
+                continue
+            if status != 200:
+                expect(False, "every schema is served", (i, schema, status, answer))
+            for choice in answer["choices"]:
+                if choice["finish_reason"] == "length" and not closes:
+                    cut += 1
+                    continue
+                fault = faults_of(schema, choice["text"])
+                if choice["finish_reason"] != "stop" or fault:
+                    expect(False, "an answer fits its schema", (i, schema, closes, choice, fault))
+                whole += 1
+                closed += choice["stop_reason"] == "closed_at_limit"
+    expect(whole > count / 2 and closed > 0, f"{whole} answers fit, {closed} of them closed at their limit ({cut} cut, {refused} refused)",
+           (whole, closed, cut, refused))  # fmt: skip
+
+
+def gaps_of(base, stop):
+    """Seconds between the tokens of streams, one after the other, until `stop` is set."""
+    gaps = []
+    while not stop.is_set():
+        body = {"prompt": "once", "max_tokens": 200, "ignore_eos": True, "temperature": 1, "stream": True}
+        request = urllib.request.Request(base + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=120) as response:
+            before = None
+            for line in response:
+                if not line.startswith(b"data: {"):
+                    continue
+                now = time.monotonic()
+                if before is not None:
+                    gaps.append(now - before)
+                before = now
+    return sorted(gaps)
+
+
+def check_hostile(base):
+    def served(work):
+        stop, gaps = threading.Event(), []
+        victim = threading.Thread(target=lambda: gaps.extend(gaps_of(base, stop)))
+        victim.start()
+        work()
+        stop.set()
+        victim.join()
+        return gaps
+
+    alone = served(lambda: time.sleep(2))
+    worst = []
+
+    def attack():
+        for schema in hostile():
+            began = time.monotonic()
+            status, answer = post(base, {"prompt": "x", "max_tokens": 4, "temperature": 2, "guided_json": schema})
+            worst.append(time.monotonic() - began)
+            if status == 400 and answer["error"]["code"].startswith(("structured_output_too", "unprovable", "unsat", "invalid", "unsupp")):
+                continue
+            if status != 200:
+                expect(False, "a hostile schema is taken or refused", (json.dumps(schema)[:200], status, answer))
+
+    beside = served(attack)
+    middle = [f"{1e3 * gaps[len(gaps) // 2]:.1f}" for gaps in (alone, beside)]
+    last = [f"{1e3 * gaps[len(gaps) * 99 // 100]:.1f}" for gaps in (alone, beside)]
+    expect(max(worst) < 30, f"each hostile schema is answered, the slowest in {max(worst):.2f} s", worst)
+    expect(beside[len(beside) * 99 // 100] < 2, f"others' tokens come every {middle[1]} ms ({middle[0]} alone), p99 {last[1]} ({last[0]})", last)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--answers", type=int, default=160, help="requests; each has two answers")
+    parser.add_argument("--all", action="store_true")
+    arguments = parser.parse_args()
+    schemas, count = list(SCHEMAS), arguments.answers
+    if arguments.all:
+        count = 10_000
+        if WILD.exists():
+            with lzma.open(WILD, "rt") as lines:
+                schemas += [json.loads(line)["schema"] for line in lines][:1000]
+    model = small_model(folder("structured"))
+    with ServerProcess(BINARY, model, ["--max-model-len", 512, "--threads", 2]) as server:
+        began = time.monotonic()
+        check_answers(server.base, schemas, count)
+        print(f"{time.monotonic() - began:.1f} s", flush=True)
+        check_hostile(server.base)
+        status, _ = post(server.base, {"prompt": "x", "max_tokens": 2})
+        expect(status == 200, "the server is well")
+
+
+if __name__ == "__main__":
+    main()
