@@ -31,7 +31,7 @@ ApiResult<ShapeStart> MakeShapeStart(const ChatRequest& request, const RequestPr
                                      const ServingContext& context) {
   const Conversation& conversation = request.conversation;
   const Constraint& constraint = *request.constraint;
-  if (request.parses_tool_calls) {
+  if (request.parses_tool_calls && constraint.spec.kind != ConstraintKind::kToolCalls) {
     return UnsupportedField(constraint.field, absl::StrCat("'", constraint.field, "' beside 'tools'"));
   }
   ShapeStart start;

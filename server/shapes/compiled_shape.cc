@@ -1,6 +1,7 @@
 #include "server/shapes/compiled_shape.h"
 
 #include <utility>
+#include <vector>
 
 #include "model/grammar/regex/fuel.h"
 
@@ -53,7 +54,15 @@ std::variant<std::shared_ptr<CompiledShape>, grammar::Refusal> CompiledShape::Co
   auto made = Grammar::Compile(SpecOf(spec), fuel);
   if (auto* refusal = std::get_if<grammar::Refusal>(&made)) return std::move(*refusal);
   std::shared_ptr<Grammar>& grammar = std::get<0>(made);
-  return std::shared_ptr<CompiledShape>(new CompiledShape(std::move(grammar), std::move(vocabulary)));
+  std::shared_ptr<CompiledShape> shape(new CompiledShape(std::move(grammar), std::move(vocabulary)));
+  // Here nobody waits for it but who asked, and a spec whose first mask is too much work is refused before it has a row.
+  std::vector<uint32_t> first(shape->vocabulary().words());
+  grammar::GrammarState state = shape->Begin();
+  if (shape->Mask(state, first) == Grammar::Verdict::kLimit) {
+    return grammar::Refusal{grammar::RefusalKind::kTooComplex, "", "",
+                            "which tokens may come first takes too much work to find out"};
+  }
+  return shape;
 }
 
 CompiledShape::CompiledShape(std::shared_ptr<Grammar> grammar, std::shared_ptr<const ShapeVocabulary> vocabulary)

@@ -86,6 +86,54 @@ TEST(GenerationService, AStopStringEndsTheStreamAndTheSequence) {
   EXPECT_TRUE(server.BecomesIdle());
 }
 
+TEST(GenerationService, AFormThatCannotBeEnforcedIsRefusedByName) {
+  TestServer server;
+  const std::string body =
+      R"({"prompt":"hi","guided_json":{"properties":{"tags":{"type":"array","uniqueItems":true}}}})";
+  for (int i = 0; i < 2; ++i) {  // the second time from the cache
+    const Response response = server.Ask(CompletionPost(body));
+    EXPECT_EQ(response.status, 400);
+    EXPECT_THAT(response.body, HasSubstr(R"('guided_json' at '/properties/tags', 'uniqueItems': )"));
+    EXPECT_THAT(response.body, HasSubstr(R"("param":"guided_json","code":"unsupported_schema_keyword")"));
+  }
+  const Response metrics = server.Ask(Get("/metrics"));
+  EXPECT_THAT(metrics.body,
+              testing::ContainsRegex(R"(hydrant_shape_compiles_total\{[^}]*result="refused"[^}]*\} 1\n)"));
+  EXPECT_THAT(metrics.body, testing::ContainsRegex(R"(hydrant_shape_cache_hits_total(\{[^}]*\})? 1\n)"));
+  EXPECT_EQ(server.tenants().table()->entries()[0]->account->snapshot(0).open, 0);
+  EXPECT_TRUE(server.BecomesIdle());
+}
+
+TEST(GenerationService, AnAnswerEndsWhereItsFormDoes) {
+  TestServer server(Reciting(R"({"a":1} and more)"));
+  const Response response =
+      server.Ask(CompletionPost(R"({"prompt":"hi","max_tokens":20,"response_format":{"type":"json_object"}})"));
+  EXPECT_EQ(response.status, 200);
+  EXPECT_THAT(response.body, HasSubstr(R"("text":"{\"a\":1}")"));
+  EXPECT_THAT(response.body, HasSubstr(R"("finish_reason":"stop","stop_reason":null)"));
+  EXPECT_THAT(response.body, HasSubstr(R"("completion_tokens":7)"));
+}
+
+TEST(GenerationService, AnAnswerThatLeavesItsFormFails) {
+  TestServer server(Reciting("{]"));
+  const Response response =
+      server.Ask(CompletionPost(R"({"prompt":"hi","max_tokens":20,"response_format":{"type":"json_object"}})"));
+  EXPECT_EQ(response.status, 500);
+  EXPECT_THAT(response.body, HasSubstr("structured_output_limit"));
+  EXPECT_TRUE(server.BecomesIdle());
+}
+
+TEST(GenerationService, WhatCannotBeClosedInTimeIsRefused) {
+  TestServer server(Reciting("{}"));
+  const std::string closing =
+      R"("response_format":{"type":"json_object"},"structured_outputs":{"close_at_max_tokens":true}})";
+  const Response refused = server.Ask(CompletionPost(R"({"prompt":"hi","max_tokens":1,)" + closing));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("'max_tokens' must be at least 2 here"));
+  const Response closed = server.Ask(CompletionPost(R"({"prompt":"hi","max_tokens":2,)" + closing));
+  EXPECT_THAT(closed.body, HasSubstr(R"("finish_reason":"stop","stop_reason":"closed_at_limit")"));
+}
+
 TEST(GenerationService, EveryBadRequestIsAnsweredByItselfAndNeverReachesTheEngine) {
   TestServerOptions options;
   options.blocks = 8;

@@ -134,6 +134,22 @@ TEST_F(ChoiceAssemblerTest, AHeldBackBeginningComesWithTheEnd) {
   EXPECT_TRUE(std::holds_alternative<std::monostate>(assembler.stop_reason()));
 }
 
+TEST_F(ChoiceAssemblerTest, AnAnswerThatUsedAllItsTokensWasClosed) {
+  request_.constraint.emplace();
+  request_.constraint->close_at_max_tokens = true;
+  request_.max_tokens = 2;
+  for (const FinishReason finish : {FinishReason::kLength, FinishReason::kText}) {
+    ChoiceAssembler closed = Make();
+    EXPECT_THAT(Add(closed, "{}", finish), ElementsAre("{", "}"));
+    EXPECT_EQ(AnswerFinishName(closed.finish_reason()), "stop");
+    EXPECT_EQ(std::get<std::string>(closed.stop_reason()), "closed_at_limit");
+  }
+  request_.max_tokens = 3;
+  ChoiceAssembler ended = Make();
+  Add(ended, "{}", FinishReason::kText);
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(ended.stop_reason()));
+}
+
 TEST_F(ChoiceAssemblerTest, AStopStringMayBePartOfTheText) {
   request_.stop = {"END"};
   request_.include_stop_str_in_output = true;

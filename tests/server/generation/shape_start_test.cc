@@ -13,6 +13,12 @@ namespace {
 constexpr const char* kShapeTemplate =
     "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}{% if add_generation_prompt %}assistant:{% endif "
     "%}";
+// Its prompts end within thinking.
+constexpr const char* kThinkingTemplate =
+    "{% for m in messages %}{{ m.role }}:{% if m.role == 'assistant' and m.reasoning_content %}<t>{{ "
+    "m.reasoning_content "
+    "}}</t>{% endif %}{{ m.content }};{% endfor %}{% if add_generation_prompt %}assistant:<t>{% endif %}";
+
 ApiResult<PreparedGeneration> PreparedChat(const char* source, const std::string& messages, const std::string& more) {
   ServingContext context = ByteContext(4096);
   std::vector<std::string> warnings;
@@ -38,6 +44,17 @@ TEST(ShapeStart, OrGoesOnFromWhatIsThere) {
       PreparedChat(kShapeTemplate, messages, std::string(kAskedRegex) + R"(,"continue_final_message":true)");
   ASSERT_TRUE(made.ok()) << made.error().message;
   EXPECT_EQ(made.value().shape_start.prefix, " aa");
+}
+
+TEST(ShapeStart, OrBehindThinking) {
+  const auto made = PreparedChat(kThinkingTemplate, kAskedChat, kAskedRegex);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_TRUE(made.value().shape_start.thinks);
+  EXPECT_EQ(made.value().shape_start.thinking_closes, "</t>");
+  const auto from_first =
+      PreparedChat(kThinkingTemplate, kAskedChat, R"(,"structured_outputs":{"regex":"a+","in_reasoning":true})");
+  ASSERT_TRUE(from_first.ok()) << from_first.error().message;
+  EXPECT_FALSE(from_first.value().shape_start.thinks);
 }
 
 TEST(ShapeStart, ToolsAreRefusedBesideIt) {

@@ -182,7 +182,7 @@ def check_hostile(base):
         for schema in hostile():
             began = time.monotonic()
             status, answer = post(base, {"prompt": "x", "max_tokens": 4, "temperature": 2, "guided_json": schema})
-            worst.append(time.monotonic() - began)
+            worst.append((time.monotonic() - began, json.dumps(schema)[:80]))
             if status == 400 and answer["error"]["code"].startswith(("structured_output_too", "unprovable", "unsat", "invalid", "unsupp")):
                 continue
             if status != 200:
@@ -191,8 +191,10 @@ def check_hostile(base):
     beside = served(attack)
     middle = [f"{1e3 * gaps[len(gaps) // 2]:.1f}" for gaps in (alone, beside)]
     last = [f"{1e3 * gaps[len(gaps) * 99 // 100]:.1f}" for gaps in (alone, beside)]
-    expect(max(worst) < 30, f"each hostile schema is answered, the slowest in {max(worst):.2f} s", worst)
-    expect(beside[len(beside) * 99 // 100] < 2, f"others' tokens come every {middle[1]} ms ({middle[0]} alone), p99 {last[1]} ({last[0]})", last)
+    expect(max(worst)[0] < 5, f"each hostile schema is answered, the slowest in {max(worst)[0]:.2f} s: {max(worst)[1]}", worst)
+    # A mask may cost 40 ms on a quiet machine; one that nothing bounds costs seconds.
+    expect(beside[-1] < 1.5, f"others' tokens come every {middle[1]} ms ({middle[0]} alone), p99 {last[1]} ({last[0]}), "
+           f"the longest gap {1e3 * beside[-1]:.0f} ({1e3 * alone[-1]:.0f})", beside[-5:])  # fmt: skip
 
 
 def main():
