@@ -1,6 +1,7 @@
-"""Calls of tools that a model writes, in the three formats that the server knows: whole and streamed.
+"""Calls of tools that a model writes, in formats that the server knows: whole and streamed.
 
-No small model calls a tool when asked to, so the tokens of each answer are forced: what is tested is what becomes of them."""
+No small model calls a tool when asked to, so the tokens of each answer are forced: what is tested is what becomes of them.
+Calls that are required come from the model itself, which can write nothing else."""
 
 import json
 
@@ -34,13 +35,20 @@ def mistral_named(calls):
     return "".join(f"[TOOL_CALLS]{name}[ARGS]{json.dumps(arguments)}" for name, arguments in calls)
 
 
+def deepseek(calls):
+    one = "<｜tool▁call▁begin｜>{}<｜tool▁sep｜>{}<｜tool▁call▁end｜>"
+    written = "".join(one.format(name, json.dumps(arguments)) for name, arguments in calls)
+    return f"<｜tool▁calls▁begin｜>{written}<｜tool▁calls▁end｜>"
+
+
 # The parser of each, and how it writes calls.
 FORMATS = {
     "hermes": ("hermes", hermes),
     "llama": ("llama3_json", llama),
     "llama with its tag": ("llama3_json", lambda calls: "<|python_tag|>" + llama(calls)),
     "mistral": ("mistral", mistral),
-    "mistral by name": ("mistral", mistral_named),
+    "mistral by name": ("mistral_args", mistral_named),
+    "deepseek": ("deepseek_v31", deepseek),
 }
 
 
@@ -131,7 +139,7 @@ def test_no_two_calls_have_the_same_id(model):
     choices = model.whole(model.write(CALLS), n=2) + model.whole(model.write(CALLS)) + [model.streamed(model.write(CALLS))]
     ids = [call["id"] for choice in choices for call in choice["message"]["tool_calls"]]
     assert len(ids) == len(set(ids)) == 12
-    if model.parser == "mistral":
+    if model.parser.startswith("mistral"):
         assert all(len(one) == 9 and one.isalnum() for one in ids), "its templates take no others"
 
 
@@ -168,3 +176,39 @@ def test_nothing_is_a_call_where_no_tool_was_offered(model):
     for fields in ({"tools": []}, {"tool_choice": "none"}):
         for choice in model.answers(text, **fields):
             check_text(choice, text)
+
+
+PLACE = {"enum": ["Oslo", "Rome"]}
+STRICT = {
+    "name": "weather",
+    "strict": True,
+    "parameters": {
+        "type": "object",
+        "properties": {"city": PLACE, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+        "required": ["city", "days"],
+        "additionalProperties": False,
+    },
+}
+ASKED = [{"type": "function", "function": STRICT}, {"type": "function", "function": {"name": "clock", "parameters": {"enum": [{}]}}}]
+
+
+def check_call(choice, names):
+    ((name, arguments),) = said(choice)
+    assert choice["message"]["content"] is None
+    assert name in names
+    if name == "clock":
+        assert arguments == {}
+    else:
+        assert arguments.keys() == {"city", "days"} and arguments["city"] in PLACE["enum"] and 1 <= arguments["days"] <= 9
+
+
+def test_a_required_call_is_made(model):
+    body = {"messages": HI, "tools": ASKED, "max_tokens": 400, "parallel_tool_calls": False, "n": 3, "seed": 1, "temperature": 1.5}
+    for choice in model.server.post(PATH, body | {"tool_choice": "required"}).json()["choices"]:
+        check_call(choice, {"weather", "clock"})
+        assert choice["finish_reason"] == "tool_calls"
+    for name in ("weather", "clock"):
+        named = {"type": "function", "function": {"name": name}}
+        for choice in model.server.post(PATH, body | {"tool_choice": named, "n": 1}).json()["choices"]:
+            check_call(choice, {name})
+            assert choice["finish_reason"] == "stop"
