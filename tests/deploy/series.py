@@ -9,7 +9,7 @@ STEP_TOKENS = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]
 TENANT = [.0005, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2.5, 5, 10, 30, 160]
 STEP = [1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30]  # fmt: skip
 
-KV_REJECTS = "io short damaged version directory session turn model layout tokens policy positions memory busy".split()
+KV_REJECTS = "io short damaged version directory session turn model layout tokens policy positions memory busy timeout slower key".split()
 COMMIT = [.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, 1]
 
 POLICIES = ["full", "h2o", "h2o-real", "h2o-llama3", "h2o-decay", "h2o-plus", "h2o-streaming", "snapkv", "sinks", "window"]
@@ -78,6 +78,9 @@ def table(context, tenants, formats=("Q8_0",)):
     ours("gauge", "session_kv_files session_kv_bytes")
     ours("counter", "session_kv_written_bytes_total session_kv_read_bytes_total session_kv_evicted_total session_kv_passed_total session_kv_errors_total")
     ours("counter", "session_kv_rejected_total", each("reason", KV_REJECTS))
+    ours("counter", "shape_compiles_total", each("result", ["compiled", "refused"]))
+    ours("counter", "shape_compile_seconds_total shape_cache_hits_total")
+    ours("gauge", "shape_cache_shapes shape_cache_bytes")
     ours("gauge", "weight_bytes", each("format", formats))
     ours("histogram", "batch_tokens", plain, STEP_TOKENS)
 
