@@ -95,7 +95,8 @@ class SessionLog {
   // By the writing thread: the newest segment there has been; whether one up to `segment` has records of sessions that are gone.
   uint32_t newest_segment() const { return next_number_ - 1; }
   bool HasForgotten(uint32_t segment) const;
-  // Nothing is left that is older than this start and not written anew; true where nothing is to be (SessionLogOptions::reseals).
+  // No session needs what is older than this start, and what could be written anew was; true where nothing is to be
+  // (SessionLogOptions::reseals).
   bool IsResealed() const;
   // So that the next start reads nothing else.
   void Checkpoint();
@@ -149,11 +150,11 @@ class SessionLog {
     uint32_t segment = 0;
     std::vector<SessionName> names;     // with a record in it; those that are left
     std::vector<RecordHeader> forgets;  // kForget records to be copied
+    bool unreadable = false;            // something in it could not be read, so it stays
   };
   std::optional<uint32_t> ChooseSegment(int64_t now_s, bool purge) const;
-  bool BeginCleaning(uint32_t segment);
-  enum class Moved { kYes, kUnreadable, kUnwritable };
-  Moved MoveSome();
+  void BeginCleaning(uint32_t segment);
+  bool MoveSome();
   bool PutMoved(const SessionName& name, std::vector<Placed>* moved);
   bool RemoveSegment(uint32_t segment);
 

@@ -31,10 +31,13 @@ std::optional<uint32_t> SessionLog::ChooseSegment(int64_t now_s, bool purge) con
 }
 
 bool SessionLog::IsResealed() const {
-  // What cannot be read needs no key.
-  return !stale_checkpoint_ && std::none_of(segments_->begin(), segments_->end(), [this](const auto& entry) {
+  const bool cleans = std::any_of(segments_->begin(), segments_->end(), [this](const auto& entry) {
     return entry.first <= stale_up_to_ && !stuck_.contains(entry.first);
   });
+  if (stale_checkpoint_ || cleans) return false;
+  // Why a session could not be read or written anew is not known for certain: the next start may read it, with the key.
+  return std::none_of(index_.sessions().begin(), index_.sessions().end(),
+                      [this](const auto& entry) { return entry.second.first_segment <= stale_up_to_; });
 }
 
 bool SessionLog::HasForgotten(uint32_t segment) const {
@@ -48,22 +51,21 @@ bool SessionLog::Clean(int64_t now_s, bool purge) {
   if (!cleaning_.has_value()) {
     const std::optional<uint32_t> segment = ChooseSegment(now_s, purge);
     if (!segment.has_value() && stale_checkpoint_) Checkpoint();
-    return segment.has_value() && BeginCleaning(*segment);
+    if (segment.has_value()) BeginCleaning(*segment);
+    return segment.has_value();
   }
   if (!cleaning_->names.empty() || !cleaning_->forgets.empty()) {
-    const Moved moved = MoveSome();
-    if (moved == Moved::kYes) return true;
-    if (moved == Moved::kUnreadable) stuck_.insert(cleaning_->segment);
-    cleaning_.reset();
-    return false;
+    const bool moved = MoveSome();
+    if (!moved) cleaning_.reset();
+    return moved;
   }
-  const bool removed = RemoveSegment(cleaning_->segment);
+  if (cleaning_->unreadable) stuck_.insert(cleaning_->segment);
+  const bool removed = !cleaning_->unreadable && RemoveSegment(cleaning_->segment);
   cleaning_.reset();
   return removed;
 }
 
-// False: it cannot be read.
-bool SessionLog::BeginCleaning(uint32_t number) {
+void SessionLog::BeginCleaning(uint32_t number) {
   if (number == number_) EndSegment();  // nothing may come after what is looked at now
   Cleaning cleaning;
   cleaning.segment = number;
@@ -75,17 +77,14 @@ bool SessionLog::BeginCleaning(uint32_t number) {
   if (segments_->begin()->first != number) {
     const Segment& segment = *segments_->at(number);
     std::string bytes(static_cast<size_t>(segment.bytes), '\0');
-    if (ReadAll(*directory_, segment.fd, bytes.data(), bytes.size(), 0) != segment.bytes) {
-      stuck_.insert(number);
-      return false;
-    }
+    cleaning.unreadable = ReadAll(*directory_, segment.fd, bytes.data(), bytes.size(), 0) != segment.bytes;
+    if (cleaning.unreadable) bytes.clear();  // its sessions may be read by themselves
     ScanRecords(bytes, number, [&](const ScannedRecord& record) {
       if (record.header.type != RecordType::kForget || index_.Find(record.header.name) != nullptr) return;
       cleaning.forgets.push_back(record.header);
     });
   }
   cleaning_ = std::move(cleaning);
-  return true;
 }
 
 // Puts the session's whole chain behind what is in buffer_, as one record. False: it cannot be read.
@@ -109,10 +108,11 @@ bool SessionLog::PutMoved(const SessionName& name, std::vector<Placed>* moved) {
   return true;
 }
 
-SessionLog::Moved SessionLog::MoveSome() {
+// False: it cannot be written. What cannot be read stays where it is, the segment with it, and the others are moved.
+bool SessionLog::MoveSome() {
   if (HaveRoom() < 0) {
     Abandon();
-    return Moved::kUnwritable;
+    return false;
   }
   buffer_.clear();
   std::vector<Placed> moved;
@@ -122,6 +122,7 @@ SessionLog::Moved SessionLog::MoveSome() {
     readable = PutMoved(names.back(), &moved);
     names.pop_back();
   }
+  if (!readable) cleaning_->unreadable = true;
   for (const RecordHeader& forget : cleaning_->forgets) {
     if (!names.empty()) break;
     if (index_.Find(forget.name) == nullptr) Put(forget, "");
@@ -131,13 +132,13 @@ SessionLog::Moved SessionLog::MoveSome() {
     Abandon();
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const Placed& record : moved) index_.SetUncertain(record.header.name);
-    return Moved::kUnwritable;
+    return false;
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const Placed& record : moved) {
     index_.Apply(record.header, record.place, SessionFacts(index_.Find(record.header.name)->facts));
   }
-  return readable ? Moved::kYes : Moved::kUnreadable;
+  return true;
 }
 
 // False: a newer checkpoint than the segment cannot be written.

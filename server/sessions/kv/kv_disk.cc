@@ -62,8 +62,8 @@ int KvDisk::Reseal(const std::string& name) {
   if (from < 0) return from;
   KvReject reject = KvReject::kNone;
   const std::unique_ptr<SealedReader> reader = SealedReader::Open(*directory_, from, *keys_, &reject);
-  int error = 0;
-  // What cannot be opened is refused when somebody asks for it.
+  int error = reader == nullptr && reject == KvReject::kIo ? -EIO : 0;
+  // What is no file of these keys is refused when somebody asks for it.
   if (reader != nullptr && !reader->is_current()) {
     const std::string unfinished = name + ".tmp";
     directory_->Remove(unfinished);

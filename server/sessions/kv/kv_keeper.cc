@@ -208,6 +208,7 @@ void KvKeeper::RunWriter() {
       }
     } catch (const std::bad_alloc&) {
       // It is not done. What is on the disk says what it is all the same.
+      if (work.sweeps) resealed_ = false;
     }
   }
 }
@@ -341,6 +342,7 @@ void KvKeeper::SweepSome() {
     std::vector<std::string> names;
     const int error = disk_.List(&names);
     if (error < 0) {
+      resealed_ = false;  // nobody knows what is there
       const std::lock_guard<std::mutex> lock(mutex_);
       ++counts_.errors;
     }

@@ -208,5 +208,58 @@ TEST(SealedLog, IsSealedAnewWithTheNewKey) {
   EXPECT_TRUE((*log)->IsResealed());
 }
 
+// Eight sessions in one segment, which the checkpoint knows of.
+void WriteEight(ModelDisk& disk) {
+  const auto log = SessionLog::Open(disk.Mount(), SealedOptions(KeysOf(kOne)));
+  for (const char id : std::string("abcdefgh")) {
+    EXPECT_TRUE((*log)->Write(std::vector{SealedRecord(std::string(1, id), 1)}, 0).front());
+  }
+  (*log)->Checkpoint();
+}
+
+// One record that cannot be read keeps no other session from being sealed anew; and as long as there is its session, the old key is
+// not called useless: the next start may read it.
+TEST(SealedLog, AnUnreadableSessionKeepsTheOldKeyAndNoOtherSession) {
+  ModelDisk disk;
+  WriteEight(disk);
+  std::string& bytes = disk.names.at("000001.seg")->bytes;
+  char& hurt = bytes.at(kSegmentHeaderBytes + kRecordHeaderBytes + SessionKeys::kOverhead);  // in the text of "a"
+  hurt = static_cast<char>(hurt ^ 1);
+  {
+    const auto log = SessionLog::Open(disk.Mount(), SealedOptions(KeysOf(kTwo + "\n" + kOne), /*reseals=*/true));
+    for (int i = 0; i < 100; ++i) (*log)->Clean(200);
+    EXPECT_FALSE((*log)->IsResealed());
+    LogRecord gone = SealedRecord("a", 2);
+    gone.type = RecordType::kForget;
+    EXPECT_TRUE((*log)->Write(std::vector{gone}, 0).front());
+    EXPECT_TRUE((*log)->IsResealed());
+  }
+  const auto log = SessionLog::Open(disk.Mount(), SealedOptions(KeysOf(kTwo)));
+  for (const char id : std::string("bcdefgh")) EXPECT_EQ(SealedBodies(**log, std::string(1, id)), 1u) << id;
+}
+
+// Whichever call on the disk fails meanwhile: once the old key is called useless, all is read without it.
+TEST(SealedLog, CallsTheOldKeyUselessOnlyWhereItIsWhicheverCallFails) {
+  for (int64_t k = 0, calls = 1; k < calls; ++k) {
+    ModelDisk disk;
+    WriteEight(disk);
+    bool resealed = false;
+    {
+      const auto log = SessionLog::Open(disk.Mount(), SealedOptions(KeysOf(kTwo + "\n" + kOne), /*reseals=*/true));
+      ASSERT_TRUE(log.ok());
+      const int64_t first = disk.calls;
+      disk.fail_at = first + k;
+      for (int i = 0; i < 100 && !resealed; ++i) {
+        (*log)->Clean(200);
+        resealed = (*log)->IsResealed();
+      }
+      calls = disk.calls - first;
+    }
+    disk.fail_at = -1;
+    const auto log = SessionLog::Open(disk.Mount(), SealedOptions(KeysOf(resealed ? kTwo : kTwo + "\n" + kOne)));
+    for (const char id : std::string("abcdefgh")) EXPECT_EQ(SealedBodies(**log, std::string(1, id)), 1u) << id << k;
+  }
+}
+
 }  // namespace
 }  // namespace hydrant

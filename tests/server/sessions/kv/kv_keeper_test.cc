@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "server/process/clock.h"
+#include "tests/server/sessions/journal/model_disk.h"
 #include "tests/server/sessions/kv/kv_bytes.h"
 #include "tests/support/temp_dir.h"
 
@@ -30,6 +31,9 @@ class Keeping : public testing::Test {
 
   void Open() {
     std::filesystem::create_directories(path_);
+    Open(DiskDirectory(open(path_.c_str(), O_RDONLY | O_DIRECTORY)));
+  }
+  void Open(std::unique_ptr<LogDirectory> directory) {
     KvKeeper::Options options;
     options.bytes_max = bytes_max_;
     options.waiting_bytes_max = waiting_bytes_max_;
@@ -43,8 +47,9 @@ class Keeping : public testing::Test {
       const auto found = log_.find(session);
       return found == log_.end() ? std::nullopt : std::optional(found->second);
     };
-    keeper_ = std::make_unique<KvKeeper>(DiskDirectory(open(path_.c_str(), O_RDONLY | O_DIRECTORY)), TinyFormat(),
-                                         std::move(options));
+    swept_ = {};
+    options.on_swept = [this](bool all) { swept_.set_value(all); };
+    keeper_ = std::make_unique<KvKeeper>(std::move(directory), TinyFormat(), std::move(options));
   }
   void Start() {
     KvKeeper::Hooks hooks;
@@ -116,6 +121,7 @@ class Keeping : public testing::Test {
   std::map<SessionName, KvKeeper::Options::Owner> log_;
   std::map<SessionName, uint64_t> told_;
   std::promise<void> looks_;
+  std::promise<bool> swept_;
   std::unique_ptr<KvKeeper> keeper_;
 };
 
@@ -163,6 +169,17 @@ TEST_F(Keeping, ARestartFindsWhatTheLogKnowsAndRemovesTheRest) {
   EXPECT_THAT(Files(), testing::UnorderedElementsAre(KvFileName(BindingOf(1, 5).session, 5), "notes.txt"));
   EXPECT_EQ(keeper_->counts().files, 1);
   EXPECT_TRUE(Has(1, 5));
+}
+
+// Nobody knows which key files need that it has not seen.
+TEST_F(Keeping, ASweepThatCouldNotListIsNotAllOfThem) {
+  ModelDisk disk;
+  disk.fail_at = 0;
+  Open(disk.Mount());
+  Start();
+  EXPECT_FALSE(swept_.get_future().get());
+  EXPECT_EQ(keeper_->counts().errors, 1u);
+  keeper_.reset();
 }
 
 TEST_F(Keeping, SaysWhyItDoesNotReadAFile) {
