@@ -32,7 +32,7 @@ std::string Beside(const RecordHeader& header) {
 }  // namespace
 
 std::string SealPayload(const SessionKeys* keys, RecordHeader* header, std::string_view payload) {
-  if (keys == nullptr || payload.empty()) return std::string(payload);
+  if (keys == nullptr) return std::string(payload);
   header->flags |= kRecordSealed;
   return keys->SealText(kSealedRecord, View(header->name), Beside(*header), payload);
 }
@@ -40,8 +40,7 @@ std::string SealPayload(const SessionKeys* keys, RecordHeader* header, std::stri
 std::optional<std::string> OpenPayload(const SessionKeys* keys, const RecordHeader& header, std::string_view payload) {
   const bool sealed = (header.flags & kRecordSealed) != 0;
   if (keys == nullptr && !sealed) return std::string(payload);
-  if (keys == nullptr || (!sealed && !payload.empty())) return std::nullopt;
-  if (payload.empty()) return std::string();
+  if (keys == nullptr || !sealed) return std::nullopt;
   return keys->OpenText(kSealedRecord, View(header.name), Beside(header), payload);
 }
 

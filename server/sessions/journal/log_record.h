@@ -73,7 +73,7 @@ inline constexpr size_t kSegmentHeaderBytes = 36;
 // Largest payload: a session's whole past is bounded by the memory for sessions.
 inline constexpr uint32_t kPayloadBytesMax = 1u << 28;
 
-// The payload as it is written: with keys sealed, and the header says so. A payload that is empty stays so.
+// The payload as it is written: with keys sealed, an empty one too, and the header says so.
 std::string SealPayload(const SessionKeys* keys, RecordHeader* header, std::string_view payload);
 // The payload as it was before. nullopt: it was not sealed with these keys, or is not what was sealed; with keys also one that is not
 // sealed, for nobody who has them writes it.

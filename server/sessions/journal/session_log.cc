@@ -134,19 +134,21 @@ absl::Status SessionLog::Replay(uint32_t number) {
 }
 
 void SessionLog::ApplyReplayed(const ScannedRecord& record) {
-  SessionFacts facts;
-  if (record.header.type != RecordType::kForget) {
-    std::optional<std::string> opened;
-    if (record.whole) opened = OpenPayload(options_.keys.get(), record.header, record.payload);
-    std::string_view payload = opened.has_value() ? std::string_view(*opened) : std::string_view();
-    std::optional<SessionFacts> found = opened.has_value() ? TakeFacts(&payload) : std::nullopt;
-    if (!found.has_value() || options_.name_of(found->tenant, found->id) != record.header.name) {
-      ++counts_.damaged;
-      return;
-    }
-    facts = *std::move(found);
+  std::optional<std::string> opened;
+  if (record.whole) opened = OpenPayload(options_.keys.get(), record.header, record.payload);
+  std::optional<SessionFacts> facts;
+  if (opened.has_value() && record.header.type == RecordType::kForget) {
+    facts.emplace();
+  } else if (opened.has_value()) {
+    std::string_view payload = *opened;
+    facts = TakeFacts(&payload);
+    if (facts.has_value() && options_.name_of(facts->tenant, facts->id) != record.header.name) facts.reset();
   }
-  if (index_.Apply(record.header, record.place, std::move(facts)) == LogIndex::Applied::kOrphan &&
+  if (!facts.has_value()) {
+    ++counts_.damaged;
+    return;
+  }
+  if (index_.Apply(record.header, record.place, *std::move(facts)) == LogIndex::Applied::kOrphan &&
       record.header.type == RecordType::kTurn) {
     ++counts_.damaged;
   }

@@ -81,6 +81,8 @@ void SessionLog::BeginCleaning(uint32_t number) {
     if (cleaning.unreadable) bytes.clear();  // its sessions may be read by themselves
     ScanRecords(bytes, number, [&](const ScannedRecord& record) {
       if (record.header.type != RecordType::kForget || index_.Find(record.header.name) != nullptr) return;
+      // The copy is sealed, so what is copied has to have been.
+      if (!record.whole || !OpenPayload(options_.keys.get(), record.header, record.payload).has_value()) return;
       cleaning.forgets.push_back(record.header);
     });
   }

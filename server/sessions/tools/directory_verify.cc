@@ -59,12 +59,12 @@ void DirectoryPlace::VerifyRecords(std::string_view bytes, uint32_t number, Veri
       last.emplace(record.place.offset, "a record is not what was written");
       return;
     }
-    if (record.header.type == RecordType::kForget) return;
     const std::optional<std::string> opened = OpenPayload(keys_.get(), record.header, record.payload);
     if (!opened.has_value()) {
       report->Add(At(file, record.place.offset), "these keys do not open a record");
       return;
     }
+    if (record.header.type == RecordType::kForget) return;
     std::string_view payload = *opened;
     const std::optional<SessionFacts> facts = TakeFacts(&payload);
     if (!facts.has_value() || directory_->NameOf(facts->tenant, facts->id) != record.header.name) {

@@ -141,6 +141,12 @@ LogRecord SealedRecord(const std::string& id, uint64_t turn) {
   return record;
 }
 
+LogRecord EndOf(const std::string& id) {
+  LogRecord record = SealedRecord(id, 2);
+  record.type = RecordType::kForget;
+  return record;
+}
+
 size_t SealedBodies(const SessionLog& log, const std::string& id) {
   const auto past = log.Read(SealedName("tenant", id));
   return past.ok() ? past->bodies.size() : 0;
@@ -178,6 +184,29 @@ TEST(SealedLog, TakesNoRecordThatIsNotSealed) {
   }
   const auto log = SessionLog::Open(disk.Mount(), SealedOptions(KeysOf(kOne)));
   EXPECT_EQ((*log)->counts().sessions, 0);
+}
+
+// Nor does it make one end: such a record is damage, also once segments have been written anew.
+TEST(SealedLog, EndsNoSessionForWhoeverHasNoKey) {
+  ModelDisk disk;
+  {
+    const auto log = SessionLog::Open(disk.Mount(), SealedOptions(KeysOf(kOne)));
+    const std::vector<LogRecord> records = {SealedRecord("forged", 1), SealedRecord("gone", 1)};
+    EXPECT_THAT((*log)->Write(records, 0), testing::Each(true));
+  }
+  for (const bool has_key : {false, true}) {
+    const auto log = SessionLog::Open(disk.Mount(), SealedOptions(has_key ? KeysOf(kOne) : nullptr));
+    EXPECT_TRUE((*log)->Write(std::vector{EndOf(has_key ? "gone" : "forged")}, 0).front());
+  }
+  for (int starts = 0; starts < 2; ++starts) {
+    std::erase_if(disk.names, [](const auto& file) { return file.first.ends_with(kCheckpointSuffix); });
+    const auto log = SessionLog::Open(disk.Mount(), SealedOptions(KeysOf(kTwo + "\n" + kOne), /*reseals=*/true));
+    EXPECT_EQ(SealedBodies(**log, "forged"), 1u) << starts;
+    EXPECT_EQ((*log)->counts().sessions, 1) << starts;
+    EXPECT_EQ((*log)->counts().damaged, starts == 0 ? 1u : 0u);
+    for (int i = 0; i < 100 && (*log)->Clean(200); ++i) {
+    }
+  }
 }
 
 // Bit by bit everything is sealed with the new key, and then the old one is not needed.
@@ -222,6 +251,7 @@ void WriteEight(ModelDisk& disk) {
 TEST(SealedLog, AnUnreadableSessionKeepsTheOldKeyAndNoOtherSession) {
   ModelDisk disk;
   WriteEight(disk);
+  EXPECT_TRUE((*SessionLog::Open(disk.Mount(), SealedOptions(KeysOf(kOne))))->Write(std::vector{EndOf("h")}, 0)[0]);
   std::string& bytes = disk.names.at("000001.seg")->bytes;
   char& hurt = bytes.at(kSegmentHeaderBytes + kRecordHeaderBytes + SessionKeys::kOverhead);  // in the text of "a"
   hurt = static_cast<char>(hurt ^ 1);
@@ -229,13 +259,16 @@ TEST(SealedLog, AnUnreadableSessionKeepsTheOldKeyAndNoOtherSession) {
     const auto log = SessionLog::Open(disk.Mount(), SealedOptions(KeysOf(kTwo + "\n" + kOne), /*reseals=*/true));
     for (int i = 0; i < 100; ++i) (*log)->Clean(200);
     EXPECT_FALSE((*log)->IsResealed());
-    LogRecord gone = SealedRecord("a", 2);
-    gone.type = RecordType::kForget;
-    EXPECT_TRUE((*log)->Write(std::vector{gone}, 0).front());
+    EXPECT_TRUE((*log)->Write(std::vector{EndOf("a")}, 0).front());
     EXPECT_TRUE((*log)->IsResealed());
   }
-  const auto log = SessionLog::Open(disk.Mount(), SealedOptions(KeysOf(kTwo)));
-  for (const char id : std::string("bcdefgh")) EXPECT_EQ(SealedBodies(**log, std::string(1, id)), 1u) << id;
+  EXPECT_TRUE(disk.names.contains("000001.seg")) << "with the record of \"h\", whose end was sealed anew";
+  std::erase_if(disk.names, [](const auto& file) { return file.first.ends_with(kCheckpointSuffix); });
+  for (const std::string& keys : {kTwo + "\n" + kOne, kTwo}) {
+    const auto log = SessionLog::Open(disk.Mount(), SealedOptions(KeysOf(keys)));
+    for (const char id : std::string("bcdefg")) EXPECT_EQ(SealedBodies(**log, std::string(1, id)), 1u) << id;
+    EXPECT_EQ((*log)->counts().sessions, 6);
+  }
 }
 
 // Whichever call on the disk fails meanwhile: once the old key is called useless, all is read without it.
