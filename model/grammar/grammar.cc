@@ -102,9 +102,14 @@ void Grammar::Renew(GrammarState& state) {
 }
 
 Grammar::Verdict Grammar::Advance(GrammarState& state, std::string_view bytes, std::vector<ByteRegion>* regions) {
+  Fuel fuel{kAdvanceFuel};
+  return Advance(state, bytes, fuel, regions);
+}
+
+Grammar::Verdict Grammar::Advance(GrammarState& state, std::string_view bytes, Fuel& fuel,
+                                  std::vector<ByteRegion>* regions) {
   Renew(state);
   if (regions != nullptr) regions->clear();
-  Fuel fuel{kAdvanceFuel};
   Configurations now = state.configurations_, next;
   for (const char byte : bytes) {
     ByteRegion* const region = regions != nullptr ? &regions->emplace_back() : nullptr;

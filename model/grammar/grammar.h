@@ -65,6 +65,8 @@ class Grammar {
   // The state behind `bytes`. Unless they are allowed the state stays as it was. With `regions` it says whose bytes they are, one entry
   // for each.
   Verdict Advance(GrammarState& state, std::string_view bytes, std::vector<ByteRegion>* regions = nullptr);
+  // The same with work taken from `fuel`, and no more than that.
+  Verdict Advance(GrammarState& state, std::string_view bytes, Fuel& fuel, std::vector<ByteRegion>* regions = nullptr);
   // Whether the answer may end here.
   bool Accepts(const GrammarState& state) const { return state.machine_->Accepts(state.configurations_); }
 
@@ -81,10 +83,11 @@ class Grammar {
   static constexpr size_t kStatesMax = 20'000;
   void set_states_max(size_t states) { states_max_ = states; }
 
- private:
-  friend class TokenMasks;
   // Work of one call, 10 ms: whoever follows tokens has others waiting. A token of a few bytes takes a few hundred.
   static constexpr int64_t kAdvanceFuel = 500'000;
+
+ private:
+  friend class TokenMasks;
 
   Grammar(std::shared_ptr<const JsonPlan> plan, LazyDfa dfa);
   // Moves a state to the machine that is in use, which is a new one where the old one has remembered too much.

@@ -313,14 +313,16 @@ void TokenMasks::Follow(GrammarState& state) {
   remembered_bytes_ = 0;
 }
 
-Grammar::Verdict TokenMasks::Mask(GrammarState& state, std::span<uint32_t> out) {
+Grammar::Verdict TokenMasks::Mask(GrammarState& state, std::span<uint32_t> out, Fuel& fuel) {
   Follow(state);
   if (const auto known = masks_.find(state.configurations_); known != masks_.end()) {
     std::ranges::copy(known->second, out.begin());
     return Grammar::Verdict::kAllowed;
   }
+  if (fuel.empty()) return Grammar::Verdict::kLimit;
   std::ranges::fill(out, 0u);
-  Walk walk{kNodesMax, {kMaskFuel}};
+  const int64_t most = std::min(fuel.left, kMaskFuel);
+  Walk walk{kNodesMax, {most}};
   const JsonMachine::Mark mark = machine_->Here();
   bool is_known = true;
   // Those inside of scalars and keys one by one; the others together.
@@ -335,6 +337,7 @@ Grammar::Verdict TokenMasks::Mask(GrammarState& state, std::span<uint32_t> out) 
     }
   }
   is_known = is_known && (others.empty() || WalkNodes(0, trie_->nodes().size(), 0, others, walk, out));
+  fuel.Spend(most - walk.fuel.left);
   // What stands behind tokens that are not taken would fill the memory.
   machine_->BackTo(mark);
   if (!is_known) return Grammar::Verdict::kLimit;
@@ -402,9 +405,10 @@ bool TokenMasks::WalkNeeds(const Configurations& from, int64_t here, int64_t mos
   return !walk.fuel.empty();
 }
 
-Grammar::Verdict TokenMasks::MaskWithin(GrammarState& state, int64_t bytes, std::span<uint32_t> out) {
-  if (const Grammar::Verdict verdict = Mask(state, out); verdict != Grammar::Verdict::kAllowed) return verdict;
-  Walk walk{kNodesMax, {kMaskFuel}};
+Grammar::Verdict TokenMasks::MaskWithin(GrammarState& state, int64_t bytes, std::span<uint32_t> out, Fuel& fuel) {
+  if (const Grammar::Verdict verdict = Mask(state, out, fuel); verdict != Grammar::Verdict::kAllowed) return verdict;
+  const int64_t fuel_most = std::min(fuel.left, kMaskFuel);
+  Walk walk{kNodesMax, {fuel_most}};
   const Configurations from = state.configurations_;
   const auto forbid = [&](int32_t token) {
     const auto id = static_cast<uint32_t>(token);
@@ -419,6 +423,7 @@ Grammar::Verdict TokenMasks::MaskWithin(GrammarState& state, int64_t bytes, std:
     const bool is_known = WalkNeeds(from, needs.here, most, /*prune=*/false, walk,
                                     [&](int32_t token, int64_t need) { needs.above.emplace_back(need, token); });
     machine_->BackTo(mark);
+    fuel.Spend(fuel_most - walk.fuel.left);
     if (!is_known) return Grammar::Verdict::kLimit;
     std::ranges::sort(needs.above, std::greater<>());
     remembered_bytes_ += needs.above.size() * sizeof(needs.above[0]) + from.size() * sizeof(Configuration);
@@ -432,8 +437,10 @@ Grammar::Verdict TokenMasks::MaskWithin(GrammarState& state, int64_t bytes, std:
     }
     return Grammar::Verdict::kAllowed;
   }
+  const int64_t before = walk.fuel.left;
   const bool is_known =
       WalkNeeds(from, needs.here, bytes, /*prune=*/true, walk, [&](int32_t token, int64_t) { forbid(token); });
+  fuel.Spend(before - walk.fuel.left);
   machine_->BackTo(mark);
   return is_known ? Grammar::Verdict::kAllowed : Grammar::Verdict::kLimit;
 }

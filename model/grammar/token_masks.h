@@ -28,11 +28,20 @@ class TokenMasks {
   // Bit id % 32 of word id / 32 is set if the token may come next: that is, if Advance allows its bytes. Ends of the answer are not
   // among them (Grammar::Accepts). kLimit: the work of a mask has an end, and what is allowed is not known.
   // REQUIRES: out has trie.words() words.
-  Grammar::Verdict Mask(GrammarState& state, std::span<uint32_t> out);
+  // Work is taken from `fuel`, and one mask takes no more than that; what is remembered costs nothing.
+  Grammar::Verdict Mask(GrammarState& state, std::span<uint32_t> out, Fuel& fuel);
+  Grammar::Verdict Mask(GrammarState& state, std::span<uint32_t> out) {
+    Fuel fuel{kMaskFuel};
+    return Mask(state, out, fuel);
+  }
 
   // The same without tokens behind which the answer cannot end with at most `bytes` more. Where that is not known of a token
   // (Grammar::BytesToEnd), it is not among them.
-  Grammar::Verdict MaskWithin(GrammarState& state, int64_t bytes, std::span<uint32_t> out);
+  Grammar::Verdict MaskWithin(GrammarState& state, int64_t bytes, std::span<uint32_t> out, Fuel& fuel);
+  Grammar::Verdict MaskWithin(GrammarState& state, int64_t bytes, std::span<uint32_t> out) {
+    Fuel fuel{2 * kMaskFuel};  // it is two: of what is allowed, and of what that leaves to be said
+    return MaskWithin(state, bytes, out, fuel);
+  }
 
   size_t bytes() const { return remembered_bytes_; }  // about what is remembered takes
 

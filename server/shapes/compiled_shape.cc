@@ -3,8 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include "model/grammar/regex/fuel.h"
-
 namespace hydrant {
 namespace {
 
@@ -71,6 +69,8 @@ CompiledShape::CompiledShape(std::shared_ptr<Grammar> grammar, std::shared_ptr<c
       masked_(std::move(grammar)),
       masks_(masked_, vocabulary_->trie()) {
   for (Grammar* each : {followed_.get(), masked_.get()}) each->set_states_max(kStatesMax);
+  followed_begin_ = followed_->Begin();
+  masked_begin_ = masked_->Begin();
   CountBytes();
 }
 
@@ -79,21 +79,39 @@ void CompiledShape::CountBytes() {
   bytes_.store(masks_.bytes() + 2 * masked_->bytes(), std::memory_order_relaxed);
 }
 
+// Nothing is read: it only moves to what the automaton has remembered since.
+grammar::GrammarState CompiledShape::BeginFollowed() {
+  followed_->Advance(followed_begin_, "");
+  return followed_begin_;
+}
+
 grammar::GrammarState CompiledShape::Begin() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return masked_->Begin();
+  masked_->Advance(masked_begin_, "");
+  return masked_begin_;
 }
 
 Grammar::Verdict CompiledShape::Advance(grammar::GrammarState& state, std::string_view bytes) {
+  grammar::Fuel fuel{Grammar::kAdvanceFuel};
+  return Advance(state, bytes, fuel);
+}
+
+Grammar::Verdict CompiledShape::Advance(grammar::GrammarState& state, std::string_view bytes, grammar::Fuel& fuel) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return masked_->Advance(state, bytes);
+  return masked_->Advance(state, bytes, fuel);
 }
 
 Grammar::Verdict CompiledShape::Mask(grammar::GrammarState& state, std::span<uint32_t> bits,
                                      std::optional<int64_t> bytes_left) {
+  grammar::Fuel fuel;
+  return Mask(state, bits, bytes_left, fuel);
+}
+
+Grammar::Verdict CompiledShape::Mask(grammar::GrammarState& state, std::span<uint32_t> bits,
+                                     std::optional<int64_t> bytes_left, grammar::Fuel& fuel) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const Grammar::Verdict verdict =
-      bytes_left.has_value() ? masks_.MaskWithin(state, *bytes_left, bits) : masks_.Mask(state, bits);
+      bytes_left.has_value() ? masks_.MaskWithin(state, *bytes_left, bits, fuel) : masks_.Mask(state, bits, fuel);
   CountBytes();
   if (verdict != Grammar::Verdict::kAllowed || !masked_->Accepts(state)) return verdict;
   for (const int32_t end : vocabulary_->ends()) {

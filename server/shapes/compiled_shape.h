@@ -20,6 +20,7 @@
 #include "api/request/constraint.h"
 #include "model/grammar/grammar.h"
 #include "model/grammar/refusal.h"
+#include "model/grammar/regex/fuel.h"
 #include "model/grammar/token_masks.h"
 #include "server/shapes/shape_vocabulary.h"
 
@@ -35,15 +36,19 @@ class CompiledShape {
 
   // The engine's thread.
   grammar::Grammar& followed() { return *followed_; }
+  grammar::GrammarState BeginFollowed();
 
-  // Any other thread; both wait for each other.
+  // Any other thread; both wait for each other. Work is taken from `fuel`, or as much as one call may take.
   // Where the answer stands behind `bytes`; what it says of a state as Grammar::Advance does.
   grammar::GrammarState Begin();
   grammar::Grammar::Verdict Advance(grammar::GrammarState& state, std::string_view bytes);
+  grammar::Grammar::Verdict Advance(grammar::GrammarState& state, std::string_view bytes, grammar::Fuel& fuel);
   // The tokens that may come next, and the ends of text iff the answer may end. REQUIRES: bits has vocabulary().words() words.
   // Of tokens with `bytes_left` those behind which the answer can end with as many bytes.
   grammar::Grammar::Verdict Mask(grammar::GrammarState& state, std::span<uint32_t> bits,
                                  std::optional<int64_t> bytes_left = std::nullopt);
+  grammar::Grammar::Verdict Mask(grammar::GrammarState& state, std::span<uint32_t> bits,
+                                 std::optional<int64_t> bytes_left, grammar::Fuel& fuel);
   std::optional<int64_t> BytesToEnd(grammar::GrammarState& state);
 
   // About what it takes in memory by now. Any thread.
@@ -54,9 +59,12 @@ class CompiledShape {
   void CountBytes();
 
   const std::shared_ptr<const ShapeVocabulary> vocabulary_;
+  // The engine's, once it is compiled. To find out where an answer begins may take a while; of that there is a copy.
   const std::shared_ptr<grammar::Grammar> followed_;
+  grammar::GrammarState followed_begin_;
   std::mutex mutex_;
   const std::shared_ptr<grammar::Grammar> masked_;  // guarded by mutex_
+  grammar::GrammarState masked_begin_;              // likewise
   grammar::TokenMasks masks_;                       // likewise
   std::atomic<size_t> bytes_ = 0;                   // relaxed: a number, nothing is published through it
 };

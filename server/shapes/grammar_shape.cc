@@ -43,10 +43,10 @@ GrammarShape::GrammarShape(std::shared_ptr<CompiledShape> shape, ShapeStart star
                                          : Phase::kAnswers),
       unmasked_(start_.prefix) {}
 
-bool GrammarShape::IsOver(const GrammarState& state) {
+bool GrammarShape::IsOver(const GrammarState& state, grammar::Fuel& fuel) {
   return std::ranges::all_of(kLikelyFirst, [&](const char& byte) {
     GrammarState copy = state;
-    return shape_->followed().Advance(copy, {&byte, 1}) == Grammar::Verdict::kForbidden;
+    return shape_->followed().Advance(copy, {&byte, 1}, fuel) == Grammar::Verdict::kForbidden;
   });
 }
 
@@ -86,17 +86,22 @@ std::optional<std::string_view> GrammarShape::AnswerIn(int32_t token) {
 
 AnswerShape::Verdict GrammarShape::Follow(std::string_view bytes) {
   Grammar& grammar = shape_->followed();
+  const int64_t most = std::min(fuel_.left, Grammar::kAdvanceFuel);
+  grammar::Fuel fuel{most};
   if (!followed_.has_value()) {
-    followed_ = grammar.Begin();
-    if (grammar.Advance(*followed_, start_.prefix) != Grammar::Verdict::kAllowed) return Verdict::kLost;
+    followed_ = shape_->BeginFollowed();
+    if (grammar.Advance(*followed_, start_.prefix, fuel) != Grammar::Verdict::kAllowed) return Verdict::kLost;
   }
-  if (grammar.Advance(*followed_, bytes) != Grammar::Verdict::kAllowed) return Verdict::kLost;
+  if (grammar.Advance(*followed_, bytes, fuel) != Grammar::Verdict::kAllowed) return Verdict::kLost;
   unmasked_.append(bytes);
-  return grammar.Accepts(*followed_) && IsOver(*followed_) ? Verdict::kComplete : Verdict::kGoesOn;
+  const bool is_over = grammar.Accepts(*followed_) && IsOver(*followed_, fuel);
+  fuel_.Spend(most - fuel.left);
+  return is_over ? Verdict::kComplete : Verdict::kGoesOn;
 }
 
 AnswerShape::Verdict GrammarShape::Push(int32_t token) {
   ++pushed_;
+  fuel_.left = std::min(fuel_.left + kFuelOfToken, kFuelMax);
   const std::optional<std::string_view> bytes = AnswerIn(token);
   return bytes.has_value() ? Follow(*bytes) : Verdict::kGoesOn;
 }
@@ -136,10 +141,10 @@ bool GrammarShape::Mask(std::span<uint32_t> bits) {
   if (start_.tokens_max > 0) left = std::max<int64_t>(start_.tokens_max - pushed_ - 1, 0);
   if (!masked_.has_value()) masked_ = shape_->Begin();
   if (!unmasked_.empty()) {
-    if (shape_->Advance(*masked_, unmasked_) != Grammar::Verdict::kAllowed) return false;
+    if (shape_->Advance(*masked_, unmasked_, fuel_) != Grammar::Verdict::kAllowed) return false;
     unmasked_.clear();
   }
-  if (shape_->Mask(*masked_, bits, left) != Grammar::Verdict::kAllowed) return false;
+  if (shape_->Mask(*masked_, bits, left, fuel_) != Grammar::Verdict::kAllowed) return false;
   const int64_t room = left.has_value() ? *left - LeastAnswer() : std::numeric_limits<int64_t>::max();
   if (phase_ == Phase::kMayThink && room >= static_cast<int64_t>(start_.thinking_closes.size())) {
     Allow(bits, start_.thinks_behind);

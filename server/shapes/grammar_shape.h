@@ -46,14 +46,20 @@ class GrammarShape : public AnswerShape {
   // What of the token belongs to the answer; nullopt: nothing.
   std::optional<std::string_view> AnswerIn(int32_t token);
   Verdict Follow(std::string_view bytes);
-  // Whether no byte may come next.
-  bool IsOver(const grammar::GrammarState& state);
+  // Whether no byte may come next. False also where `fuel` is not enough to know.
+  bool IsOver(const grammar::GrammarState& state, grammar::Fuel& fuel);
   void AllowThoughts(std::span<uint32_t> bits);
   // Bytes with which the answer as a whole may end, from its prefix on.
   int64_t LeastAnswer();
 
+  // An account of its own, so that many dear masks in a row hold up nobody: a second of them would be a second of every step. Of 20,000
+  // masks of schemas in the wild one takes more than 400,000 units.
+  static constexpr int64_t kFuelMax = 2'000'000;
+  static constexpr int64_t kFuelOfToken = 50'000;  // 1 ms
+
   const std::shared_ptr<CompiledShape> shape_;
   const ShapeStart start_;
+  grammar::Fuel fuel_{kFuelMax};  // of both threads, one at a time
   // The engine's thread.
   std::optional<grammar::GrammarState> followed_;  // begins with the answer's first token
   // Written by Push, read by Mask.

@@ -38,6 +38,28 @@ TEST(CompiledShape, EndsAreAllowedWhereTheAnswerMayEnd) {
   EXPECT_EQ(TokensOf(bits), (std::vector<int32_t>{'b', ByteTokenizer::kEos}));
 }
 
+TEST(CompiledShape, MasksAreTakenFromAnAccountUnlessTheyAreRemembered) {
+  const auto shape = MustCompileShape(RegexSpec("(a|b)*a(a|b){200}c"));
+  std::vector<uint32_t> bits(shape->vocabulary().words());
+  grammar::GrammarState state = shape->Begin();
+  ASSERT_EQ(shape->Advance(state, "abaab"), Known::kAllowed);
+  for (const auto left : {std::optional<int64_t>(), std::optional<int64_t>(500)}) {
+    grammar::Fuel little{3};
+    EXPECT_EQ(shape->Mask(state, bits, left, little), Known::kLimit);
+    EXPECT_TRUE(little.empty());
+    EXPECT_EQ(shape->Mask(state, bits, left, little), Known::kLimit);
+    grammar::Fuel much;
+    EXPECT_EQ(shape->Mask(state, bits, left, much), Known::kAllowed);
+    const int64_t taken = grammar::Fuel::kCompile - much.left;
+    EXPECT_GT(taken, 3);
+    EXPECT_EQ(shape->Mask(state, bits, left, much), Known::kAllowed);
+    EXPECT_EQ(grammar::Fuel::kCompile - much.left, taken) << "it is remembered";
+    if (!left.has_value()) {
+      EXPECT_EQ(shape->Mask(state, bits, left, little), Known::kAllowed);
+    }
+  }
+}
+
 TEST(CompiledShape, OptionsCountAndWhatItTakesInMemoryIsKnown) {
   ConstraintSpec dense = SchemaSpec(R"({"type":"array"})");
   dense.white_space_max = 0;
