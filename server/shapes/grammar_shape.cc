@@ -130,6 +130,11 @@ void GrammarShape::AllowThoughts(std::span<uint32_t> bits) {
   if (beyond > 0) bits.back() = (uint32_t{1} << beyond) - 1;
   // An answer that ends within thinking would be none.
   for (const int32_t end : shape_->vocabulary().ends()) Forbid(bits, end);
+  // Nor may a token that ends thinking say what only a mask of the answer can allow.
+  for (size_t begun = 0; begun < close.size(); ++begun) {
+    const std::string_view view = close;
+    if (thought_.ends_with(view.substr(0, begun))) shape_->vocabulary().ForbidBeyond(view.substr(begun), bits);
+  }
 }
 
 bool GrammarShape::Mask(std::span<uint32_t> bits) {

@@ -37,6 +37,29 @@ std::string_view ShapeVocabulary::MarkupOf(int32_t token) const {
   return token < tokenizer_->vocab_size() ? tokenizer_->TokenBytes(token) : std::string_view();
 }
 
+void ShapeVocabulary::ForbidBeyond(std::string_view text, std::span<uint32_t> bits) const {
+  const std::span<const grammar::TokenTrie::Node> nodes = trie_->nodes();
+  // Down to the node of its last byte, whose subtree has those that go on.
+  size_t at = 0, end = nodes.size();
+  for (size_t depth = 0; depth < text.size(); ++depth) {
+    while (at < end && nodes[at].byte != static_cast<uint8_t>(text[depth])) at = nodes[at].below_end;
+    if (at >= end) return;
+    end = nodes[at].below_end;
+    ++at;
+  }
+  while (at < end) {
+    if (std::string_view(" \n\r\t").find(static_cast<char>(nodes[at].byte)) != std::string_view::npos) {
+      ++at;
+      continue;
+    }
+    for (const int32_t token : trie_->TokensBelow(at)) {
+      const auto id = static_cast<uint32_t>(token);
+      bits[id / 32] &= ~(uint32_t{1} << (id % 32));
+    }
+    at = nodes[at].below_end;
+  }
+}
+
 bool ShapeVocabulary::IsEnd(int32_t token) const { return std::ranges::find(ends_, token) != ends_.end(); }
 
 }  // namespace hydrant

@@ -35,6 +35,8 @@ class ShapeVocabulary {
   int32_t ByteToken(char byte) const { return byte_tokens_[static_cast<uint8_t>(byte)]; }  // -1: there is none
   // Tokens of one line end or two, and nothing else.
   std::span<const int32_t> line_ends() const { return line_ends_; }
+  // Clears the bits of tokens of text that begin with `text` and go on with more than white space.
+  void ForbidBeyond(std::string_view text, std::span<uint32_t> bits) const;
   size_t words() const { return trie_->words(); }  // of a mask
 
  private:

@@ -103,6 +103,40 @@ TEST(GrammarShape, WhetherItThinksMayBeTheModelsToSay) {
   EXPECT_EQ(Allowed(answers), ByteIds("b"));
 }
 
+// Bytes, and behind them tokens of several.
+class LongerTokens : public ByteTokenizer {
+ public:
+  static constexpr int32_t kVocab = ByteTokenizer::kVocab + 6;
+  int32_t vocab_size() const override { return kVocab; }
+  std::string_view TokenBytes(int32_t id) const override {
+    static constexpr std::string_view kLonger[] = {">\n", ">\na", ">a", "</t>a", "</t> ", "t>b"};
+    return id < ByteTokenizer::kVocab ? ByteTokenizer::TokenBytes(id)
+                                      : kLonger[static_cast<size_t>(id - ByteTokenizer::kVocab)];
+  }
+  bool IsSpecial(int32_t id) const override { return id < ByteTokenizer::kVocab && ByteTokenizer::IsSpecial(id); }
+};
+
+TEST(GrammarShape, NoTokenThatEndsThinkingSaysWhatNoMaskHasAllowed) {
+  auto made = CompiledShape::Compile(
+      RegexSpec("b"), std::make_shared<const ShapeVocabulary>(std::make_shared<LongerTokens>(), LongerTokens::kVocab,
+                                                              std::vector<int32_t>{ByteTokenizer::kEos}));
+  GrammarShape shape(std::get<0>(made), {.thinks = true, .thinking_closes = "</t>"});
+  const auto longer = [&] {
+    std::vector<uint32_t> bits((LongerTokens::kVocab + 31) / 32);
+    EXPECT_TRUE(shape.Mask(bits));
+    std::vector<int32_t> allowed;
+    for (int32_t i = 0; i < 6; ++i) {
+      if (HasBit(bits, ByteTokenizer::kVocab + i)) allowed.push_back(i);
+    }
+    return allowed;
+  };
+  EXPECT_EQ(longer(), (std::vector<int32_t>{0, 1, 2, 4, 5}));
+  Said(shape, "so <</");
+  EXPECT_EQ(longer(), (std::vector<int32_t>{0, 1, 2, 4}));
+  Said(shape, "t");
+  EXPECT_EQ(longer(), (std::vector<int32_t>{0, 4, 5}));
+}
+
 // Whatever is drawn, all answers end whole with as many tokens as there may be.
 TEST(GrammarShape, AnswersEndInTime) {
   const auto compiled = MustCompileShape(SchemaSpec(
