@@ -224,6 +224,8 @@ const LogitAdjustments* EngineCore::AdjustmentsOf(const PlanRow& plan, const Ste
   }
   extras.masked = asked != nullptr ? *asked : LogitAdjustments();
   extras.masked.allowed_bits = extras.mask->bits();
+  // The end that a complete answer is closed with is ours, whatever tokens its client allows.
+  if (extras.complete) extras.masked.allowed = {};
   return &extras.masked;
 }
 

@@ -275,6 +275,28 @@ TEST_P(ShapeTest, ABudgetedSessionsAnswerEndsWithATokenThatSaysSo) {
   EXPECT_EQ(ahead > 0, GetParam());
 }
 
+TEST_P(ShapeTest, ThatTokenNeedNotBeOneThatTheClientAllows) {
+  SequenceRequest request = SessionTurnOf(7, MakeRequest(1, 10, 20, 16));
+  LogitRules rules;
+  for (int32_t id = kEos + 1; id < kVocab; ++id) rules.options.allowed_token_ids.push_back(id);
+  const size_t allowed = rules.options.allowed_token_ids.size();
+  request.shaper =
+      std::make_shared<LogitShaper>(std::make_shared<const LogitRules>(std::move(rules)), request.request.prompt);
+  Add(std::move(request), {.end_id = kEos, .complete_after = 4});
+  const auto choose = executor.spoil;
+  int32_t ends_asked = 0;
+  executor.spoil = [&](const StepRow& row, RowOutput& answer) {
+    choose(row, answer);
+    if (executor.asked == nullptr) return;  // a row behind the end
+    const bool is_end = (executor.asked->allowed_bits[0] >> kEos & 1) != 0;
+    ends_asked += is_end ? 1 : 0;
+    EXPECT_EQ(executor.asked->allowed.size(), is_end ? 0 : allowed);
+  };
+  while (!core->all_ended()) Step();
+  EXPECT_EQ(ends_asked, 1);
+  EXPECT_THAT(ends[1], ElementsAre(FinishReason::kStop));
+}
+
 TEST_P(ShapeTest, WithoutSuchATokenABudgetedSessionWaitsForItsTokens) {
   SequenceRequest request = SessionTurnOf(7, MakeRequest(1, 10, 20, 16));
   request.request.min_tokens = 15;
