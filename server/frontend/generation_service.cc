@@ -112,9 +112,10 @@ asio::awaitable<void> GenerationService::ServeCounted(HttpExchange& exchange, Pr
 
 asio::awaitable<std::optional<ApiError>> GenerationService::Shape(HttpExchange& exchange, GenerationRun& run) {
   const ShapeCache::Key key = run.ShapeKey();
-  if (const std::optional<ShapeResult> found = context_.shapes->Find(key)) co_return run.SetShape(*found);
+  const std::optional<ShapeResult> found = context_.shapes->Find(key);
+  if (found.has_value() && !run.FollowsShape(*found)) co_return run.SetShape(*found);
   std::optional<ApiError> error;
-  const auto compile = [&] { error = run.SetShape(context_.shapes->Get(key)); };
+  const auto compile = [&] { error = run.SetShape(found.has_value() ? *found : context_.shapes->Get(key)); };
   co_await shape_workers_.Run({(*exchange.caller()).index(), exchange.client()}, compile);
   co_return error;
 }

@@ -108,14 +108,28 @@ std::optional<ApiError> GenerationRun::SetShape(const ShapeResult& shape) {
   const Constraint& constraint = *prepared_.fields.constraint;
   if (const auto* refusal = std::get_if<grammar::Refusal>(&shape)) return RefusalError(*refusal, constraint.field);
   shape_ = std::get<0>(shape);
+  if (!FollowsShape(shape)) return std::nullopt;
   grammar::GrammarState state = shape_->Begin();
-  if (shape_->Advance(state, prepared_.shape_start.prefix) == grammar::Grammar::Verdict::kAllowed) {
-    return constraint.close_at_max_tokens ? CheckClosing(state) : std::nullopt;
+  switch (shape_->Advance(state, prepared_.shape_start.prefix)) {
+    case grammar::Grammar::Verdict::kAllowed:
+      break;
+    case grammar::Grammar::Verdict::kForbidden:
+      return InvalidField("messages",
+                          absl::StrCat("The last message, which the answer goes on with, is not how one begins that ",
+                                       "fits '", constraint.field, "'."),
+                          "prefix_not_allowed");
+    case grammar::Grammar::Verdict::kLimit:
+      return InvalidField("messages",
+                          absl::StrCat("Whether the last message, which the answer goes on with, is how one begins ",
+                                       "that fits '", constraint.field, "' takes too much work to find out."),
+                          "structured_output_too_complex");
   }
-  return InvalidField("messages",
-                      absl::StrCat("The last message, which the answer goes on with, is not how one begins that fits '",
-                                   constraint.field, "'."),
-                      "prefix_not_allowed");
+  return constraint.close_at_max_tokens ? CheckClosing(state) : std::nullopt;
+}
+
+bool GenerationRun::FollowsShape(const ShapeResult& shape) const {
+  const bool from_the_start = prepared_.shape_start.prefix.empty() && !prepared_.fields.constraint->close_at_max_tokens;
+  return shape.index() == 0 && !from_the_start;
 }
 
 std::optional<ApiError> GenerationRun::CheckClosing(grammar::GrammarState& state) {

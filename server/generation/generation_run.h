@@ -42,6 +42,8 @@ class GenerationRun {
 
   // What answers are to be held to, where the request has a constraint: before Submit.
   ShapeCache::Key ShapeKey() const;
+  // True if SetShape may wait for whoever makes masks of it: no work for an io thread.
+  bool FollowsShape(const ShapeResult& shape) const;
   // Why that cannot be, if so: a 400. Any thread, while nothing else is called.
   std::optional<ApiError> SetShape(const ShapeResult& shape);
 

@@ -93,6 +93,34 @@ class GenerationRunTest : public testing::Test {
   std::unique_ptr<Metrics> metrics_;
 };
 
+// Nothing else is work for an io thread: masks may be in its way.
+TEST_F(GenerationRunTest, AFormIsFollowedWhereTheAnswerHasBegunOrHasToBeClosed) {
+  struct Case {
+    const char* regex;
+    std::string prefix;
+    const char* more;
+    bool follows;
+    const char* code;
+  };
+  std::string dear;  // every byte leads to a state of its own
+  for (uint32_t i = 0, seed = 1; i < 4000; ++i, seed = seed * 1664525u + 1013904223u) dear += seed >> 31 ? 'a' : 'b';
+  for (const Case& c : {Case{"a+", "", "", false, ""}, Case{"a+", "aa", "", true, ""},
+                        Case{"a+", "", R"(,"structured_outputs":{"close_at_max_tokens":true})", true, ""},
+                        Case{"a+", "ab", "", true, "prefix_not_allowed"},
+                        Case{"(a|b)*a(a|b){200}c", dear, "", true, "structured_output_too_complex"}}) {
+    SCOPED_TRACE(c.regex + c.prefix.substr(0, 9) + c.more);
+    ApiResult<PreparedGeneration> prepared = PrepareCompletion(
+        std::string(R"({"prompt":"a","max_tokens":9,"guided_regex":")") + c.regex + "\"" + c.more + "}", context_);
+    ASSERT_TRUE(prepared.ok()) << prepared.error().message;
+    prepared.value().shape_start.prefix = c.prefix;
+    GenerationRun run(std::move(prepared.value()), context_, queue_, *metrics_, 0, "1", 0);
+    const ShapeResult shape = context_.shapes->Get(run.ShapeKey());
+    EXPECT_EQ(run.FollowsShape(shape), c.follows);
+    const std::optional<ApiError> error = run.SetShape(shape);
+    EXPECT_EQ(error.has_value() ? error->code : "", c.code);
+  }
+}
+
 TEST_F(GenerationRunTest, ChoicesAreSamplesOfPromptsInOrder) {
   const auto run = Start(R"({"prompt": ["a", "bc"], "n": 2, "seed": 5, "max_tokens": 3, "logprobs": 1, "echo": true})");
   const std::vector<SequenceRequest>& sequences = queue_.job.sequences;
