@@ -287,6 +287,36 @@ std::string StrictFault(JsonView schema) {
   return FaultBelow(schema, "");
 }
 
+namespace {
+
+// What a type does not have would be dropped in silence, and the answer held to something else.
+bool HasNoOthers(ObjectReader* request, JsonView object, const std::string& path,
+                 std::initializer_list<std::string_view> known) {
+  std::optional<ApiError> error;
+  ObjectReader(object, path + ".", &error).RefuseOthers(known);
+  if (error.has_value()) request->FailWith(*std::move(error));
+  return !request->failed();
+}
+
+// OpenAI's chats have the schema one level deeper than its responses and Anthropic.
+std::optional<Constraint> ReadSchemaFormat(ObjectReader* request, JsonView format, const std::string& path) {
+  const std::string deeper = path + ".json_schema";
+  const JsonView inner = format["json_schema"];
+  if (inner.absent() && !format["schema"].absent()) {
+    if (!HasNoOthers(request, format, path, {"type", "name", "description", "schema", "strict"})) return std::nullopt;
+    return ReadNamedSchema(request, format, path);
+  }
+  if (!inner.is_object()) {
+    request->Fail(deeper, Quoted(deeper) + " must be an object with a 'schema'.",
+                  inner.absent() ? ErrorCode<400>("missing_field") : ErrorCode<400>("invalid_type"));
+    return std::nullopt;
+  }
+  if (!HasNoOthers(request, format, path, {"type", "json_schema"})) return std::nullopt;
+  return ReadNamedSchema(request, inner, deeper);
+}
+
+}  // namespace
+
 std::optional<Constraint> ReadTextFormat(ObjectReader* request, JsonView format, const std::string& path) {
   if (!format.is_object()) {
     if (format.valid()) request->Fail(path, Quoted(path) + " must be an object.", "invalid_type");
@@ -299,18 +329,16 @@ std::optional<Constraint> ReadTextFormat(ObjectReader* request, JsonView format,
     return std::nullopt;
   }
   const std::string_view name = type.string();
-  if (name == "text") return std::nullopt;
-  if (name == "json_schema") {
-    // OpenAI's chats have the schema one level deeper than its responses and Anthropic.
-    const JsonView inner = format["json_schema"];
-    if (inner.is_object()) return ReadNamedSchema(request, inner, path + ".json_schema");
-    if (inner.absent() && !format["schema"].absent()) return ReadNamedSchema(request, format, path);
-    const std::string missing = path + ".json_schema";
-    request->Fail(missing, Quoted(missing) + " must be an object with a 'schema'.",
-                  inner.absent() ? ErrorCode<400>("missing_field") : ErrorCode<400>("invalid_type"));
+  const auto alone = [&](std::initializer_list<std::string_view> known) {
+    return HasNoOthers(request, format, path, known);
+  };
+  if (name == "text") {
+    alone({"type"});
     return std::nullopt;
   }
+  if (name == "json_schema") return ReadSchemaFormat(request, format, path);
   if (name == "json_object") {
+    if (!alone({"type", "schema"})) return std::nullopt;
     const JsonView schema = format["schema"];  // llama.cpp's
     if (!schema.absent()) return ReadSchema(request, schema, path + ".schema");
     return Of(ConstraintKind::kJsonObject, "", path);
@@ -318,10 +346,14 @@ std::optional<Constraint> ReadTextFormat(ObjectReader* request, JsonView format,
   if (name == "regex") {
     // Some have called it by its kind, some by what it is.
     const char* member = format["regex"].absent() && !format["pattern"].absent() ? "pattern" : "regex";
+    if (!alone({"type", member})) return std::nullopt;
     return ReadRegex(request, format[member], absl::StrCat(path, ".", member));
   }
   if (name == "structural_tag") return ReadStructuralTag(request, format, path);
-  if (name == "grammar") return ReadGrammar(request, format["grammar"], path + ".grammar");
+  if (name == "grammar") {
+    if (!alone({"type", "grammar"})) return std::nullopt;
+    return ReadGrammar(request, format["grammar"], path + ".grammar");
+  }
   request->Fail(
       path + ".type",
       absl::StrCat("'", path, ".type' must be text, json_object, json_schema, regex, grammar or structural_tag."));
