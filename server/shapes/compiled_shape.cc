@@ -44,6 +44,15 @@ GrammarSpec SpecOf(const ConstraintSpec& spec) {
   return made;
 }
 
+// Reads nothing, but moves both to what the automaton remembers now. Where there is no memory for that `state` stays as it was.
+grammar::GrammarState CopyOf(grammar::GrammarState& state, Grammar& grammar) {
+  grammar::GrammarState moved = state;
+  grammar.Advance(moved, "");
+  grammar::GrammarState copy = moved;
+  state = std::move(moved);
+  return copy;
+}
+
 }  // namespace
 
 std::variant<std::shared_ptr<CompiledShape>, grammar::Refusal> CompiledShape::Compile(
@@ -79,16 +88,11 @@ void CompiledShape::CountBytes() {
   bytes_.store(masks_.bytes() + 2 * masked_->bytes(), std::memory_order_relaxed);
 }
 
-// Nothing is read: it only moves to what the automaton has remembered since.
-grammar::GrammarState CompiledShape::BeginFollowed() {
-  followed_->Advance(followed_begin_, "");
-  return followed_begin_;
-}
+grammar::GrammarState CompiledShape::BeginFollowed() { return CopyOf(followed_begin_, *followed_); }
 
 grammar::GrammarState CompiledShape::Begin() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  masked_->Advance(masked_begin_, "");
-  return masked_begin_;
+  return CopyOf(masked_begin_, *masked_);
 }
 
 Grammar::Verdict CompiledShape::Advance(grammar::GrammarState& state, std::string_view bytes) {
