@@ -97,8 +97,7 @@ TEST(GenerationService, AFormThatCannotBeEnforcedIsRefusedByName) {
     EXPECT_THAT(response.body, HasSubstr(R"("param":"guided_json","code":"unsupported_schema_keyword")"));
   }
   const Response metrics = server.Ask(Get("/metrics"));
-  EXPECT_THAT(metrics.body,
-              testing::ContainsRegex(R"(hydrant_shape_compiles_total\{[^}]*result="refused"[^}]*\} 1)"));
+  EXPECT_THAT(metrics.body, testing::ContainsRegex(R"(hydrant_shape_compiles_total\{[^}]*result="refused"[^}]*\} 1)"));
   EXPECT_THAT(metrics.body, testing::ContainsRegex(R"(hydrant_shape_cache_hits_total(\{[^}]*\})? 1)"));
   EXPECT_EQ(server.tenants().table()->entries()[0]->account->snapshot(0).open, 0);
   EXPECT_TRUE(server.BecomesIdle());
