@@ -229,6 +229,11 @@ void SessionStore::MakeRoom(const Session* newest) {
   while (bytes_ > options_.bytes_max) {
     Tenant* most = MostOverShare(newest, /*by_bytes=*/true);
     if (most == nullptr) return;
+    // Who is furthest over its share by its newest session alone has no other tenant's go for it: that is as much as one session takes.
+    const bool gives = !tenant.idle.empty() && tenant.idle.front().get() != newest;
+    if (!gives && static_cast<double>(tenant.bytes) / tenant.weight > static_cast<double>(most->bytes) / most->weight) {
+      return;
+    }
     Session* oldest = most->idle.front().get();
     // What the journal has need not be in memory.
     oldest->logged_turn == oldest->past_turn ? Unload(oldest) : Forget(oldest, /*remember=*/true);

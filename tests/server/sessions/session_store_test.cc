@@ -346,15 +346,21 @@ TEST_F(SessionStoreTest, WhatTheySaidIsBoundedToo) {
   EXPECT_THAT(Ids(store, 1), ElementsAre("s7", "s8"));
 }
 
-// The one whose session has grown has no other to give: then those of others make room.
-TEST_F(SessionStoreTest, WhoeverIsMostOverItsShareWithNothingToGiveIsSkipped) {
+// The one whose session has grown has no other to give: nobody else's goes for that. Who has less than others has theirs make room.
+TEST_F(SessionStoreTest, NoTenantsSessionsGoForOneThatIsMostOverItsShareByItsNewest) {
   SessionStore store = Make({.bytes_max = 400});
   Turn(store, kB, "theirs", 30);
   Turn(store, kB, "later", 10);
   Turn(store, kA, "mine", 50);
   Turn(store, kA, "mine", 80);
+  Turn(store, kA, "mine", 300);
   EXPECT_THAT(Ids(store, 0), ElementsAre("mine"));
-  EXPECT_THAT(Ids(store, 1), ElementsAre("later"));
+  EXPECT_THAT(Ids(store, 1), ElementsAre("later", "theirs"));
+  Turn(store, kB, "later", 10);
+  EXPECT_THAT(Ids(store, 0), IsEmpty()) << "another's turn has it go";
+  EXPECT_THAT(Ids(store, 1), ElementsAre("later", "theirs"));
+  Turn(store, kA, "mine", 20);
+  EXPECT_THAT(Ids(store, 0), ElementsAre("mine"));
 }
 
 TEST_F(SessionStoreTest, PagesFollowEachOther) {

@@ -134,14 +134,17 @@ bool StoreModel::GivesOne(int32_t tenant, const Session& newest) {
   return true;
 }
 
-// The tenant with the most for its weight gives one, of those who have one to give; of equals the first.
+// The tenant with the most for its weight gives one, of those who have one to give; of equals the first. Of bytes nobody gives one for
+// a tenant that has more by its newest session alone.
 bool StoreModel::GivesMostOverShare(By by, const Session& newest) {
+  const auto share_of = [&](int32_t tenant) { return static_cast<double>(Held(tenant, by)) / tenants_[tenant].weight; };
   std::optional<std::pair<double, int32_t>> most;
   for (const auto& [tenant, own] : tenants_) {
     if (LeastRecent(tenant, &newest) == nullptr) continue;
-    const double share = static_cast<double>(Held(tenant, by)) / own.weight;
-    if (!most.has_value() || share > most->first) most = {share, tenant};
+    if (!most.has_value() || share_of(tenant) > most->first) most = {share_of(tenant), tenant};
   }
+  const bool is_newest_alone = by == By::kBytes && LeastRecent(newest.tenant, &newest) == nullptr;
+  if (is_newest_alone && most.has_value() && share_of(newest.tenant) > most->first) return false;
   return most.has_value() && GivesOne(most->second, newest);
 }
 
