@@ -35,6 +35,8 @@ struct Past {
   }
 };
 
+std::string Text(const Json& json) { return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace); }
+
 ApiError PreviousNotFound() {
   return NotFound("There is no response with this id. Send the whole history as 'input'.",
                   "previous_response_not_found", "previous_response_id");
@@ -71,15 +73,25 @@ ApiResult<std::optional<Past>> FindPastOf(const ResponsesRequest& request, const
 
 std::optional<ApiError> ResolveReferences(ResponsesRequest* request, const ServingContext& context,
                                           const TenantRules& rules) {
+  ItemFinder items(*context.sessions, rules.sessions.tenant, context.request);
+  const int64_t bytes_max = TextBytesMax(context.request.context);
+  int64_t bytes = 0;
   for (size_t i = 0; i < request->items.size(); ++i) {
     Json& item = request->items[i];
     if (item.at("type") != "item_reference") continue;
-    std::optional<Json> found =
-        FindItem(*context.sessions, rules.sessions.tenant, static_cast<std::string>(item.at("id")), context.request);
-    if (!found.has_value()) {
-      return NotFound("There is no item with this id.", "response_not_found", absl::StrCat("input[", i, "].id"));
+    const Json* found = items.Find(static_cast<std::string>(item.at("id")));
+    const std::string param = absl::StrCat("input[", i, "].id");
+    if (items.read_all()) {
+      return TooLarge("The items that are referred to are of too many sessions to be read for one request.",
+                      "payload_too_large", param);
     }
-    item = *std::move(found);
+    if (found == nullptr) return NotFound("There is no item with this id.", "response_not_found", param);
+    bytes += std::ssize(Text(*found));
+    if (bytes > bytes_max) {
+      return TooLarge(absl::StrCat("The items that are referred to come to more than ", bytes_max, " bytes."),
+                      "payload_too_large", param);
+    }
+    item = *found;
   }
   return std::nullopt;
 }
@@ -183,6 +195,7 @@ class ResponsesPreparer {
   }
 
   ApiResult<PreparedGeneration> Prepare() {
+    if (std::optional<ApiError> error = CheckNotes()) return *std::move(error);
     ApiResult<PreparedGeneration> prepared = GoOn();
     if (prepared.ok()) return prepared;
     if (past_.has_value() && past_->newest && IsTaken(prepared.error())) {
@@ -198,6 +211,18 @@ class ResponsesPreparer {
   }
 
  private:
+  // Whether there is room for another note beside those that it goes on from: all of them are its conversation.
+  std::optional<ApiError> CheckNotes() const {
+    if (!stores_ || !past_.has_value()) return std::nullopt;
+    const int64_t bytes_max = NotesBytesMax(context_.request.context);
+    const int64_t more = std::ssize(Text(Json(request_.items))) + std::ssize(request_.head);
+    if (NotesBytes(past_->all_notes()) + more <= bytes_max) return std::nullopt;
+    return TooLarge(absl::StrCat("With this request the conversation would keep more than ", bytes_max,
+                                 " bytes of items, instructions and tools. Begin another with less of it, or send "
+                                 "'store': false."),
+                    "payload_too_large", past_->locked ? "conversation" : "previous_response_id");
+  }
+
   static bool IsTaken(const ApiError& error) {
     return error.code == "session_busy" || error.code == "turn_conflict" || error.code == "session_not_found" ||
            error.code == "session_expired";
@@ -273,7 +298,7 @@ class ResponsesPreparer {
         request.session_append = append;
         request.session_turn = past_->past->turn;
       } else if (request.session_id.empty()) {
-        request.session_id = absl::StrCat("r", RandomId());
+        request.session_id = DrawSessionId();
       }
       // What a session keeps is its own for its life.
       if (past_.has_value() && !request.has_kv) request.kv = past_->past->spec;
@@ -292,7 +317,10 @@ class ResponsesPreparer {
     if (past_.has_value()) {
       prepared.value().notes = past_->all_notes();
     } else {
-      prepared.value().notes = turn.past() != nullptr ? turn.past()->notes : TurnNotes();
+      // It has its whole conversation in itself: the oldest before it give way.
+      TurnNotes notes = turn.past() != nullptr ? turn.past()->notes : TurnNotes();
+      DropOldest(&notes, NotesBytesMax(context_.request.context));
+      prepared.value().notes = std::move(notes);
     }
     return prepared;
   }
@@ -317,7 +345,7 @@ class ResponsesPreparer {
     if (stores_) {
       Json::array_t items = request_.items;
       NameItems(stem, &items);
-      options.items = Json(std::move(items)).dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+      options.items = Text(Json(std::move(items)));
     }
     return std::make_unique<ResponsesWriter>(std::move(options));
   }

@@ -78,7 +78,8 @@ std::optional<FoundResponse> FindResponse(SessionStore& sessions, int32_t tenant
       std::find_if(notes.begin(), notes.end(), [&begin](const auto& each) { return each->text.starts_with(begin); });
   if (note == notes.end()) return std::nullopt;
   found.index = static_cast<size_t>(note - notes.begin());
-  found.newest = found.index + 1 == notes.size() && (*note)->turn == found.past->turn;
+  // Not by the turn: one that only changes notes says nothing.
+  found.newest = found.index + 1 == notes.size() && static_cast<size_t>((*note)->tokens) == found.past->tokens.size();
   return found;
 }
 
@@ -121,24 +122,56 @@ std::optional<NoteItems> ItemsOf(const TurnNote& note, const RequestContext& req
   return items;
 }
 
-std::optional<Json> FindItem(SessionStore& sessions, int32_t tenant, std::string_view id,
-                             const RequestContext& context) {
+int64_t NotesBytes(const TurnNotes& notes) {
+  size_t bytes = 0;
+  const std::string* head = nullptr;
+  for (const std::shared_ptr<const TurnNote>& note : notes) {
+    bytes += sizeof(TurnNote) + note->text.size() + (note->head.get() != head ? note->head->size() : 0);
+    head = note->head.get();
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+void DropOldest(TurnNotes* notes, int64_t bytes_max) {
+  while (!notes->empty() && NotesBytes(*notes) > bytes_max) notes->erase(notes->begin());
+}
+
+const Json* ItemFinder::Find(std::string_view id) {
   const size_t number = id.rfind('_');
   const std::string session = number == std::string_view::npos ? "" : SessionOfResponse(id.substr(0, number));
-  const std::shared_ptr<const SessionPast> past = session.empty() ? nullptr : FindPast(sessions, tenant, session);
-  if (past == nullptr) return std::nullopt;
-  const std::string named = absl::StrCat("\"id\":\"", std::string(id), "\"");
+  if (session.empty()) return nullptr;
+  if (!read_.contains(session)) {
+    read_all_ = bytes_ > NotesBytesMax(context_.context);
+    if (read_all_) return nullptr;
+    Read(session);
+  }
+  const auto found = items_.find(std::string(id));
+  return found == items_.end() ? nullptr : &found->second;
+}
+
+void ItemFinder::Read(const std::string& session) {
+  read_.insert(session);
+  const std::shared_ptr<const SessionPast> past = FindPast(sessions_, tenant_, session);
+  if (past == nullptr) return;
+  bytes_ += NotesBytes(past->notes) + std::ssize(past->tokens) * static_cast<int64_t>(sizeof(int32_t));
   for (const std::shared_ptr<const TurnNote>& note : past->notes) {
-    if (note->text.find(named) == std::string::npos) continue;
-    const std::optional<NoteItems> items = ItemsOf(*note, context);
-    if (!items.has_value()) return std::nullopt;
-    for (const Json::array_t* list : {&items->in, &items->out}) {
-      for (const Json& item : *list) {
-        if (item.value("id", "") == id) return item;
+    std::optional<NoteItems> items = ItemsOf(*note, context_);
+    if (!items.has_value()) continue;
+    for (Json::array_t* list : {&items->in, &items->out}) {
+      for (Json& item : *list) {
+        std::string id = item.value("id", "");
+        items_.emplace(std::move(id), std::move(item));
       }
     }
   }
-  return std::nullopt;
+}
+
+std::string DrawSessionId() { return absl::StrCat("r", RandomId()); }
+
+bool IsDrawnSessionId(std::string_view id) {
+  constexpr size_t kDigits = 32;
+  return id.size() == 1 + kDigits && id[0] == 'r' &&
+         id.find_first_not_of("0123456789abcdef", 1) == std::string_view::npos;
 }
 
 bool IsConversationId(std::string_view id) { return id.starts_with("conv_") && IsSessionId(id); }

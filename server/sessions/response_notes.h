@@ -10,11 +10,14 @@
 #ifndef HYDRANT_SERVER_SESSIONS_RESPONSE_NOTES_H_
 #define HYDRANT_SERVER_SESSIONS_RESPONSE_NOTES_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -52,9 +55,38 @@ struct NoteItems {
 };
 // Nullopt: they are not what a note would have.
 std::optional<NoteItems> ItemsOf(const TurnNote& note, const RequestContext& context);
-// The item of this id. Nullopt: the tenant has none.
-std::optional<nlohmann::ordered_json> FindItem(SessionStore& sessions, int32_t tenant, std::string_view id,
-                                               const RequestContext& context);
+
+// The most that the notes of one session may take: four times what one request may bring, which is what a context's worth of text
+// takes with its letters written as \uXXXX. A session is no other tenant's loss then, and its items are read in a moment.
+constexpr int64_t NotesBytesMax(int32_t context) { return std::max<int64_t>(4 << 20, int64_t{64} * context); }
+int64_t NotesBytes(const TurnNotes& notes);
+// Until those that are left take no more.
+void DropOldest(TurnNotes* notes, int64_t bytes_max);
+
+// Finds the items that one request refers to. A session is read once, and no more of them than NotesBytesMax and one.
+class ItemFinder {
+ public:
+  ItemFinder(SessionStore& sessions, int32_t tenant, const RequestContext& context)
+      : sessions_(sessions), tenant_(tenant), context_(context) {}
+  // It stays where it is. Null: the tenant has none of this id, or there is more to read than may be (`read_all`).
+  const nlohmann::ordered_json* Find(std::string_view id);
+  bool read_all() const { return read_all_; }
+
+ private:
+  void Read(const std::string& session);
+
+  SessionStore& sessions_;
+  const int32_t tenant_;
+  const RequestContext& context_;
+  std::set<std::string> read_;                           // sessions
+  std::map<std::string, nlohmann::ordered_json> items_;  // by id
+  int64_t bytes_ = 0;
+  bool read_all_ = false;
+};
+
+// The id of a session that nobody has named: nothing but what goes on from its responses is in it.
+std::string DrawSessionId();
+bool IsDrawnSessionId(std::string_view id);
 
 // A conversation is a session with such an id.
 bool IsConversationId(std::string_view id);

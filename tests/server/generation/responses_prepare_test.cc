@@ -101,9 +101,9 @@ TEST_F(Responses, AChainIsItsTokensAndWhatIsNew) {
   EXPECT_EQ(response["id"], first);
   EXPECT_EQ(response["output"][0]["content"][0]["text"], " Yo ");
   EXPECT_EQ(response["instructions"], nullptr);
-  const std::optional<nlohmann::ordered_json> item =
-      FindItem(sessions_, 0, response["output"][0]["id"].get<std::string>(), context_.request);
-  ASSERT_TRUE(item.has_value());
+  ItemFinder items(sessions_, 0, context_.request);
+  const nlohmann::ordered_json* item = items.Find(response["output"][0]["id"].get<std::string>());
+  ASSERT_NE(item, nullptr);
   EXPECT_EQ(item->at("role"), "assistant");
 }
 
@@ -125,6 +125,51 @@ TEST_F(Responses, AnOlderOneAndOneThatIsTakenBranch) {
   const std::string other = End(std::move(branch.value()), "Else");
   EXPECT_EQ(PromptOf(Prepare(After(other, R"("input":"3")"))), expected + "Else</><user>3</><assistant>");
   EXPECT_EQ(PromptOf(Prepare(After(second, R"("input":"3")"))), expected + "Well</><user>3</><assistant>");
+}
+
+TEST_F(Responses, WhatOnlyChangesNotesIsNoTurnThatWasTakenInBetween) {
+  const std::string first = Begin(R"("input":"hi")", "Yo"), second = Begin(After(first), "Well");
+  const auto forget = [](TurnNotes* notes) {
+    notes->front() = WithoutResponse(*notes->front());
+    return std::optional<ApiError>();
+  };
+  ASSERT_FALSE(ChangeNotes(sessions_, {}, SessionOfResponse(first), forget).has_value());
+  const ApiResult<PreparedGeneration> next = Prepare(After(second));
+  ASSERT_TRUE(next.ok());
+  EXPECT_TRUE(next.value().prompts[0].continues);
+  EXPECT_EQ(next.value().turn->id(), SessionOfResponse(second));
+}
+
+TEST_F(Responses, AReferenceCostsWhatItsItemTakes) {
+  const std::string first = Begin(R"("input":"hi")", std::string(100'000, 'a'));
+  const Json response = Json::parse(ResponseJson(FindResponse(sessions_, 0, first)->note()));
+  const Json reference = {{"type", "item_reference"}, {"id", response["output"][0]["id"]}};
+  const auto refer = [&](size_t times) { return Prepare("\"input\":" + Json(Json::array_t(times, reference)).dump()); };
+  EXPECT_EQ(PromptOf(refer(2)), "context_length_exceeded");
+  const ApiResult<PreparedGeneration> many = refer(2000);
+  EXPECT_EQ(PromptOf(many), "payload_too_large");
+  EXPECT_EQ(many.error().param, "input[10].id");
+}
+
+TEST_F(Responses, WhatASessionKeepsIsBounded) {
+  const std::string first = Begin(R"("input":"hi")", "Yo");
+  const std::string session = SessionOfResponse(first);
+  const auto grow = [&](TurnNotes* notes) {
+    auto note = std::make_shared<TurnNote>(*notes->back());
+    note->head = std::make_shared<const std::string>(NotesBytesMax(400), 'a');
+    notes->insert(notes->begin(), std::move(note));
+    return std::optional<ApiError>();
+  };
+  ASSERT_FALSE(ChangeNotes(sessions_, {}, session, grow).has_value());
+  ASSERT_GT(NotesBytes(FindPast(sessions_, 0, session)->notes), NotesBytesMax(400));
+  const std::string last = Begin(R"("session_id":")" + session + R"(","input":"new")", "Yo");
+  EXPECT_EQ(FindPast(sessions_, 0, session)->notes.size(), 2u) << "the oldest gave way";
+  ASSERT_FALSE(ChangeNotes(sessions_, {}, session, grow).has_value());
+  const ApiResult<PreparedGeneration> next = Prepare(After(last));
+  EXPECT_EQ(PromptOf(next), "payload_too_large");
+  EXPECT_EQ(next.error().param, "previous_response_id");
+  EXPECT_NE(PromptOf(Prepare(After(last) + R"(,"store":false)")), "payload_too_large");
+  EXPECT_EQ(sessions_.counts().busy, 0);
 }
 
 TEST_F(Responses, WithAnotherHeadAllIsRenderedAgain) {
