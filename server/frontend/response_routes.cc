@@ -76,6 +76,7 @@ HttpResponse ItemPage(Json::array_t items, const std::string& query) {
 }
 
 HttpResponse GetResponse(const Asked& asked) {
+  if (!asked.part.empty() && asked.part != "input_items") return ErrorResponse(RouteNotFound());
   const std::optional<FoundResponse> found = FindResponse(asked.sessions(), asked.tenant(), asked.id);
   if (!found.has_value()) return ErrorResponse(ResponseNotFound());
   if (asked.part.empty()) {
@@ -90,20 +91,31 @@ HttpResponse GetResponse(const Asked& asked) {
   return ItemPage(std::move(items->in), asked.query);
 }
 
+// Whether nothing but this response is to be found in its session, which the server named, and in which nothing was said after it. A
+// branch has the notes of those before it, and they are found elsewhere.
+bool IsAlone(const FoundResponse& found) {
+  const TurnNotes& notes = found.past->notes;
+  if (!IsDrawnSessionId(found.session_id)) return false;
+  if (static_cast<size_t>(notes.back()->tokens) != found.past->tokens.size()) return false;
+  return std::none_of(notes.begin(), notes.end(), [&found](const std::shared_ptr<const TurnNote>& note) {
+    constexpr std::string_view kBegin = "{\"id\":\"";
+    const std::string_view text = note->text;
+    if (note.get() == &found.note() || !text.starts_with(kBegin)) return false;
+    const std::string_view id = text.substr(kBegin.size(), text.find('"', kBegin.size()) - kBegin.size());
+    return SessionOfResponse(id) == found.session_id;
+  });
+}
+
 // A session with nothing else to be found in it goes, too.
 HttpResponse DeleteResponse(const Asked& asked) {
+  if (!asked.part.empty()) return ErrorResponse(RouteNotFound());
   const std::optional<FoundResponse> found = FindResponse(asked.sessions(), asked.tenant(), asked.id);
   if (!found.has_value()) return ErrorResponse(ResponseNotFound());
-  const std::string gone = "{\"id\":\"\"";
-  const TurnNotes& notes = found->past->notes;
-  const bool alone =
-      !IsConversationId(found->session_id) && std::all_of(notes.begin(), notes.end(), [&](const auto& note) {
-        return note.get() == &found->note() || note->text.starts_with(gone);
-      });
+  const bool alone = IsAlone(*found);
   std::optional<ApiError> error;
-  if (alone) {
-    error = asked.sessions().Delete(asked.tenant(), found->session_id);
-  } else {
+  if (alone) error = asked.sessions().Delete(asked.tenant(), found->session_id, nullptr, found->past->turn);
+  // Another turn may have ended since.
+  if (!alone || (error.has_value() && error->code == "turn_changed")) {
     error = ChangeNotes(asked.sessions(), asked.rules.sessions, found->session_id, [&](TurnNotes* now) {
       for (std::shared_ptr<const TurnNote>& note : *now) {
         if (note->text == found->note().text) note = WithoutResponse(*note);
@@ -195,6 +207,13 @@ HttpResponse MakeConversation(const Asked& asked) {
   return JsonResponse(ConversationJson(*past));
 }
 
+std::optional<ApiError> CheckNotes(const TurnNotes& notes, const Asked& asked) {
+  const int64_t bytes_max = NotesBytesMax(asked.context.request.context);
+  if (NotesBytes(notes) <= bytes_max) return std::nullopt;
+  return TooLarge(absl::StrCat("The conversation would keep more than ", bytes_max, " bytes. Begin another."),
+                  "payload_too_large", "items");
+}
+
 // Its metadata, or more items.
 HttpResponse PostConversation(const Asked& asked) {
   if (!asked.part.empty() && asked.part != "items") return ErrorResponse(RouteNotFound());
@@ -206,7 +225,7 @@ HttpResponse PostConversation(const Asked& asked) {
   const auto change = [&](TurnNotes* notes) -> std::optional<ApiError> {
     if (!asked.part.empty()) {
       notes->push_back(ItemNote("{}", body.value().items));
-      return std::nullopt;
+      return CheckNotes(*notes, asked);
     }
     const std::string& text = notes->front()->text;
     const size_t line = text.find('\n');

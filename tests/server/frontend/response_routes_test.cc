@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "nlohmann/json.hpp"
 #include "tests/server/test_server.h"
@@ -24,14 +25,22 @@ class Kept : public testing::Test {
     const RawClient::Response response =
         method == "POST" ? server_.Ask(Request(method, path, body))
                          : server_.Ask(method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    EXPECT_EQ(response.status, status) << path << response.body;
+    EXPECT_EQ(response.status, status) << path << response.body.substr(0, 1000);
     return Json::parse(response.body, nullptr, /*allow_exceptions=*/false);
   }
   std::string CodeOf(const std::string& method, const std::string& path, int status, const std::string& body = "{}") {
     return Ask(method, path, body, status)["error"]["code"];
   }
 
-  TestServer server_;
+  static TestServerOptions Options() {
+    TestServerOptions options;
+    std::vector<std::string> warnings;
+    options.http.context.chat = MakeChatSetup({"{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}", ""},
+                                              "<bos>", "<eos>", "auto", &warnings);
+    return options;
+  }
+
+  TestServer server_{Options()};
 };
 
 TEST_F(Kept, WhatIsNotThereIsToldByName) {
@@ -69,6 +78,41 @@ TEST_F(Kept, AConversationHasItemsThatComeAndGo) {
   EXPECT_EQ(Ask("POST", path, R"({"metadata":{"c":"d"}})")["metadata"], (Json{{"c", "d"}}));
   EXPECT_TRUE(Ask("DELETE", path)["deleted"]);
   EXPECT_EQ(CodeOf("GET", path, 404), "conversation_not_found");
+}
+
+TEST_F(Kept, OnlyTheResponseItselfIsDeletedAndNothingBelowIt) {
+  const auto make = [this](const std::string& more) {
+    return Ask("POST", "/v1/responses", R"({"input":"hi","max_output_tokens":4)" + more + "}")["id"].get<std::string>();
+  };
+  const std::string first = make(""), path = "/v1/responses/" + first, session = "/v1/sessions/" + first.substr(22);
+  EXPECT_EQ(CodeOf("DELETE", path + "/input_items", 404), "route_not_found");
+  EXPECT_EQ(CodeOf("GET", path + "/output", 404), "route_not_found");
+  EXPECT_EQ(Ask("GET", path)["id"], first);
+  EXPECT_EQ(Ask("GET", path + "/input_items")["data"].size(), 1u);
+  // A branch has nothing but its own, once the one that it goes on from is found in its own session.
+  const std::string after = R"(,"previous_response_id":")" + first + "\"";
+  const std::string second = make(after), branch = make(after);
+  ASSERT_NE(branch.substr(22), first.substr(22));
+  EXPECT_TRUE(Ask("DELETE", "/v1/responses/" + branch)["deleted"]);
+  Ask("GET", "/v1/sessions/" + branch.substr(22), "", 404);
+  // The last of a chain takes the session with it, in whichever order.
+  EXPECT_TRUE(Ask("DELETE", path)["deleted"]);
+  EXPECT_EQ(CodeOf("GET", path, 404), "response_not_found");
+  Ask("GET", session);
+  EXPECT_TRUE(Ask("DELETE", "/v1/responses/" + second)["deleted"]);
+  Ask("GET", session, "", 404);
+  // A session that the client named is the client's.
+  const std::string named = make(R"(,"session_id":"mine")");
+  EXPECT_TRUE(Ask("DELETE", "/v1/responses/" + named)["deleted"]);
+  Ask("GET", "/v1/sessions/mine");
+}
+
+TEST_F(Kept, AConversationTakesSoMuchAndNoMore) {
+  const std::string path = "/v1/conversations/" + Ask("POST", "/v1/conversations")["id"].get<std::string>() + "/items";
+  const std::string items = R"({"items":[{"role":"user","content":")" + std::string(900'000, 'a') + R"("}]})";
+  for (int32_t i = 0; i < 4; ++i) Ask("POST", path, items);
+  EXPECT_EQ(CodeOf("POST", path, 413, items), "payload_too_large");
+  EXPECT_EQ(Ask("GET", path)["data"].size(), 4u);
 }
 
 }  // namespace
