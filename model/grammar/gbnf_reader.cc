@@ -182,7 +182,7 @@ class GbnfBuilder {
   NodeId Node(size_t id, NodeId next) {
     const GbnfNode& node = syntax_.nodes[id];
     Script& script = parts_.script;
-    if (script.too_large()) return kReturnNode;
+    if (!MayGoOn(1)) return kReturnNode;
     if (HasExpression(id)) return script.Text(expressions_[id], next);
     switch (node.kind) {
       case Kind::kRule:
@@ -193,6 +193,7 @@ class GbnfBuilder {
         std::vector<NodeId> ways;
         std::vector<RegexId> plain;
         for (const size_t part : node.parts) {
+          if (!MayGoOn(1)) break;
           if (HasExpression(part)) {
             plain.push_back(expressions_[part]);
           } else {
@@ -209,13 +210,18 @@ class GbnfBuilder {
     }
   }
 
+  // Whether so much work may be done; if not, what is made is not used. Not all work makes nodes.
+  bool MayGoOn(size_t units) { return !parts_.script.too_large() && parts_.fuel.Spend(static_cast<int64_t>(units)); }
+
   // Expressions that follow each other are one.
   NodeId Sequence(const std::vector<size_t>& parts, NodeId next) {
-    for (size_t i = parts.size(); i > 0;) {
+    for (size_t i = parts.size(); i > 0 && MayGoOn(1);) {
       size_t begin = i;
-      std::vector<RegexId> plain;
-      while (begin > 0 && HasExpression(parts[begin - 1])) plain.insert(plain.begin(), expressions_[parts[--begin]]);
+      while (begin > 0 && HasExpression(parts[begin - 1])) --begin;
       if (begin < i) {
+        if (!MayGoOn(i - begin)) return next;
+        std::vector<RegexId> plain;
+        for (size_t at = begin; at < i; ++at) plain.push_back(expressions_[parts[at]]);
         next = parts_.script.Text(parts_.dfa.arena().Concat(plain), next);
         i = begin;
       } else {
@@ -228,17 +234,24 @@ class GbnfBuilder {
   NodeId Repeat(const GbnfNode& node, NodeId next) {
     Script& script = parts_.script;
     const size_t part = node.parts[0];
+    if (node.most == 0) return next;
     if (node.most == kUnbounded) {
       const NodeId loop = script.Reserve();
       script.Fill(loop, {next, Node(part, loop)});
       next = loop;
     } else {
       const NodeId behind = next;
-      for (int32_t i = node.least; i < node.most && !script.too_large(); ++i) {
-        next = script.Fork({behind, Node(part, next)});
+      for (int32_t i = node.least; i < node.most && MayGoOn(1); ++i) {
+        const NodeId one = Node(part, next);
+        if (one == next) break;  // the part is nothing, and so are any number of it
+        next = script.Fork({behind, one});
       }
     }
-    for (int32_t i = 0; i < node.least && !script.too_large(); ++i) next = Node(part, next);
+    for (int32_t i = 0; i < node.least && MayGoOn(1); ++i) {
+      const NodeId one = Node(part, next);
+      if (one == next) break;
+      next = one;
+    }
     return next;
   }
 

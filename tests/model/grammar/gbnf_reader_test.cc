@@ -109,6 +109,33 @@ ws ::= | " " | "\n" [ \t]{0,20}
   EXPECT_EQ(json->Advance(state, std::string(kCallsMax, '[')), Grammar::Verdict::kForbidden);
 }
 
+// What a part that is nothing is repeated for takes no node, so that only work bounds it.
+TEST(GbnfReader, RepetitionsOfNothingEnd) {
+  for (const char* text :
+       {R"(root ::= "a" root{0}{100000}{100000}{100000})", R"(root ::= "a" root{0}{0,100000}{0,100000}{0,100000})",
+        R"(root ::= "a" (root{0} root{0}){100000}{5,100000}{100000})", R"(root ::= "a" (root{0})*{100000}{100000})"}) {
+    const Compiled made = CompileKind(GrammarKind::kGbnf, text);
+    if (const auto* refusal = std::get_if<Refusal>(&made)) {
+      EXPECT_TRUE(refusal->kind == RefusalKind::kTooLarge || refusal->kind == RefusalKind::kTooComplex) << text;
+      continue;
+    }
+    EXPECT_TRUE(IsAnswer(*std::get<0>(made), "a")) << text;
+    EXPECT_FALSE(IsAnswer(*std::get<0>(made), "aa")) << text;
+  }
+}
+
+TEST(GbnfReader, LongSequencesAreReadInTheirOrder) {
+  std::string rule = "root ::= ", answer;
+  for (int i = 0; i < 12'000; ++i) {
+    rule += i % 2 == 0 ? "[a] " : "[b] ";
+    answer += i % 2 == 0 ? 'a' : 'b';
+  }
+  const auto grammar = MustCompileKind(GrammarKind::kGbnf, rule + "root?");
+  ASSERT_NE(grammar, nullptr);
+  EXPECT_TRUE(IsAnswer(*grammar, answer.substr(0, 12'000)));
+  EXPECT_FALSE(IsAnswer(*grammar, "b" + answer.substr(1)));
+}
+
 TEST(GbnfReader, WhatCannotBeReadIsRefused) {
   const auto expect = [](const std::string& text, RefusalKind kind, const std::string& why) {
     const Refusal refusal = MustRefuseKind(GrammarKind::kGbnf, text);
