@@ -32,7 +32,7 @@ JsonPlan::JsonPlan(ShapeSet set) : shapes(std::move(set)) {
 }
 
 size_t JsonPlan::bytes() const {
-  size_t bytes = sizeof(*this) + shapes.values.size() * sizeof(ValueShape);
+  size_t bytes = sizeof(*this) + script.bytes() + shapes.values.size() * sizeof(ValueShape);
   for (const ObjectShape& object : shapes.objects) {
     bytes += sizeof(object) + sizeof(Keys) + object.extras.size() * sizeof(ExtraShape);
     // The key twice, and its numbers.

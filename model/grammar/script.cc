@@ -15,7 +15,11 @@ NodeId Script::Text(RegexId lexeme, NodeId next, Region region) {
 }
 
 NodeId Script::Free(const std::vector<std::string>& triggers, std::vector<NodeId> ways, NodeId next, Region region) {
-  triggers_.emplace_back(triggers);
+  return Free(TriggerTable(triggers), std::move(ways), next, region);
+}
+
+NodeId Script::Free(TriggerTable triggers, std::vector<NodeId> ways, NodeId next, Region region) {
+  triggers_.push_back(std::move(triggers));
   return Add({ScriptNode::Kind::kFree, region, static_cast<int32_t>(triggers_.size()) - 1, next, std::move(ways)});
 }
 
@@ -27,6 +31,13 @@ NodeId Script::Call(NodeId rule, NodeId next) { return Add({ScriptNode::Kind::kC
 
 NodeId Script::Fork(std::vector<NodeId> ways) {
   return Add({ScriptNode::Kind::kFork, Region::kText, 0, kNoNode, std::move(ways)});
+}
+
+size_t Script::bytes() const {
+  size_t bytes = sizeof(*this) + nodes_.size() * sizeof(ScriptNode);
+  for (const ScriptNode& node : nodes_) bytes += node.ways.size() * sizeof(NodeId);
+  for (const TriggerTable& table : triggers_) bytes += table.bytes();
+  return bytes;
 }
 
 bool Script::Prune(LazyDfa& dfa, Fuel& fuel) {

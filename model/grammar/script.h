@@ -59,6 +59,7 @@ class Script {
  public:
   NodeId Text(RegexId lexeme, NodeId next, Region region = Region::kText);
   // `ways` by trigger; kNoNode: the trigger must not come.
+  NodeId Free(TriggerTable triggers, std::vector<NodeId> ways, NodeId next, Region region = Region::kText);
   NodeId Free(const std::vector<std::string>& triggers, std::vector<NodeId> ways, NodeId next,
               Region region = Region::kText);
   NodeId Value(ShapeId shape, NodeId next, Region region = Region::kText);
@@ -74,6 +75,7 @@ class Script {
   bool empty() const { return root == kNoNode; }
   bool too_large() const { return nodes_.size() > kScriptNodesMax; }  // it must not be used then
   size_t size() const { return nodes_.size(); }
+  size_t bytes() const;  // about what it takes in memory
   const ScriptNode& node(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
   const TriggerTable& triggers(const ScriptNode& node) const { return triggers_[static_cast<size_t>(node.what)]; }
 

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "model/grammar/json_tree.h"
 #include "model/text/str_cat.h"
 
@@ -73,16 +74,18 @@ class TagBuilder {
     if (json_.at(member).kind != Kind::kTrue) Fail(member, StrCat("'", name, "' must be a boolean"));
     return true;
   }
+  // Those of an array, each once.
   std::vector<std::string> Strings(JsonId object, std::string_view name, bool needed) {
     if (!needed && json_.Find(object, name) == kNoJson) return {};
     std::vector<std::string> strings;
+    absl::flat_hash_set<std::string_view> known;
     const JsonId array = Member(object, name, Kind::kArray, "an array of strings");
     size_t bytes = 0;
     for (const JsonId item : json_.at(array).items) {
       const JsonNode& node = json_.at(item);
       if (node.kind != Kind::kString || node.text.empty()) Fail(item, "must be a string that is not empty");
-      strings.push_back(node.text);
       bytes += node.text.size();
+      if (known.insert(node.text).second) strings.push_back(node.text);
     }
     if (needed && strings.empty()) Fail(array, "must not be empty");
     if (bytes > TriggerTable::kBytesMax) {
@@ -175,8 +178,10 @@ class TagBuilder {
            RefusalKind::kTooLarge);
       return kReturnNode;
     }
-    parts_.fuel.Spend(static_cast<int64_t>(bytes) * 64);
-    return parts_.script.Free(triggers, std::move(nodes), behind.ends.empty() ? behind.next : kNoNode);
+    if (!parts_.fuel.Spend(static_cast<int64_t>(TriggerTable::CellsMax(triggers)))) return kReturnNode;
+    TriggerTable table(triggers);
+    parts_.fuel.Spend(static_cast<int64_t>(table.fired_count()));
+    return parts_.script.Free(std::move(table), std::move(nodes), behind.ends.empty() ? behind.next : kNoNode);
   }
 
   // --- {"format"}

@@ -211,7 +211,7 @@ const TokenMasks::Inside* TokenMasks::InsideOfText(const Configuration& from, Wa
   return walk.fuel.empty() ? nullptr : Remember(known, std::move(inside));
 }
 
-const TokenMasks::Inside* TokenMasks::InsideOfFree(const Configuration& from) {
+const TokenMasks::Inside* TokenMasks::InsideOfFree(const Configuration& from, Walk& walk) {
   std::unique_ptr<Inside>& known = insides_[{from.lexeme, from.target}];
   if (known != nullptr) return known.get();
   auto inside = std::make_unique<Inside>();
@@ -220,10 +220,13 @@ const TokenMasks::Inside* TokenMasks::InsideOfFree(const Configuration& from) {
   const ScriptNode& own = machine_->plan().script.node(from.target);
   const TriggerTable& triggers = machine_->plan().script.triggers(own);
   lexemes_[0] = from.lexeme;
+  // To look a node up takes a few nanoseconds.
+  if (!walk.fuel.Spend(static_cast<int64_t>(nodes.size() / 8))) return nullptr;
   for (size_t i = 0; i < nodes.size();) {
     const TokenTrie::Node& node = nodes[i];
     const int32_t state = triggers.Step(lexemes_[node.depth], node.byte);
     const std::span<const int32_t> fired = triggers.Fired(state);
+    if (!fired.empty() && !walk.fuel.Spend(static_cast<int64_t>(fired.size()))) return nullptr;
     const auto way = [&](int32_t trigger) { return own.ways[static_cast<size_t>(trigger)]; };
     const bool forbidden = std::ranges::find(fired, kNoNode, way) != fired.end();
     if (!forbidden) {
@@ -245,6 +248,7 @@ const TokenMasks::Inside* TokenMasks::InsideOfFree(const Configuration& from) {
 bool TokenMasks::AddBehind(const Inside& inside, int32_t which, const Configurations& behind, Walk& walk,
                            std::span<uint32_t> out) {
   const std::span<const TokenTrie::Node> nodes = trie_->nodes();
+  if (!walk.fuel.Spend(1 + static_cast<int64_t>(inside.ends.size() / 16))) return false;
   ByteSet first;  // what may come next: most nodes are left out by it
   Configurations next;
   for (int byte = 0; byte < 256; ++byte) {
@@ -263,7 +267,7 @@ bool TokenMasks::AddBehind(const Inside& inside, int32_t which, const Configurat
 
 bool TokenMasks::AddScript(const Configuration& from, Walk& walk, std::span<uint32_t> out) {
   const bool is_text = from.phase == Phase::kText;
-  const Inside* inside = is_text ? InsideOfText(from, walk) : InsideOfFree(from);
+  const Inside* inside = is_text ? InsideOfText(from, walk) : InsideOfFree(from, walk);
   if (inside == nullptr) return false;
   for (size_t i = 0; i < out.size(); ++i) out[i] |= inside->tokens[i];
   if (inside->ends.empty()) return true;

@@ -73,7 +73,7 @@ class TokenMasks {
   bool IsInsideScript(const Configuration& from) const;
   bool AddScript(const Configuration& from, Walk& walk, std::span<uint32_t> out);
   const Inside* InsideOfText(const Configuration& from, Walk& walk);
-  const Inside* InsideOfFree(const Configuration& from);
+  const Inside* InsideOfFree(const Configuration& from, Walk& walk);
   // Adds the tokens that go on with `behind` below the nodes of `ends` whose number is `which`.
   bool AddBehind(const Inside& inside, int32_t which, const Configurations& behind, Walk& walk,
                  std::span<uint32_t> out);

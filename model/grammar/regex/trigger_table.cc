@@ -49,6 +49,22 @@ TriggerTable::TriggerTable(const std::vector<std::string>& triggers) : triggers_
       order.push_back(next);
     }
   }
+  for (const std::vector<int32_t>& fired : fired_) fired_count_ += fired.size();
+}
+
+size_t TriggerTable::bytes() const {
+  const size_t each = sizeof(fired_[0]) + sizeof(depth_[0]);
+  return sizeof(*this) + next_.size() * sizeof(next_[0]) + states() * each + fired_count_ * sizeof(fired_[0][0]);
+}
+
+size_t TriggerTable::CellsMax(const std::vector<std::string>& triggers) {
+  std::array<bool, 256> used = {};
+  size_t bytes = 0;
+  for (const std::string& trigger : triggers) {
+    bytes += trigger.size();
+    for (const char c : trigger) used[static_cast<uint8_t>(c)] = true;
+  }
+  return (bytes + 1) * (1 + static_cast<size_t>(std::ranges::count(used, true)));
 }
 
 std::vector<int64_t> TriggerTable::Distances(std::span<const int64_t> cost, int64_t far) const {

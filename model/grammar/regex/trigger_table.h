@@ -18,7 +18,7 @@ class TriggerTable {
  public:
   static constexpr size_t kBytesMax = 8 << 10;  // of all triggers; with as many byte classes as there can be 8 MiB
 
-  // REQUIRES: none is empty; they have at most kBytesMax bytes. State 0: none is begun.
+  // REQUIRES: none is empty; they have at most kBytesMax bytes, and few are the same: each is kept by all states that end with it. State 0: none is begun.
   explicit TriggerTable(const std::vector<std::string>& triggers);
 
   int32_t Step(int32_t state, uint8_t byte) const {
@@ -30,6 +30,10 @@ class TriggerTable {
   int32_t Depth(int32_t state) const { return depth_[static_cast<size_t>(state)]; }
   size_t states() const { return depth_.size(); }
   size_t triggers() const { return triggers_; }
+  size_t fired_count() const { return fired_count_; }  // of all states together
+  size_t bytes() const;                                // about what it takes in memory
+  // No more transitions than these does a table of them have.
+  static size_t CellsMax(const std::vector<std::string>& triggers);
   // For each state the least number of bytes until a trigger ends plus what that one costs, `far` where none is to be had.
   // cost[i] >= far: trigger i must not come. Of two that end at once the cheaper counts, unless one must not come.
   std::vector<int64_t> Distances(std::span<const int64_t> cost, int64_t far) const;
@@ -37,6 +41,7 @@ class TriggerTable {
  private:
   size_t triggers_;
   size_t classes_ = 1;
+  size_t fired_count_ = 0;                   // in all states
   std::array<uint16_t, 256> class_of_ = {};  // 0: a byte of no trigger
   std::vector<int32_t> next_;                // [states, classes]
   std::vector<std::vector<int32_t>> fired_;

@@ -150,6 +150,46 @@ TEST(StructuralTag, FreeTextEndsWithTheFirstTextBehindIt) {
   }
 }
 
+// Texts that are there twice are there once: else each place in the longest of them has a copy of all the others.
+TEST(StructuralTag, TextsThatRepeatTakeNoMemory) {
+  const auto array = [](int copies, const std::string& rest) {
+    std::string texts = "[";
+    for (int i = 0; i < copies; ++i) texts += "\"a\",";
+    return texts + rest + "]";
+  };
+  const std::string tail = "\"" + std::string(4096, 'a') + "\"";
+  const auto free = MustCompileKind(GrammarKind::kStructuralTag,
+                                    R"({"format":{"type":"any_text","excludes":)" + array(4000, tail) + "}}");
+  ASSERT_NE(free, nullptr);
+  EXPECT_LT(free->bytes(), size_t{1} << 20);
+  // The table of what is excluded counts.
+  EXPECT_GT(free->bytes(), size_t{4096} * 3 * sizeof(int32_t));
+  EXPECT_TRUE(IsAnswer(*free, "bbb"));
+  EXPECT_FALSE(IsAnswer(*free, "ba"));
+  const auto tags = MustCompileKind(GrammarKind::kStructuralTag,
+                                    R"({"format":{"type":"triggered_tags","triggers":)" + array(4095, "\"a\"") +
+                                        R"(,"tags":[{"begin":"ab","content":{"type":"any_text"},"end":["c","c"]}]}})");
+  ASSERT_NE(tags, nullptr);
+  EXPECT_LT(tags->bytes(), size_t{1} << 20);
+  EXPECT_TRUE(IsAnswer(*tags, "xabyc"));
+  EXPECT_FALSE(IsAnswer(*tags, "xac"));
+}
+
+// A table that is as large as it may be takes much of the work that one shape may cost.
+TEST(StructuralTag, LargeTablesTakeTheWork) {
+  std::string text;
+  for (int i = 0; i < 250; ++i)
+    text += static_cast<char>('!' + i % 90 == '"' || '!' + i % 90 == '\\' ? 'a' : '!' + i % 90);
+  std::string elements;
+  for (int i = 0; i < 9; ++i) {
+    elements += std::string(i == 0 ? "" : ",") + R"({"type":"any_text","excludes":[)";
+    for (int j = 0; j < 30; ++j) elements += std::string(j == 0 ? "\"" : ",\"") + std::to_string(j) + text + "\"";
+    elements += "]}";
+  }
+  const std::string tag = R"({"format":{"type":"sequence","elements":[)" + elements + "]}}";
+  EXPECT_EQ(MustRefuseKind(GrammarKind::kStructuralTag, tag).kind, RefusalKind::kTooComplex);
+}
+
 TEST(StructuralTag, WhatCannotBeEnforcedIsRefusedByName) {
   const auto refused = [](const std::string& tag, std::string_view pointer, std::string_view text) {
     const Refusal refusal = MustRefuseKind(GrammarKind::kStructuralTag, tag);
