@@ -216,22 +216,20 @@ int64_t JsonMachine::BytesFrom(const Configuration& from, Fuel& fuel) {
 }
 
 std::optional<int64_t> JsonMachine::BytesToEnd(const Configurations& configurations, Fuel& fuel) {
-  if (value_bytes_.empty() && node_bytes_.empty()) {
+  if (!measured_) {
+    extra_bytes_.clear();
     MeasureShapes(fuel);
     MeasureScript(fuel);
+    if (fuel.empty()) return std::nullopt;
+    measured_ = true;
   }
   int64_t least = kFar;
   for (const Configuration& each : configurations) {
     const int64_t bytes = BytesFrom(each, fuel);
-    if (bytes >= kFar) return std::nullopt;  // it may be the nearest
+    if (fuel.empty() || bytes >= kFar) return std::nullopt;  // it may be the nearest
     least = std::min(least, bytes);
   }
-  if (!fuel.empty()) return least;
-  value_bytes_.clear();
-  extra_bytes_.clear();
-  node_bytes_.clear();
-  free_bytes_.clear();
-  return std::nullopt;
+  return least;
 }
 
 }  // namespace hydrant::grammar

@@ -210,7 +210,8 @@ class JsonMachine {
 
   std::shared_ptr<const JsonPlan> plan_;
   LazyDfa dfa_;
-  std::vector<int64_t> value_bytes_;               // the shortest value of each shape; empty: not measured
+  bool measured_ = false;                          // the next two are whole, and those of scripts
+  std::vector<int64_t> value_bytes_;               // the shortest value of each shape
   std::vector<std::vector<int64_t>> extra_bytes_;  // the shortest key of each kind, by object
   absl::flat_hash_map<RegexId, int64_t> lexeme_bytes_;
   std::vector<int64_t> node_bytes_;               // from each node of the script to where it returns
