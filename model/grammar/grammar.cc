@@ -96,8 +96,10 @@ GrammarState Grammar::Begin() {
 void Grammar::Renew(GrammarState& state) {
   if (machine_->states() > states_max_) machine_ = std::make_shared<JsonMachine>(plan_, base_);
   if (state.machine_ == machine_) return;
-  for (Configuration& each : state.configurations_) each = machine_->Import(*state.machine_, each);
-  std::ranges::sort(state.configurations_);
+  Configurations moved = state.configurations_;
+  for (Configuration& each : moved) each = machine_->Import(*state.machine_, each);
+  std::ranges::sort(moved);
+  state.configurations_ = std::move(moved);
   state.machine_ = machine_;
 }
 

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "model/grammar/regex/reserve_one.h"
+
 namespace hydrant::grammar {
 namespace {
 
@@ -91,6 +93,7 @@ void JsonMachine::Step(const Configurations& from, uint8_t byte, Fuel& fuel, Con
 }
 
 FrameId JsonMachine::Intern(const Frame& frame) {
+  ReserveOne(frames_);
   const auto [found, added] = frame_ids_.try_emplace(frame, static_cast<FrameId>(frames_.size()));
   if (added) frames_.push_back(frame);
   return found->second;
@@ -349,9 +352,11 @@ bool JsonMachine::IsSeen(int32_t list, uint64_t hash) const {
 // Exact for up to 64 texts that may be left: an object that has more keys with the same beginning may run out of them.
 bool JsonMachine::CanBeUnseen(RegexId left, uint64_t hash, int32_t list, Fuel& fuel) {
   if (list < 0) return true;
-  const auto [found, added] = few_left_.try_emplace(left);
-  if (added) {
-    if (auto texts = dfa_.AllTexts(left, 64, fuel)) found->second = std::move(*texts);
+  auto found = few_left_.find(left);
+  if (found == few_left_.end()) {
+    auto texts = dfa_.AllTexts(left, 64, fuel);
+    if (fuel.empty()) return true;
+    found = few_left_.try_emplace(left, std::move(texts).value_or(std::vector<std::string>())).first;
   }
   const auto is_seen = [&](const std::string& rest) {
     uint64_t whole = hash;
@@ -362,6 +367,7 @@ bool JsonMachine::CanBeUnseen(RegexId left, uint64_t hash, int32_t list, Fuel& f
 }
 
 int32_t JsonMachine::Seen(int32_t list, uint64_t hash) {
+  ReserveOne(seen_);
   const auto [found, added] = seen_ids_.try_emplace({list, hash}, static_cast<int32_t>(seen_.size()));
   if (added) seen_.emplace_back(list, hash);
   return found->second;

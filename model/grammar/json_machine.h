@@ -19,9 +19,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "model/grammar/regex/fuel.h"
 #include "model/grammar/regex/lazy_dfa.h"
+#include "model/grammar/regex/steady_map.h"
 #include "model/grammar/script.h"
 #include "model/grammar/shape.h"
 
@@ -213,17 +213,17 @@ class JsonMachine {
   bool measured_ = false;                          // the next two are whole, and those of scripts
   std::vector<int64_t> value_bytes_;               // the shortest value of each shape
   std::vector<std::vector<int64_t>> extra_bytes_;  // the shortest key of each kind, by object
-  absl::flat_hash_map<RegexId, int64_t> lexeme_bytes_;
+  SteadyMap<RegexId, int64_t> lexeme_bytes_;
   std::vector<int64_t> node_bytes_;               // from each node of the script to where it returns
   std::vector<std::vector<int64_t>> free_bytes_;  // the same by state of the triggers, of free text
   std::vector<std::pair<NodeId, FrameId>> entered_;
   size_t base_;
   std::vector<Frame> frames_;
-  absl::flat_hash_map<Frame, FrameId> frame_ids_;
+  SteadyMap<Frame, FrameId> frame_ids_;
   // All that may be left of a key where that is few texts; none where it is many.
-  absl::flat_hash_map<RegexId, std::vector<std::string>> few_left_;
+  SteadyMap<RegexId, std::vector<std::string>> few_left_;
   std::vector<std::pair<int32_t, uint64_t>> seen_;  // the rest of the list, and one hash
-  absl::flat_hash_map<std::pair<int32_t, uint64_t>, int32_t> seen_ids_;
+  SteadyMap<std::pair<int32_t, uint64_t>, int32_t> seen_ids_;
 };
 
 }  // namespace hydrant::grammar

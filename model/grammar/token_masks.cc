@@ -345,7 +345,7 @@ Grammar::Verdict TokenMasks::Mask(GrammarState& state, std::span<uint32_t> out, 
   // What stands behind tokens that are not taken would fill the memory.
   machine_->BackTo(mark);
   if (!is_known) return Grammar::Verdict::kLimit;
-  masks_.emplace(state.configurations_, Words(out.begin(), out.end()));
+  masks_.try_emplace(state.configurations_, Words(out.begin(), out.end()));
   remembered_bytes_ += out.size() * 4 + state.configurations_.size() * sizeof(Configuration);
   return Grammar::Verdict::kAllowed;
 }
@@ -431,7 +431,7 @@ Grammar::Verdict TokenMasks::MaskWithin(GrammarState& state, int64_t bytes, std:
     if (!is_known) return Grammar::Verdict::kLimit;
     std::ranges::sort(needs.above, std::greater<>());
     remembered_bytes_ += needs.above.size() * sizeof(needs.above[0]) + from.size() * sizeof(Configuration);
-    known = needs_.emplace(from, std::move(needs)).first;
+    known = needs_.try_emplace(from, std::move(needs)).first;
   }
   const Needs& needs = known->second;
   if (bytes >= needs.here + kCharacterRest) {

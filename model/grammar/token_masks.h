@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "model/grammar/grammar.h"
+#include "model/grammar/regex/steady_map.h"
 #include "model/grammar/token_trie.h"
 
 namespace hydrant::grammar {
@@ -103,13 +103,13 @@ class TokenMasks {
   std::shared_ptr<Grammar> grammar_;
   std::shared_ptr<const TokenTrie> trie_;
   std::shared_ptr<JsonMachine> machine_;  // that what is remembered speaks of
-  absl::flat_hash_map<std::vector<Configuration>, Words> masks_;
-  absl::flat_hash_map<std::vector<Configuration>, Needs> needs_;
+  SteadyMap<std::vector<Configuration>, Words> masks_;
+  SteadyMap<std::vector<Configuration>, Needs> needs_;
   static constexpr int32_t kScalars = -1, kKeys = -2, kTexts = -3;
   // By what is left, and whether it is a scalar, a key or a text; or by the state of triggers, and their node.
-  absl::flat_hash_map<std::pair<int32_t, int32_t>, std::unique_ptr<Inside>> insides_;
+  SteadyMap<std::pair<int32_t, int32_t>, std::unique_ptr<Inside>> insides_;
   std::vector<int32_t> plain_characters_;  // by what is left; -1: unknown
-  absl::flat_hash_map<RegexId, bool> takes_every_;
+  SteadyMap<RegexId, bool> takes_every_;
   size_t remembered_bytes_ = 0;
   std::vector<Configurations> stack_;
   std::vector<RegexId> lexemes_;

@@ -4,8 +4,6 @@
 #include <span>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
-
 namespace hydrant::grammar {
 
 // New expressions may tell bytes apart that were one class; then what is known by class is forgotten.
@@ -90,7 +88,7 @@ RegexId LazyDfa::Derive(RegexId id, int byte_class, Fuel& fuel) {
     if (derivatives_.contains(key)) {
       todo_.pop_back();
     } else if (const std::optional<RegexId> derived = TryDerive(next, byte_class)) {
-      derivatives_.emplace(key, *derived);
+      derivatives_.try_emplace(key, *derived);
       todo_.pop_back();
     }
   }
@@ -108,8 +106,8 @@ RegexId LazyDfa::Step(RegexId state, uint8_t byte, Fuel& fuel) {
     if (known >= 0) return known;
   } else {
     row = static_cast<int32_t>(rows_.size() / static_cast<size_t>(classes_));
-    row_of_[static_cast<size_t>(state)] = row;
     rows_.resize(rows_.size() + static_cast<size_t>(classes_), -1);
+    row_of_[static_cast<size_t>(state)] = row;  // once it is there: memory may run out
   }
   RegexId next = Derive(state, byte_class, fuel);
   if (IsEmpty(next, fuel)) next = kNothing;
@@ -136,7 +134,8 @@ bool LazyDfa::IsEmpty(RegexId state, Fuel& fuel) {
   FollowClasses();
   // Breadth first, so that a counter of a million is not counted down where a short text does.
   std::vector<std::pair<RegexId, size_t>> seen = {{state, 0}};  // and the place here of what it came from
-  absl::flat_hash_set<RegexId> queued = {state};
+  SteadyMap<RegexId, bool> queued;
+  queued[state] = true;
   for (size_t i = 0; i < seen.size(); ++i) {
     const RegexId id = seen[i].first;
     bool some = arena_.node(id).plain || arena_.nullable(id);
@@ -145,7 +144,7 @@ bool LazyDfa::IsEmpty(RegexId state, Fuel& fuel) {
       if (fuel.empty()) return false;
       if (next == kNothing || known(next) == Texts::kNone) continue;
       some = arena_.node(next).plain || known(next) == Texts::kSome;
-      if (!some && queued.insert(next).second) seen.emplace_back(next, i);
+      if (!some && queued.try_emplace(next, true).second) seen.emplace_back(next, i);
     }
     if (!some) continue;
     for (size_t at = i;; at = seen[at].second) {
@@ -188,7 +187,8 @@ std::optional<std::string> LazyDfa::Shortest(RegexId state, Fuel& fuel) {
   };
   if (state == kNothing || IsEmpty(state, fuel)) return std::nullopt;
   std::vector<Reached> seen = {{state, 0, 0}};
-  absl::flat_hash_set<RegexId> queued = {state};
+  SteadyMap<RegexId, bool> queued;
+  queued[state] = true;
   for (size_t i = 0; i < seen.size(); ++i) {
     const RegexId id = seen[i].id;
     if (arena_.nullable(id)) {
@@ -201,14 +201,14 @@ std::optional<std::string> LazyDfa::Shortest(RegexId state, Fuel& fuel) {
       const uint8_t byte = arena_.representative(byte_class);
       const RegexId next = Step(id, byte, fuel);
       if (fuel.empty()) return std::nullopt;
-      if (next != kNothing && queued.insert(next).second) seen.push_back({next, i, byte});
+      if (next != kNothing && queued.try_emplace(next, true).second) seen.push_back({next, i, byte});
     }
   }
   return std::nullopt;
 }
 
 RegexId LazyDfa::Import(const RegexArena& from, RegexId id, RegexId shared) {
-  absl::flat_hash_map<RegexId, RegexId> made;
+  SteadyMap<RegexId, RegexId> made;
   const auto at = [&](RegexId other) { return other < shared ? other : made.at(other); };
   std::vector<RegexId> todo = {id};
   while (!todo.empty()) {

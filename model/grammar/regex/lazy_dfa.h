@@ -14,9 +14,9 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "model/grammar/regex/fuel.h"
 #include "model/grammar/regex/regex_arena.h"
+#include "model/grammar/regex/steady_map.h"
 
 namespace hydrant::grammar {
 
@@ -54,10 +54,10 @@ class LazyDfa {
   enum class Texts : uint8_t { kUnknown, kSome, kNone };
 
   RegexArena arena_;
-  int classes_ = 0;                                     // of which the tables below speak
-  absl::flat_hash_map<uint64_t, RegexId> derivatives_;  // id << 8 | class, of any expression
-  std::vector<int32_t> row_of_;                         // of states: index of their row, or -1
-  std::vector<RegexId> rows_;                           // [row, class], -1: unknown
+  int classes_ = 0;                           // of which the tables below speak
+  SteadyMap<uint64_t, RegexId> derivatives_;  // id << 8 | class, of any expression
+  std::vector<int32_t> row_of_;               // of states: index of their row, or -1
+  std::vector<RegexId> rows_;                 // [row, class], -1: unknown
   std::vector<Texts> texts_;
   std::vector<RegexId> todo_;
 };

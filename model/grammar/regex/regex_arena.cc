@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "model/grammar/regex/reserve_one.h"
+
 namespace hydrant::grammar {
 namespace {
 
@@ -113,6 +115,7 @@ void RegexArena::SplitClasses(const ByteSet& set) {
 RegexId RegexArena::Bytes(const ByteSet& set) {
   if (set.empty()) return kNothing;
   SplitClasses(set);
+  ReserveOne(sets_);
   const auto [found, added] = set_index_.try_emplace(set.words, static_cast<int32_t>(sets_.size()));
   const int32_t index = found->second;
   if (added) sets_.push_back(set);
@@ -316,6 +319,7 @@ RegexId RegexArena::Strings(std::vector<std::string> texts, uint8_t whole) {
   while (table < tables_.size() && *tables_[table] != texts) ++table;
   const auto count = static_cast<int32_t>(texts.size());
   if (table == tables_.size()) {
+    ReserveOne(table_whole_);
     tables_.push_back(std::make_shared<const std::vector<std::string>>(std::move(texts)));
     table_whole_.push_back(whole);
   }

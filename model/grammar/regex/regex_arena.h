@@ -21,8 +21,8 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "model/grammar/regex/byte_set.h"
+#include "model/grammar/regex/steady_map.h"
 
 namespace hydrant::grammar {
 
@@ -112,7 +112,7 @@ class RegexArena {
   std::vector<RegexNode> nodes_;
   std::vector<RegexId> lists_;
   std::vector<ByteSet> sets_;
-  absl::flat_hash_map<std::array<uint64_t, 4>, int32_t> set_index_;
+  SteadyMap<std::array<uint64_t, 4>, int32_t> set_index_;
   std::vector<std::shared_ptr<const std::vector<std::string>>> tables_;
   std::vector<uint8_t> table_whole_;
   std::vector<int32_t> index_;  // open addressing, a power of two, -1: free
