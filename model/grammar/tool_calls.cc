@@ -217,6 +217,19 @@ class CallsBuilder {
     const ObjectShape& own = parts_.shapes.objects[static_cast<size_t>(object.objects[0])];
     const std::vector<PropertyShape> shapes = own.properties;
     const size_t count = properties == kNoJson ? 0 : json_.at(properties).members.size();
+    std::vector<std::string> keys;
+    for (size_t i = 0; i < count; ++i) keys.push_back(QuotedKey(json_.at(properties).members[i].first));
+    std::ranges::sort(keys);
+    const auto is_named = [&](const PropertyShape& each) {
+      return !each.required || std::ranges::binary_search(keys, each.key);
+    };
+    if (!std::ranges::all_of(shapes, is_named)) {
+      const JsonId names = json_.Find(tool.parameters, "required");
+      Fail(names == kNoJson ? tool.parameters : names,
+           StrCat("an argument that 'properties' does not name is not enforced in the format ", format_->name),
+           RefusalKind::kUnsupportedKeyword);
+      return kReturnNode;
+    }
     // What may come from an argument on, behind another and as the first.
     NodeId after_some = end, after_none = end;
     size_t optional = 0;

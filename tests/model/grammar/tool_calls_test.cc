@@ -223,6 +223,13 @@ TEST(ToolCalls, WhatCannotBeEnforcedIsRefused) {
       "/tools/0/parameters/properties/a/maxLength", "not enforced");
   refused(Spec("pythonic", "auto", true, R"("tools":[{"name":"f","parameters":{"type":"object","minProperties":1}}])"),
           "/tools/0/parameters/minProperties", "not enforced");
+  for (const char* format : {"pythonic", "qwen3_coder"}) {
+    refused(
+        Spec(
+            format, "auto", true,
+            R"("tools":[{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"string"}},"required":["a","b"]}}])"),
+        "/tools/0/parameters/required", "does not name");
+  }
   std::string many = "\"tools\":[";
   for (int i = 0; i < 129; ++i) many += (i == 0 ? "{\"name\":\"f" : ",{\"name\":\"f") + std::to_string(i) + "\"}";
   refused(Spec("hermes", "auto", true, many + "]"), "/tools", "more than 128");
