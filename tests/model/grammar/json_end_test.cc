@@ -6,12 +6,36 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "tests/model/grammar/grammar_checks.h"
 
 namespace hydrant::grammar {
 namespace {
+
+// Wherever the work ends while shapes are measured, the next one who asks hears the same as the first would have.
+TEST(JsonEnd, IsMeasuredAnewWhereTheWorkEnded) {
+  LazyDfa dfa;
+  Fuel enough;
+  auto shapes = BuildShapes(
+      R"({"type":"object","properties":{"a":{"type":"array","items":{"enum":["xy"]},"minItems":2},"b":{"type":"string","pattern":"^(?:ab+|c{4})x$"}},"required":["a","b"]})",
+      {}, dfa, enough);
+  ASSERT_EQ(shapes.index(), 0u);
+  const auto plan = std::make_shared<const JsonPlan>(std::move(std::get<0>(shapes)));
+  JsonMachine fresh(plan, dfa);
+  const std::optional<int64_t> bytes = fresh.BytesToEnd(fresh.Begin(), enough);
+  ASSERT_TRUE(bytes.has_value());
+  for (int64_t units = 1; units < 400; ++units) {
+    JsonMachine machine(plan, dfa);
+    Fuel little{units};
+    const std::optional<int64_t> first = machine.BytesToEnd(machine.Begin(), little);
+    EXPECT_TRUE(!first.has_value() || first == bytes) << units;
+    Fuel more;
+    EXPECT_EQ(machine.BytesToEnd(machine.Begin(), more), bytes) << units;
+  }
+}
 
 TEST(JsonEnd, IsOneByteNearerBehindTheBestByte) {
   const std::vector<const char*> schemas = {
