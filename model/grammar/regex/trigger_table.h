@@ -18,7 +18,8 @@ class TriggerTable {
  public:
   static constexpr size_t kBytesMax = 8 << 10;  // of all triggers; with as many byte classes as there can be 8 MiB
 
-  // REQUIRES: none is empty; they have at most kBytesMax bytes, and few are the same: each is kept by all states that end with it. State 0: none is begun.
+  // State 0: none is begun. Of those that are the same each is kept by all states that end with it.
+  // REQUIRES: none is empty; they have at most kBytesMax bytes, and few are the same.
   explicit TriggerTable(const std::vector<std::string>& triggers);
 
   int32_t Step(int32_t state, uint8_t byte) const {
