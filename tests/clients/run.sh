@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs one real client, unmodified, against HYDRANTD in an environment of its own: run.sh CLIENT DIRECTORY, where CLIENT is
-# anthropic, responses, litellm, lm_eval, guidellm or vllm and DIRECTORY keeps the environments. guidellm and vllm bring all of PyTorch
-# (6 and 8 GB), so they run when HYDRANT_CLIENTS=all. Exit 77: skipped, with the reason on the last line.
+# Runs one real client, unmodified, against HYDRANTD in an environment of its own: run.sh CLIENT DIRECTORY, where CLIENT is one that
+# has a list in requirements/ and DIRECTORY keeps the environments. guidellm and vllm bring all of PyTorch (6 and 8 GB), lm_eval
+# asks for half a minute: they run when HYDRANT_CLIENTS=all. Exit 77: skipped, with the reason on the last line.
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
@@ -13,8 +13,8 @@ requirements=$here/requirements/$client.txt
 [[ -f $requirements ]] || { echo "$client: there is no such client in $here/requirements" >&2; exit 64; }
 needs_server "$client"
 case $client in
-  guidellm | vllm)
-    [[ ${HYDRANT_CLIENTS-} == all ]] || skip "$client" "it brings gigabytes of packages; HYDRANT_CLIENTS=all runs it"
+  guidellm | vllm | lm_eval)
+    [[ ${HYDRANT_CLIENTS-} == all ]] || skip "$client" "it takes a while, or gigabytes of packages; HYDRANT_CLIENTS=all runs it"
     ;;
 esac
 prepare_python "$client" "$venv" "$requirements"
