@@ -6,12 +6,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "api/request/refused_fields.h"
 #include "api/wire/json_text.h"
 
 namespace hydrant {
 namespace {
-
-std::string Quoted(std::string_view name) { return absl::StrCat("'", std::string(name), "'"); }
 
 void FailTooLarge(ObjectReader* request, const std::string& path, size_t most, std::string_view what) {
   request->Fail(path, absl::StrCat("'", path, "' may have at most ", most, " ", std::string(what), "."),

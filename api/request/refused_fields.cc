@@ -43,8 +43,6 @@ constexpr std::string_view kAlwaysOfChats[] = {
     "chat_template", "functions", "function_call", "media_io_kwargs", "mm_processor_kwargs", "web_search_options",
 };
 
-std::string Quoted(std::string_view name) { return absl::StrCat("'", std::string(name), "'"); }
-
 void RefuseTruncationSide(ObjectReader* request) {
   const JsonView side = request->Raw("truncation_side");
   if (side.valid() && !(side.is_string() && side.string() == "left")) {
@@ -53,6 +51,8 @@ void RefuseTruncationSide(ObjectReader* request) {
 }
 
 }  // namespace
+
+std::string Quoted(std::string_view name) { return absl::StrCat("'", std::string(name), "'"); }
 
 void RefuseGenerationFields(ObjectReader* request, std::span<const std::string_view> own) {
   const ObjectReader::Unlogged unlogged(request);

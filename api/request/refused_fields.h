@@ -7,11 +7,15 @@
 #define HYDRANT_API_REQUEST_REFUSED_FIELDS_H_
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "api/wire/object_reader.h"
 
 namespace hydrant {
+
+// A field as messages name it.
+std::string Quoted(std::string_view name);
 
 // Each sets the request's error at the first field that is wrong or refused.
 // The fields of every endpoint that generates, but for `own`, which the endpoint reads.

@@ -3,20 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/response/held_text.h"
+
 namespace hydrant {
-namespace {
-
-constexpr std::string_view kSpace = " \t\r\n";
-
-// Bytes at the end of `text` that may be the beginning of `marker`.
-size_t HeldBytes(std::string_view text, std::string_view marker) {
-  for (size_t held = std::min(text.size(), marker.size() - 1); held > 0; --held) {
-    if (text.ends_with(marker.substr(0, held))) return held;
-  }
-  return 0;
-}
-
-}  // namespace
 
 ReasoningSplitter::ReasoningSplitter(ReasoningMarkers markers, bool opened)
     : markers_(std::move(markers)), opened_(opened), state_(may_reason() ? State::kBegin : State::kText) {}
@@ -54,7 +43,7 @@ ReasoningSplitter::Output ReasoningSplitter::Finish() {
 }
 
 bool ReasoningSplitter::ReadBegin() {
-  searched_ = std::min(held_.find_first_not_of(kSpace, searched_), held_.size());
+  searched_ = std::min(held_.find_first_not_of(kWhiteSpace, searched_), held_.size());
   const std::string_view begin = std::string_view(held_).substr(searched_);
   if (begin.size() < markers_.open.size() && std::string_view(markers_.open).starts_with(begin)) return false;
   const bool opens = begin.starts_with(markers_.open);
@@ -83,8 +72,8 @@ bool ReasoningSplitter::ReadReasoning(Output* output) {
 }
 
 void ReasoningSplitter::PassReasoning(std::string_view text, Output* output) {
-  if (!reasoned_) text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
-  const size_t last = text.find_last_not_of(kSpace);
+  if (!reasoned_) text.remove_prefix(std::min(text.find_first_not_of(kWhiteSpace), text.size()));
+  const size_t last = text.find_last_not_of(kWhiteSpace);
   if (last == std::string_view::npos) {
     blank_.append(text);
     return;
@@ -95,7 +84,7 @@ void ReasoningSplitter::PassReasoning(std::string_view text, Output* output) {
 }
 
 bool ReasoningSplitter::ReadLead() {
-  held_.erase(0, held_.find_first_not_of(kSpace));
+  held_.erase(0, held_.find_first_not_of(kWhiteSpace));
   if (held_.empty()) return false;
   if (!lead_read_) {
     const std::string_view lead = markers_.lead;
@@ -103,7 +92,7 @@ bool ReasoningSplitter::ReadLead() {
     lead_read_ = true;
     if (held_.starts_with(lead)) {
       held_.erase(0, lead.size());
-      held_.erase(0, held_.find_first_not_of(kSpace));
+      held_.erase(0, held_.find_first_not_of(kWhiteSpace));
       if (held_.empty()) return false;
     }
   }

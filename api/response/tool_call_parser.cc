@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "api/response/held_text.h"
 #include "api/wire/json_body.h"
 #include "api/wire/ordered_json.h"
 #include "model/grammar/notation/tool_format.h"
@@ -23,20 +24,11 @@ constexpr std::string_view kMistralOpen = "[TOOL_CALLS]";
 constexpr std::string_view kMistralArguments = "[ARGS]";
 constexpr std::string_view kMistralCallId = "[CALL_ID]";
 constexpr size_t kNameBytesMax = 64;
-constexpr std::string_view kSpace = " \t\r\n";
 
 std::string_view Trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kSpace);
+  const size_t begin = text.find_first_not_of(kWhiteSpace);
   if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
-}
-
-// Bytes at the end of `text` that may be the beginning of `marker`.
-size_t HeldBytes(std::string_view text, std::string_view marker) {
-  for (size_t held = std::min(text.size(), marker.size() - 1); held > 0; --held) {
-    if (text.ends_with(marker.substr(0, held))) return held;
-  }
-  return 0;
+  return text.substr(begin, text.find_last_not_of(kWhiteSpace) + 1 - begin);
 }
 
 // Follows JSON text byte by byte: whether it is within a string, and which bytes are structure.
@@ -237,7 +229,7 @@ void ToolCallParser::PushMistral(Output* output) {
 
 // Llama calls with the first thing it says, or not at all.
 void ToolCallParser::PushLlama(Output* output) {
-  searched_ = std::min(held_.find_first_not_of(kSpace, searched_), held_.size());
+  searched_ = std::min(held_.find_first_not_of(kWhiteSpace, searched_), held_.size());
   const std::string_view begin = std::string_view(held_).substr(searched_);
   const bool undecided = begin.size() < kPythonTag.size() && kPythonTag.starts_with(begin);
   holds_all_ = !undecided && (begin.front() == '{' || begin.starts_with(kPythonTag));
@@ -331,7 +323,7 @@ void ToolCallParser::PassHermesText(std::string_view text, Output* output) {
   // White space between calls and at the end is nobody's text; before more text it is part of that.
   if (calls_ == 0) {
     output->text.append(text);
-  } else if (const size_t last = text.find_last_not_of(kSpace); last == std::string_view::npos) {
+  } else if (const size_t last = text.find_last_not_of(kWhiteSpace); last == std::string_view::npos) {
     between_.append(text);
   } else {
     output->text.append(between_).append(text.substr(0, last + 1));
