@@ -25,11 +25,16 @@ MemoryRunsOut::~MemoryRunsOut() { counts.store(false, std::memory_order_relaxed)
 
 }  // namespace hydrant
 
-void* operator new(size_t bytes) {
+// This one, too: std::stable_sort asks it, and gives back by the others.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
   const bool fails = counts.load(std::memory_order_relaxed) && countdown.fetch_sub(1, std::memory_order_relaxed) == 0;
-  void* memory = fails ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+  return fails ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+}
+void* operator new(size_t bytes) {
+  void* memory = operator new(bytes, std::nothrow);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
