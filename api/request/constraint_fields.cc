@@ -32,11 +32,11 @@ std::optional<Constraint> ReadSchema(ObjectReader* request, JsonView schema, con
     text = std::string(schema.string());
   } else if (schema.is_object() || schema.is_bool()) {
     text = JsonText(schema);
-    if (!text.has_value()) request->Fail(path, Quoted(path) + " holds an integer of more than 64 bits.");
+    if (!text.has_value()) request->Fail(path, QuotedField(path) + " holds an integer of more than 64 bits.");
   } else if (schema.absent()) {
-    request->Fail(path, Quoted(path) + " is required.", "missing_field");
+    request->Fail(path, QuotedField(path) + " is required.", "missing_field");
   } else {
-    request->Fail(path, Quoted(path) + " must be a JSON schema: an object, or its text.", "invalid_type");
+    request->Fail(path, QuotedField(path) + " must be a JSON schema: an object, or its text.", "invalid_type");
   }
   if (!text.has_value()) return std::nullopt;
   if (text->size() > kConstraintBytesMax) {
@@ -48,7 +48,7 @@ std::optional<Constraint> ReadSchema(ObjectReader* request, JsonView schema, con
 
 std::optional<Constraint> ReadRegex(ObjectReader* request, JsonView regex, const std::string& path) {
   if (!regex.is_string()) {
-    request->Fail(path, Quoted(path) + " must be a string.",
+    request->Fail(path, QuotedField(path) + " must be a string.",
                   regex.absent() ? ErrorCode<400>("missing_field") : ErrorCode<400>("invalid_type"));
     return std::nullopt;
   }
@@ -65,15 +65,15 @@ std::optional<Constraint> ReadChoice(ObjectReader* request, JsonView choices, co
     request->Fail(path, std::move(message), code);
     return std::nullopt;
   };
-  if (!choices.is_array()) return fail(Quoted(path) + " must be an array of strings.", "invalid_type");
-  if (choices.size() == 0) return fail(Quoted(path) + " must not be empty.", kInvalidValue);
+  if (!choices.is_array()) return fail(QuotedField(path) + " must be an array of strings.", "invalid_type");
+  if (choices.size() == 0) return fail(QuotedField(path) + " must not be empty.", kInvalidValue);
   if (choices.size() > kConstraintChoicesMax) {
     FailTooLarge(request, path, kConstraintChoicesMax, "members");
     return std::nullopt;
   }
   size_t bytes = 0;
   for (JsonView choice = choices.first(); choice.valid(); choice = choice.next()) {
-    if (!choice.is_string()) return fail(Quoted(path) + " must be an array of strings.", "invalid_type");
+    if (!choice.is_string()) return fail(QuotedField(path) + " must be an array of strings.", "invalid_type");
     if (choice.string().empty()) return fail(absl::StrCat("A member of '", path, "' is empty."), kInvalidValue);
     bytes += choice.string().size();
     constraint.spec.choices.emplace_back(choice.string());
@@ -116,7 +116,7 @@ using Reader = std::optional<Constraint> (*)(ObjectReader* request, JsonView val
 
 // In llama.cpp's notation, where an empty one is none.
 std::optional<Constraint> ReadGrammar(ObjectReader* request, JsonView grammar, const std::string& path) {
-  if (!grammar.is_string()) request->Fail(path, Quoted(path) + " must be a string.", "invalid_type");
+  if (!grammar.is_string()) request->Fail(path, QuotedField(path) + " must be a string.", "invalid_type");
   if (!grammar.is_string() || grammar.string().empty()) return std::nullopt;
   if (grammar.string().size() > kConstraintBytesMax) {
     FailTooLarge(request, path, kConstraintBytesMax, "bytes");
@@ -126,7 +126,7 @@ std::optional<Constraint> ReadGrammar(ObjectReader* request, JsonView grammar, c
 }
 
 std::optional<Constraint> ReadAnyObject(ObjectReader* request, JsonView value, const std::string& path) {
-  if (!value.is_bool()) request->Fail(path, Quoted(path) + " must be true or false.", "invalid_type");
+  if (!value.is_bool()) request->Fail(path, QuotedField(path) + " must be true or false.", "invalid_type");
   if (!value.is_bool() || !value.boolean()) return std::nullopt;
   return Of(ConstraintKind::kJsonObject, "", path);
 }
@@ -182,7 +182,7 @@ Options ReadOptions(ObjectReader* members) {
   for (const char* name : {"disable_additional_properties", "whitespace_pattern"}) {
     const JsonView value = members->Raw(name);
     const bool neutral = value.absent() || (value.is_bool() && !value.boolean());
-    if (!neutral) members->FailUnsupported(name, Quoted(members->Path(name)));
+    if (!neutral) members->FailUnsupported(name, QuotedField(members->Path(name)));
   }
   options.close_at_max_tokens = members->Bool("close_at_max_tokens", false);
   options.in_reasoning = members->Bool("in_reasoning", false);
@@ -306,7 +306,7 @@ std::optional<Constraint> ReadSchemaFormat(ObjectReader* request, JsonView forma
     return ReadNamedSchema(request, format, path);
   }
   if (!inner.is_object()) {
-    request->Fail(deeper, Quoted(deeper) + " must be an object with a 'schema'.",
+    request->Fail(deeper, QuotedField(deeper) + " must be an object with a 'schema'.",
                   inner.absent() ? ErrorCode<400>("missing_field") : ErrorCode<400>("invalid_type"));
     return std::nullopt;
   }
@@ -318,7 +318,7 @@ std::optional<Constraint> ReadSchemaFormat(ObjectReader* request, JsonView forma
 
 std::optional<Constraint> ReadTextFormat(ObjectReader* request, JsonView format, const std::string& path) {
   if (!format.is_object()) {
-    if (format.valid()) request->Fail(path, Quoted(path) + " must be an object.", "invalid_type");
+    if (format.valid()) request->Fail(path, QuotedField(path) + " must be an object.", "invalid_type");
     return std::nullopt;
   }
   const JsonView type = format["type"];

@@ -52,22 +52,22 @@ void RefuseTruncationSide(ObjectReader* request) {
 
 }  // namespace
 
-std::string Quoted(std::string_view name) { return absl::StrCat("'", std::string(name), "'"); }
+std::string QuotedField(std::string_view name) { return absl::StrCat("'", std::string(name), "'"); }
 
 void RefuseGenerationFields(ObjectReader* request, std::span<const std::string_view> own) {
   const ObjectReader::Unlogged unlogged(request);
   for (const NeutralNumber& field : kNumbers) {
     const double value = request->Number(field.name, field.neutral, field.min, field.max);
-    if (value != field.neutral) request->FailUnsupported(field.name, Quoted(field.name));
+    if (value != field.neutral) request->FailUnsupported(field.name, QuotedField(field.name));
   }
   for (const NeutralBool& field : kBools) {
     if (request->Bool(field.name, field.neutral) != field.neutral) {
-      request->FailUnsupported(field.name, Quoted(field.name));
+      request->FailUnsupported(field.name, QuotedField(field.name));
     }
   }
   RefuseTruncationSide(request);
   for (const std::string_view name : kAlways) {
-    if (request->Has(name)) request->FailUnsupported(name, Quoted(name));
+    if (request->Has(name)) request->FailUnsupported(name, QuotedField(name));
   }
   RefuseForeignFields(request, own);
 }
@@ -85,14 +85,14 @@ void RefuseCompletionFields(ObjectReader* request) {
     request->FailUnsupported("suffix", "'suffix'");
   }
   for (const std::string_view name : kAlwaysOfCompletions) {
-    if (request->Has(name)) request->FailUnsupported(name, Quoted(name));
+    if (request->Has(name)) request->FailUnsupported(name, QuotedField(name));
   }
 }
 
 void RefuseChatFields(ObjectReader* request) {
   const ObjectReader::Unlogged unlogged(request);
   for (const std::string_view name : kAlwaysOfChats) {
-    if (request->Has(name)) request->FailUnsupported(name, Quoted(name));
+    if (request->Has(name)) request->FailUnsupported(name, QuotedField(name));
   }
   const JsonView modalities = request->Raw("modalities");
   if (modalities.valid() && !modalities.is_array()) {

@@ -15,7 +15,7 @@
 namespace hydrant {
 
 // A field as messages name it.
-std::string Quoted(std::string_view name);
+std::string QuotedField(std::string_view name);
 
 // Each sets the request's error at the first field that is wrong or refused.
 // The fields of every endpoint that generates, but for `own`, which the endpoint reads.

@@ -1,6 +1,7 @@
 #include "api/request/request_schemas.h"
 
 #include <cassert>
+#include <cmath>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -63,7 +64,8 @@ const std::vector<Endpoint>& Endpoints() {
 
 // A whole number without a point.
 Json Bound(double value) {
-  if (value == static_cast<double>(static_cast<int64_t>(value))) return static_cast<int64_t>(value);
+  constexpr double kBeyond = 0x1p63;  // of integers of 64 bits
+  if (value >= -kBeyond && value < kBeyond && value == std::trunc(value)) return static_cast<int64_t>(value);
   return value;
 }
 
