@@ -23,6 +23,19 @@ std::string LogprobTokenText(std::string_view bytes) {
   return text;
 }
 
+void AppendTokenLogprob(std::string* out, std::string_view token, std::string_view bytes, float logprob) {
+  out->append("{\"token\":");
+  AppendJsonString(out, token);
+  out->append(",\"logprob\":");
+  AppendJsonFloat(out, logprob);
+  out->append(",\"bytes\":[");
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (i > 0) out->push_back(',');
+    AppendJsonInteger(out, static_cast<unsigned char>(bytes[i]));
+  }
+  out->push_back(']');
+}
+
 std::string LogprobTokenId(int32_t id) { return "token_id:" + std::to_string(id); }
 
 void AppendPromptLogprobs(std::string* out, const std::vector<PositionLogprobs>& positions) {

@@ -51,6 +51,8 @@ struct PositionLogprobs {
 // How a token is shown in logprobs: its bytes if they are valid UTF-8, else bytes:\xe2\x80 so that different tokens
 // stay different.
 std::string LogprobTokenText(std::string_view bytes);
+// `token` with its log-probability as chats and responses have it: an object whose end is the caller's to write.
+void AppendTokenLogprob(std::string* out, std::string_view token, std::string_view bytes, float logprob);
 // With return_tokens_as_token_ids: token_id:N.
 std::string LogprobTokenId(int32_t id);
 

@@ -11,16 +11,7 @@ namespace hydrant {
 namespace {
 
 void AppendToken(std::string* out, int32_t id, std::string_view bytes, float logprob, bool as_id) {
-  out->append("{\"token\":");
-  AppendJsonString(out, as_id ? absl::StrCat("token_id:", id) : LogprobTokenText(bytes));
-  out->append(",\"logprob\":");
-  AppendJsonFloat(out, logprob);
-  out->append(",\"bytes\":[");
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    if (i > 0) out->push_back(',');
-    AppendJsonInteger(out, static_cast<unsigned char>(bytes[i]));
-  }
-  out->push_back(']');
+  AppendTokenLogprob(out, as_id ? absl::StrCat("token_id:", id) : LogprobTokenText(bytes), bytes, logprob);
 }
 
 void AppendLogprobs(std::string* out, const std::vector<PositionLogprobs>& positions, bool as_ids) {

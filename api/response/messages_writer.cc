@@ -6,13 +6,10 @@
 #include "api/response/sse.h"
 #include "api/wire/json_writer.h"
 #include "api/wire/messages_error.h"
+#include "model/text/text_pieces.h"
 
 namespace hydrant {
 namespace {
-
-constexpr std::string_view kBlank = " \t\r\n";
-
-bool IsBlank(std::string_view text) { return text.find_first_not_of(kBlank) == std::string_view::npos; }
 
 // Their SDKs take the prompt for the sum of what was read from the cache and what was not.
 void AppendUsageObject(std::string* out, const Usage& usage) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "api/response/held_text.h"
+#include "model/text/text_pieces.h"
 
 namespace hydrant {
 

@@ -8,13 +8,10 @@
 #include "api/response/sse.h"
 #include "api/wire/json_body.h"
 #include "api/wire/json_writer.h"
+#include "model/text/text_pieces.h"
 
 namespace hydrant {
 namespace {
-
-constexpr std::string_view kBlank = " \t\r\n";
-
-bool IsBlank(std::string_view text) { return text.find_first_not_of(kBlank) == std::string_view::npos; }
 
 std::string Quoted(std::string_view text) {
   std::string quoted;
@@ -22,27 +19,14 @@ std::string Quoted(std::string_view text) {
   return quoted;
 }
 
-void AppendToken(std::string* out, std::string_view bytes, float logprob) {
-  out->append("{\"token\":");
-  AppendJsonString(out, LogprobTokenText(bytes));
-  out->append(",\"logprob\":");
-  AppendJsonFloat(out, logprob);
-  out->append(",\"bytes\":[");
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    if (i > 0) out->push_back(',');
-    AppendJsonInteger(out, static_cast<unsigned char>(bytes[i]));
-  }
-  out->push_back(']');
-}
-
 void AppendLogprobs(std::string* out, const std::vector<PositionLogprobs>& positions) {
   for (const PositionLogprobs& position : positions) {
     if (!out->empty()) out->push_back(',');
-    AppendToken(out, position.bytes, position.logprob.value_or(0.0f));
+    AppendTokenLogprob(out, LogprobTokenText(position.bytes), position.bytes, position.logprob.value_or(0.0f));
     out->append(",\"top_logprobs\":[");
     for (size_t i = 0; i < position.top.size(); ++i) {
       if (i > 0) out->push_back(',');
-      AppendToken(out, position.top[i].bytes, position.top[i].logprob);
+      AppendTokenLogprob(out, LogprobTokenText(position.top[i].bytes), position.top[i].bytes, position.top[i].logprob);
       out->push_back('}');
     }
     out->append("]}");

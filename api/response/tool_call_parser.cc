@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "api/response/held_text.h"
 #include "api/wire/json_body.h"
 #include "api/wire/ordered_json.h"
 #include "model/grammar/notation/tool_format.h"
+#include "model/text/text_pieces.h"
 
 namespace hydrant {
 namespace {
@@ -79,10 +79,6 @@ std::optional<std::string> Dump(JsonView view) {
   if (!json.has_value()) return std::nullopt;
   return json->dump(-1, ' ', false, Json::error_handler_t::replace);
 }
-
-}  // namespace
-
-namespace {
 
 constexpr std::array<std::pair<std::string_view, ToolCallFormat>, 9> kNames = {{
     {"none", ToolCallFormat::kNone},

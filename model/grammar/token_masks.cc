@@ -22,10 +22,7 @@ TokenMasks::TokenMasks(std::shared_ptr<Grammar> grammar, std::shared_ptr<const T
       lexemes_(trie_->depth_max() + 1) {}
 
 void TokenMasks::AddTokens(std::span<const int32_t> tokens, std::span<uint32_t> out) {
-  for (const int32_t token : tokens) {
-    const auto id = static_cast<uint32_t>(token);
-    out[id / 32] |= uint32_t{1} << (id % 32);
-  }
+  for (const int32_t token : tokens) AllowToken(out, token);
 }
 
 // Whether it matches each single character of plain text.
@@ -414,10 +411,7 @@ Grammar::Verdict TokenMasks::MaskWithin(GrammarState& state, int64_t bytes, std:
   const int64_t fuel_most = std::min(fuel.left, kMaskFuel);
   Walk walk{kNodesMax, {fuel_most}};
   const Configurations from = state.configurations_;
-  const auto forbid = [&](int32_t token) {
-    const auto id = static_cast<uint32_t>(token);
-    out[id / 32] &= ~(uint32_t{1} << (id % 32));
-  };
+  const auto forbid = [&](int32_t token) { ForbidToken(out, token); };
   const JsonMachine::Mark mark = machine_->Here();
   auto known = needs_.find(from);
   if (known == needs_.end()) {

@@ -75,8 +75,7 @@ void TokenTrie::FindPlainText() {
     node.plain_below = plain;
     node.bytes_below = 1;
     for (uint32_t t = node.tokens_begin; t < node.tokens_end && node.plain_way; ++t) {
-      const auto id = static_cast<uint32_t>(tokens_[t]);
-      plain_tokens_[id / 32] |= uint32_t{1} << (id % 32);
+      AllowToken(plain_tokens_, tokens_[t]);
     }
   }
   for (size_t i = nodes_.size(); i-- > 0;) {

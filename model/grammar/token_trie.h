@@ -16,6 +16,17 @@
 
 namespace hydrant::grammar {
 
+// A mask of tokens: bit id % 32 of word id / 32 is set if the token is allowed.
+inline void AllowToken(std::span<uint32_t> bits, int32_t token) {
+  const auto id = static_cast<uint32_t>(token);
+  bits[id / 32] |= uint32_t{1} << (id % 32);
+}
+
+inline void ForbidToken(std::span<uint32_t> bits, int32_t token) {
+  const auto id = static_cast<uint32_t>(token);
+  bits[id / 32] &= ~(uint32_t{1} << (id % 32));
+}
+
 class TokenTrie {
  public:
   static constexpr uint32_t kNoParent = std::numeric_limits<uint32_t>::max();

@@ -118,9 +118,7 @@ Grammar::Verdict CompiledShape::Mask(grammar::GrammarState& state, std::span<uin
       bytes_left.has_value() ? masks_.MaskWithin(state, *bytes_left, bits, fuel) : masks_.Mask(state, bits, fuel);
   CountBytes();
   if (verdict != Grammar::Verdict::kAllowed || !masked_->Accepts(state)) return verdict;
-  for (const int32_t end : vocabulary_->ends()) {
-    bits[static_cast<size_t>(end) / 32] |= uint32_t{1} << (static_cast<uint32_t>(end) % 32);
-  }
+  for (const int32_t end : vocabulary_->ends()) grammar::AllowToken(bits, end);
   return verdict;
 }
 

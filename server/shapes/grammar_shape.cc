@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "model/text/text_pieces.h"
+
 namespace hydrant {
 namespace {
 
@@ -22,16 +24,6 @@ constexpr std::array<char, 256> kLikelyFirst = [] {
   }
   return bytes;
 }();
-
-void Allow(std::span<uint32_t> bits, int32_t token) {
-  const auto id = static_cast<uint32_t>(token);
-  bits[id / 32] |= uint32_t{1} << (id % 32);
-}
-
-void Forbid(std::span<uint32_t> bits, int32_t token) {
-  const auto id = static_cast<uint32_t>(token);
-  bits[id / 32] &= ~(uint32_t{1} << (id % 32));
-}
 
 }  // namespace
 
@@ -67,7 +59,7 @@ std::optional<std::string_view> GrammarShape::AnswerIn(int32_t token) {
       }
       phase_ = Phase::kGap;
       // White space behind it is nobody's.
-      const size_t begin = thought_.find_first_not_of(" \n\r\t", at + close.size());
+      const size_t begin = thought_.find_first_not_of(kWhiteSpace, at + close.size());
       if (begin == std::string::npos) return std::nullopt;
       phase_ = Phase::kAnswers;
       return std::string_view(thought_).substr(begin);
@@ -120,16 +112,14 @@ void GrammarShape::AllowThoughts(std::span<uint32_t> bits) {
   const auto close_bytes = static_cast<int64_t>(close.size());
   if (start_.tokens_max > 0 && start_.tokens_max - pushed_ <= LeastAnswer() + close_bytes) {
     // It is time to end thinking: with the rest of what may have begun.
-    size_t begun = std::min(thought_.size(), close.size() - 1);
-    while (!thought_.ends_with(std::string_view(close).substr(0, begun))) --begun;
     std::ranges::fill(bits, 0u);
-    return Allow(bits, shape_->vocabulary().ByteToken(close[begun]));
+    return grammar::AllowToken(bits, shape_->vocabulary().ByteToken(close[HeldBytes(thought_, close)]));
   }
   std::ranges::fill(bits, ~uint32_t{0});
   const size_t beyond = shape_->vocabulary().trie()->vocabulary() % 32;
   if (beyond > 0) bits.back() = (uint32_t{1} << beyond) - 1;
   // An answer that ends within thinking would be none.
-  for (const int32_t end : shape_->vocabulary().ends()) Forbid(bits, end);
+  for (const int32_t end : shape_->vocabulary().ends()) grammar::ForbidToken(bits, end);
   // Nor may a token that ends thinking say what only a mask of the answer can allow.
   for (size_t begun = 0; begun < close.size(); ++begun) {
     const std::string_view view = close;
@@ -152,10 +142,10 @@ bool GrammarShape::Mask(std::span<uint32_t> bits) {
   if (shape_->Mask(*masked_, bits, left, fuel_) != Grammar::Verdict::kAllowed) return false;
   const int64_t room = left.has_value() ? *left - LeastAnswer() : std::numeric_limits<int64_t>::max();
   if (phase_ == Phase::kMayThink && room >= static_cast<int64_t>(start_.thinking_closes.size())) {
-    Allow(bits, start_.thinks_behind);
+    grammar::AllowToken(bits, start_.thinks_behind);
   }
   if (phase_ == Phase::kGap && room >= 0) {
-    for (const int32_t token : shape_->vocabulary().line_ends()) Allow(bits, token);
+    for (const int32_t token : shape_->vocabulary().line_ends()) grammar::AllowToken(bits, token);
   }
   return true;
 }

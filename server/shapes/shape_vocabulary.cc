@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "model/text/text_pieces.h"
+
 namespace hydrant {
 
 ShapeVocabulary::ShapeVocabulary(std::shared_ptr<const Tokenizer> tokenizer, int32_t vocab_size,
@@ -48,13 +50,12 @@ void ShapeVocabulary::ForbidBeyond(std::string_view text, std::span<uint32_t> bi
     ++at;
   }
   while (at < end) {
-    if (std::string_view(" \n\r\t").find(static_cast<char>(nodes[at].byte)) != std::string_view::npos) {
+    if (kWhiteSpace.find(static_cast<char>(nodes[at].byte)) != std::string_view::npos) {
       ++at;
       continue;
     }
     for (const int32_t token : trie_->TokensBelow(at)) {
-      const auto id = static_cast<uint32_t>(token);
-      bits[id / 32] &= ~(uint32_t{1} << (id % 32));
+      grammar::ForbidToken(bits, token);
     }
     at = nodes[at].below_end;
   }

@@ -1,8 +1,8 @@
-// What the readers of an answer's text have in common: text comes in pieces, and the end of one may be the beginning of a marker.
+// What readers of text that comes in pieces have in common: the end of a piece may be the beginning of a marker.
 //
 // Thread: any.
-#ifndef HYDRANT_API_RESPONSE_HELD_TEXT_H_
-#define HYDRANT_API_RESPONSE_HELD_TEXT_H_
+#ifndef HYDRANT_MODEL_TEXT_TEXT_PIECES_H_
+#define HYDRANT_MODEL_TEXT_TEXT_PIECES_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -11,6 +11,8 @@
 namespace hydrant {
 
 inline constexpr std::string_view kWhiteSpace = " \t\r\n";
+
+inline bool IsBlank(std::string_view text) { return text.find_first_not_of(kWhiteSpace) == std::string_view::npos; }
 
 // Bytes at the end of `text` that may be the beginning of `marker`. REQUIRES: the marker is not empty.
 inline size_t HeldBytes(std::string_view text, std::string_view marker) {
@@ -22,4 +24,4 @@ inline size_t HeldBytes(std::string_view text, std::string_view marker) {
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_API_RESPONSE_HELD_TEXT_H_
+#endif  // HYDRANT_MODEL_TEXT_TEXT_PIECES_H_
