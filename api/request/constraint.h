@@ -1,6 +1,6 @@
 // Constraint is what a request says about the form of its answer: a JSON schema, any JSON object, a regular expression, one of
-// several texts, text with tags behind which something has to follow, or what a
-// grammar in llama.cpp's notation says. Nothing here knows whether a schema can be enforced; server/shapes compiles it.
+// several texts, text with tags behind which something has to follow, calls of tools, or what a grammar in llama.cpp's notation
+// says. Nothing here knows whether a schema can be enforced; server/shapes compiles it.
 //
 // Thread: any (plain data).
 #ifndef HYDRANT_API_REQUEST_CONSTRAINT_H_

@@ -12,9 +12,17 @@
 namespace hydrant {
 namespace {
 
-void FailTooLarge(ObjectReader* request, const std::string& path, size_t most, std::string_view what) {
+// Whether `size`, a number of bytes or of `what`, is allowed; else the request fails.
+bool Fits(ObjectReader* request, const std::string& path, size_t size, size_t most, std::string_view what = "bytes") {
+  if (size <= most) return true;
   request->Fail(path, absl::StrCat("'", path, "' may have at most ", most, " ", std::string(what), "."),
                 "structured_output_too_large");
+  return false;
+}
+
+// The code for a value that is not what it has to be.
+ErrorCode<400> MissingOrWrong(JsonView value) {
+  return value.absent() ? ErrorCode<400>("missing_field") : ErrorCode<400>("invalid_type");
 }
 
 Constraint Of(ConstraintKind kind, std::string text, const std::string& path) {
@@ -38,24 +46,16 @@ std::optional<Constraint> ReadSchema(ObjectReader* request, JsonView schema, con
   } else {
     request->Fail(path, QuotedField(path) + " must be a JSON schema: an object, or its text.", "invalid_type");
   }
-  if (!text.has_value()) return std::nullopt;
-  if (text->size() > kConstraintBytesMax) {
-    FailTooLarge(request, path, kConstraintBytesMax, "bytes");
-    return std::nullopt;
-  }
+  if (!text.has_value() || !Fits(request, path, text->size(), kConstraintBytesMax)) return std::nullopt;
   return Of(ConstraintKind::kJsonSchema, *std::move(text), path);
 }
 
 std::optional<Constraint> ReadRegex(ObjectReader* request, JsonView regex, const std::string& path) {
   if (!regex.is_string()) {
-    request->Fail(path, QuotedField(path) + " must be a string.",
-                  regex.absent() ? ErrorCode<400>("missing_field") : ErrorCode<400>("invalid_type"));
+    request->Fail(path, QuotedField(path) + " must be a string.", MissingOrWrong(regex));
     return std::nullopt;
   }
-  if (regex.string().size() > kRegexBytesMax) {
-    FailTooLarge(request, path, kRegexBytesMax, "bytes");
-    return std::nullopt;
-  }
+  if (!Fits(request, path, regex.string().size(), kRegexBytesMax)) return std::nullopt;
   return Of(ConstraintKind::kRegex, std::string(regex.string()), path);
 }
 
@@ -67,10 +67,7 @@ std::optional<Constraint> ReadChoice(ObjectReader* request, JsonView choices, co
   };
   if (!choices.is_array()) return fail(QuotedField(path) + " must be an array of strings.", "invalid_type");
   if (choices.size() == 0) return fail(QuotedField(path) + " must not be empty.", kInvalidValue);
-  if (choices.size() > kConstraintChoicesMax) {
-    FailTooLarge(request, path, kConstraintChoicesMax, "members");
-    return std::nullopt;
-  }
+  if (!Fits(request, path, choices.size(), kConstraintChoicesMax, "members")) return std::nullopt;
   size_t bytes = 0;
   for (JsonView choice = choices.first(); choice.valid(); choice = choice.next()) {
     if (!choice.is_string()) return fail(QuotedField(path) + " must be an array of strings.", "invalid_type");
@@ -78,10 +75,7 @@ std::optional<Constraint> ReadChoice(ObjectReader* request, JsonView choices, co
     bytes += choice.string().size();
     constraint.spec.choices.emplace_back(choice.string());
   }
-  if (bytes > kConstraintBytesMax) {
-    FailTooLarge(request, path, kConstraintBytesMax, "bytes");
-    return std::nullopt;
-  }
+  if (!Fits(request, path, bytes, kConstraintBytesMax)) return std::nullopt;
   return constraint;
 }
 
@@ -112,16 +106,11 @@ std::optional<Constraint> ReadStructuralTag(ObjectReader* request, JsonView tag,
   return constraint;
 }
 
-using Reader = std::optional<Constraint> (*)(ObjectReader* request, JsonView value, const std::string& path);
-
 // In llama.cpp's notation, where an empty one is none.
 std::optional<Constraint> ReadGrammar(ObjectReader* request, JsonView grammar, const std::string& path) {
   if (!grammar.is_string()) request->Fail(path, QuotedField(path) + " must be a string.", "invalid_type");
   if (!grammar.is_string() || grammar.string().empty()) return std::nullopt;
-  if (grammar.string().size() > kConstraintBytesMax) {
-    FailTooLarge(request, path, kConstraintBytesMax, "bytes");
-    return std::nullopt;
-  }
+  if (!Fits(request, path, grammar.string().size(), kConstraintBytesMax)) return std::nullopt;
   return Of(ConstraintKind::kGrammar, std::string(grammar.string()), path);
 }
 
@@ -130,6 +119,8 @@ std::optional<Constraint> ReadAnyObject(ObjectReader* request, JsonView value, c
   if (!value.is_bool() || !value.boolean()) return std::nullopt;
   return Of(ConstraintKind::kJsonObject, "", path);
 }
+
+using Reader = std::optional<Constraint> (*)(ObjectReader* request, JsonView value, const std::string& path);
 
 struct NamedReader {
   const char* name;
@@ -306,8 +297,7 @@ std::optional<Constraint> ReadSchemaFormat(ObjectReader* request, JsonView forma
     return ReadNamedSchema(request, format, path);
   }
   if (!inner.is_object()) {
-    request->Fail(deeper, QuotedField(deeper) + " must be an object with a 'schema'.",
-                  inner.absent() ? ErrorCode<400>("missing_field") : ErrorCode<400>("invalid_type"));
+    request->Fail(deeper, QuotedField(deeper) + " must be an object with a 'schema'.", MissingOrWrong(inner));
     return std::nullopt;
   }
   if (!HasNoOthers(request, format, path, {"type", "json_schema"})) return std::nullopt;
@@ -323,8 +313,7 @@ std::optional<Constraint> ReadTextFormat(ObjectReader* request, JsonView format,
   }
   const JsonView type = format["type"];
   if (!type.is_string()) {
-    request->Fail(path + ".type", absl::StrCat("'", path, ".type' must be a string."),
-                  type.absent() ? ErrorCode<400>("missing_field") : ErrorCode<400>("invalid_type"));
+    request->Fail(path + ".type", absl::StrCat("'", path, ".type' must be a string."), MissingOrWrong(type));
     return std::nullopt;
   }
   const std::string_view name = type.string();

@@ -19,8 +19,8 @@ namespace hydrant {
 // Sets request's error: 400 that names the field; conflicting_constraints where two fields ask for something.
 std::optional<Constraint> ReadConstraint(ObjectReader* request);
 
-// One such object as `response_format` is: {"type": "text" | "json_object" | "json_schema" | "regex" | "grammar" | "structural_tag", …}. The schema is in the member
-// `schema`, of the object or of its member `json_schema`. Nothing where it asks for nothing, or with request's error.
+// One such object as `response_format` is, by its `type`: text, json_object, json_schema, regex, grammar or structural_tag. The
+// schema is in the member `schema`, of the object or of its member `json_schema`. Nothing where it asks for nothing, or with request's error.
 // `path`: of the object, in the request.
 std::optional<Constraint> ReadTextFormat(ObjectReader* request, JsonView format, const std::string& path);
 

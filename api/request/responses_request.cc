@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -89,8 +91,8 @@ Json ReadMetadata(ObjectReader* request) {
   if (!fits) {
     request->Fail("metadata",
                   "'metadata' must be an object of at most 16 strings, with names of at most 64 characters and "
-                  "values of at most 512.");  // clang-format off
-  }  // clang-format on
+                  "values of at most 512.");
+  }
   return read;
 }
 

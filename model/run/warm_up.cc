@@ -49,7 +49,7 @@ class Steps {
       tokens -= count;
       block += WholeBlocks(count) / kBlockSlots;
     }
-    Run(input);
+    executor_.Run(input);
   }
 
   // Short prompts and two tokens each, sequence i in block i.
@@ -72,9 +72,9 @@ class Steps {
       row.choose_victim = false;
       second.rows.push_back(row);
     }
-    Run(prompts);
-    Run(first);
-    Run(second);
+    executor_.Run(prompts);
+    executor_.Run(first);
+    executor_.Run(second);
   }
 
   // What a sequence may be asked besides, of that in block 0 after Generate: its last token replaced another one.
@@ -90,19 +90,19 @@ class Steps {
     asked.rows[0].losses = {.keep_max = keep, .cuts = 1, .policy = &policy_};
     if (options_.blocks > 1) asked.rows[0].copies = {&copy, 1};
     asked.rows[0].shrink_to = keep;
-    Run(asked);
+    executor_.Run(asked);
 
     KvScores score_blocks;
     StepInput read;
     read.reads.push_back({.live = keep, .score_blocks = table, .out = &score_blocks});
-    Run(read);
+    executor_.Run(read);
     StepInput park;
     const BlockSlice all = {.begin = 0, .end = static_cast<int32_t>(BlocksForSlots(keep))};
     park.parks.push_back({{.id = kTurn, .begins = true, .live = keep, .computed = position + 1, .slice = all},
                           /*block_table=*/table,
                           /*score_table=*/table,
                           &policy_});
-    if (!Run(park).park_failures.empty()) throw std::bad_alloc();
+    if (!executor_.Run(park).park_failures.empty()) throw std::bad_alloc();
     StepInput restore;
     restore.restores.push_back(
         {{.id = kTurn, .live = keep, .slice = all, .cut_to = keep - 1, .computed = position + 1, .rows = 1},
@@ -110,10 +110,10 @@ class Steps {
          &policy_});
     restore.rows.push_back(Row(0, fed_, position + 1, keep - 1));
     restore.rows[0].prompt_length = kPrompt;
-    Run(restore);
+    executor_.Run(restore);
     StepInput drop;
     drop.drops.push_back(kTurn);
-    Run(drop);
+    executor_.Run(drop);
   }
 
  private:
@@ -134,7 +134,6 @@ class Steps {
   std::span<const int32_t> Blocks(int32_t begin, int32_t count) const {
     return std::span(blocks_).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
   }
-  StepOutput Run(const StepInput& input) { return executor_.Run(input); }
 
   Executor& executor_;
   const ModelExecutorOptions& options_;

@@ -10,6 +10,12 @@
 #include "kernels/step_batch.h"
 
 namespace hydrant {
+namespace {
+
+// Scores go with what the sequence's session keeps.
+bool ParksScores(const Request& request) { return request.session != 0 && request.budget.limited(); }
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<EngineCore>> EngineCore::Create(const EngineCoreOptions& options, Executor& executor,
                                                                EngineClock clock) {
@@ -135,20 +141,19 @@ bool EngineCore::CanPlanAhead(int32_t sequence) const {
   const Extras& extras = extras_[static_cast<size_t>(sequence)];
   const Request& request = scheduler_.sequence(sequence).request;
   if (extras.options.shaper != nullptr && !extras.options.shaper->only_counts()) return false;
-  const bool parks_scores = request.session != 0 && request.budget.limited();
-  if (parks_scores && extras.mask != nullptr && !EndsByToken(scheduler_.sequence(sequence))) return false;
+  if (!ParksScores(request)) return true;
+  if (extras.mask != nullptr && !EndsByToken(scheduler_.sequence(sequence))) return false;
   // The device does not know that a text ended with a stop string. The next row would change scores and the victim, and
   // nothing could undo that before they are parked.
-  return extras.options.end_finder == nullptr || !parks_scores;
+  return extras.options.end_finder == nullptr;
 }
 
 // What is said above holds for the end of a shape as well. But there the end can be had as a token, which the device knows: a row
 // more. True if that is how the sequence ends when its shape is complete with its next token.
 bool EngineCore::EndsByToken(const Sequence& sequence) const {
   const Request& request = sequence.request;
-  return request.session != 0 && request.budget.limited() && !request.ignore_eos &&
-         !options_.scheduler.eos_ids.empty() && sequence.generated() + 1 >= request.min_tokens &&
-         sequence.generated() + 1 < request.max_tokens;
+  return ParksScores(request) && !request.ignore_eos && !options_.scheduler.eos_ids.empty() &&
+         sequence.generated() + 1 >= request.min_tokens && sequence.generated() + 1 < request.max_tokens;
 }
 
 void EngineCore::Launch(const StepPlan& plan, int64_t begin_us) {
