@@ -2,19 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/api/request/small_context.h"
+
 namespace hydrant {
 namespace {
 
-RequestContext Context() {
-  RequestContext context;
-  context.model_names = {"smol"};
-  context.vocab_size = 100;
-  context.context = 512;
-  return context;
-}
-
 ApiResult<ChatRequest> Parse(const std::string& members) {
-  return ParseChatRequest(R"({"messages":[{"role":"user","content":"hi"}])" + members + "}", Context());
+  return ParseChatRequest(R"({"messages":[{"role":"user","content":"hi"}])" + members + "}", SmallContext());
 }
 
 TEST(ChatRequest, HasTheDocumentedDefaults) {
@@ -37,7 +31,7 @@ TEST(ChatRequest, MakesMessagesWhatTemplatesRead) {
       R"("name":"n","unknown":1},{"content":null,"role":"assistant","reasoning":"r","tool_calls":[)"
       R"({"id":"c1","type":"function","function":{"name":"f","arguments":"{\"x\": [1]}"}}]},)"
       R"({"role":"tool","content":"42","tool_call_id":"c1"}]})";
-  const ApiResult<ChatRequest> parsed = ParseChatRequest(body, Context());
+  const ApiResult<ChatRequest> parsed = ParseChatRequest(body, SmallContext());
   ASSERT_TRUE(parsed.ok()) << parsed.error().message;
   EXPECT_EQ(
       parsed.value().conversation.messages.dump(),
@@ -60,7 +54,7 @@ std::string BodyOfCalls(int count, int values) {
 }
 
 TEST(ChatRequest, CostsWhatOneBodyMayHoweverManyTextsItIsCutInto) {
-  RequestContext context = Context();
+  RequestContext context = SmallContext();
   context.limits.json_nodes_max = 1000;
   // A message takes 7 values of the body, and its arguments 2 and the numbers.
   EXPECT_TRUE(ParseChatRequest(BodyOfCalls(1, 900), context).ok());
@@ -97,7 +91,8 @@ TEST(ChatRequest, RefusesMessagesThatAreNone) {
   };
   for (const auto& c : cases) {
     for (const std::string more : {"", ",\"echo\":true,\"add_generation_prompt\":false"}) {
-      const ApiResult<ChatRequest> parsed = ParseChatRequest("{\"messages\":" + c.messages + more + "}", Context());
+      const ApiResult<ChatRequest> parsed =
+          ParseChatRequest("{\"messages\":" + c.messages + more + "}", SmallContext());
       ASSERT_FALSE(parsed.ok()) << c.messages;
       EXPECT_EQ(parsed.error().status, 400) << c.messages;
       EXPECT_EQ(parsed.error().param, c.param) << c.messages;
@@ -178,7 +173,7 @@ TEST(ChatRequest, ReadsWhatItHonours) {
   EXPECT_EQ(Parse(R"(,"reasoning_effort":"low")").value().conversation.reasoning_effort, "low");
   EXPECT_FALSE(Parse(R"(,"echo":true)").value().echoes_final_message) << "a user's message is no answer";
   const ApiResult<ChatRequest> echo =
-      ParseChatRequest(R"({"messages":[{"role":"assistant","content":"So"}],"echo":true})", Context());
+      ParseChatRequest(R"({"messages":[{"role":"assistant","content":"So"}],"echo":true})", SmallContext());
   EXPECT_TRUE(echo.value().echoes_final_message);
 }
 

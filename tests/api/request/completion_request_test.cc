@@ -5,24 +5,18 @@
 #include <limits>
 #include <string>
 
+#include "tests/api/request/small_context.h"
+
 namespace hydrant {
 namespace {
 
-RequestContext Context() {
-  RequestContext context;
-  context.model_names = {"smol"};
-  context.vocab_size = 100;
-  context.context = 2048;
-  return context;
-}
-
 // The request with one more member beside a valid prompt.
 ApiResult<CompletionRequest> With(const std::string& member) {
-  return ParseCompletionRequest("{\"prompt\":\"hi\"," + member + "}", Context());
+  return ParseCompletionRequest("{\"prompt\":\"hi\"," + member + "}", SmallContext(2048));
 }
 
 TEST(CompletionRequestTest, DefaultsAreTheDocumentedOnes) {
-  const ApiResult<CompletionRequest> parsed = ParseCompletionRequest(R"({"prompt":"hi"})", Context());
+  const ApiResult<CompletionRequest> parsed = ParseCompletionRequest(R"({"prompt":"hi"})", SmallContext(2048));
   ASSERT_TRUE(parsed.ok());
   const CompletionRequest& request = parsed.value();
   ASSERT_EQ(request.prompts.size(), 1u);
@@ -101,7 +95,7 @@ TEST(CompletionRequestTest, NullIsAbsence) {
                            "session_id"}) {
     body += std::string(",\"") + name + "\":null";
   }
-  const ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body + "}", Context());
+  const ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body + "}", SmallContext(2048));
   ASSERT_TRUE(parsed.ok()) << parsed.error().message;
   EXPECT_EQ(parsed.value().max_tokens, 16);
 }
@@ -114,7 +108,7 @@ TEST(CompletionRequestTest, ReadsEveryField) {
           "stream_options":{"include_usage":true,"continuous_usage_stats":true},"stream_interval":4,
           "add_special_tokens":false,"skip_special_tokens":false,"truncate_prompt_tokens":2048,"return_token_ids":true,
           "kv_report":true,"kv":{"policy":"h2o","budget":256},"user":"u","request_id":"r-1.x:Y_2"})",
-      Context());
+      SmallContext(2048));
   ASSERT_TRUE(parsed.ok()) << parsed.error().message;
   const CompletionRequest& request = parsed.value();
   ASSERT_EQ(request.prompts.size(), 2u);
@@ -161,7 +155,7 @@ TEST(CompletionRequestTest, PromptHasFourShapes) {
   for (const Case& c : cases) {
     SCOPED_TRACE(c.prompt);
     const ApiResult<CompletionRequest> parsed =
-        ParseCompletionRequest("{\"prompt\":" + std::string(c.prompt) + "}", Context());
+        ParseCompletionRequest("{\"prompt\":" + std::string(c.prompt) + "}", SmallContext(2048));
     ASSERT_TRUE(parsed.ok()) << parsed.error().message;
     ASSERT_EQ(parsed.value().prompts.size(), c.prompts);
     for (const RequestPrompt& prompt : parsed.value().prompts) EXPECT_EQ(prompt.is_ids, c.ids);
@@ -202,7 +196,7 @@ TEST(CompletionRequestTest, WrongPromptsSayHow) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.body);
-    const ApiResult<CompletionRequest> parsed = ParseCompletionRequest(c.body, Context());
+    const ApiResult<CompletionRequest> parsed = ParseCompletionRequest(c.body, SmallContext(2048));
     ASSERT_FALSE(parsed.ok());
     EXPECT_EQ(parsed.error().status, 400);
     EXPECT_EQ(parsed.error().param, "prompt");
@@ -214,7 +208,7 @@ TEST(CompletionRequestTest, PromptsEndAt1024) {
   for (const int count : {1, 1023, 1024, 1025}) {
     std::string body = R"({"prompt":["a")";
     for (int i = 1; i < count; ++i) body += R"(,"a")";
-    EXPECT_EQ(ParseCompletionRequest(body + "]}", Context()).ok(), count <= 1024) << count;
+    EXPECT_EQ(ParseCompletionRequest(body + "]}", SmallContext(2048)).ok(), count <= 1024) << count;
   }
 }
 
@@ -398,7 +392,7 @@ TEST(CompletionRequestTest, AnUnknownModelIs404) {
 
 TEST(CompletionRequestTest, BodiesThatAreNoObjectsSaySo) {
   for (const char* body : {"null", "[]", "\"x\"", "1", "true"}) {
-    const ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body, Context());
+    const ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body, SmallContext(2048));
     ASSERT_FALSE(parsed.ok()) << body;
     EXPECT_EQ(parsed.error().code, "invalid_json") << body;
     EXPECT_NE(parsed.error().message.find("object"), std::string::npos) << body;
@@ -411,7 +405,7 @@ TEST(CompletionRequestTest, ErrorsNeverHoldInput) {
                            R"({"prompt":"secret","user":"secret\u0000"})", R"({"prompt":"secret)",
                            R"({"prompt":"secret","response_format":{"type":"secret"}})",
                            R"({"prompt":"secret","logit_bias":{"secret":1}})"}) {
-    const ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body, Context());
+    const ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body, SmallContext(2048));
     ASSERT_FALSE(parsed.ok()) << body;
     EXPECT_EQ(ErrorJson(parsed.error()).find("secret"), std::string::npos) << body;
   }
@@ -425,7 +419,7 @@ TEST(CompletionRequestTest, TinyValuesStayUsableAsFloats) {
 }
 
 TEST(CompletionRequestTest, GenerationConfigGivesTheDefaults) {
-  RequestContext context = Context();
+  RequestContext context = SmallContext(2048);
   context.temperature = 0.2;
   context.top_p = 0.9;
   context.top_k = 50;
@@ -444,14 +438,14 @@ TEST(CompletionRequestTest, GenerationConfigGivesTheDefaults) {
 }
 
 TEST(CompletionRequestTest, TheBudgetHasATenantsMaximum) {
-  RequestContext context = Context();
+  RequestContext context = SmallContext(2048);
   context.kv_budget_max = 128;
   EXPECT_TRUE(ParseCompletionRequest(R"({"prompt":"hi","kv":{"budget":128}})", context).ok());
   EXPECT_FALSE(ParseCompletionRequest(R"({"prompt":"hi","kv":{"budget":129}})", context).ok());
 }
 
 TEST(CompletionRequestTest, ATimeoutIsTheRequestsOwnUpToItsLimit) {
-  RequestContext context = Context();
+  RequestContext context = SmallContext(2048);
   const auto read = [&](const std::string& member, std::optional<std::string> header) {
     context.headers.timeout = std::move(header);
     return ParseCompletionRequest("{\"prompt\":\"hi\"" + member + "}", context);
@@ -491,15 +485,15 @@ TEST(CompletionRequestTest, ATimeoutIsTheRequestsOwnUpToItsLimit) {
 TEST(CompletionRequestTest, ThousandsOfUnknownMembersAreCheapAndIgnored) {
   std::string body = "{\"prompt\":\"hi\"";
   for (int i = 0; i < 100'000; ++i) body += ",\"k" + std::to_string(i) + "\":0";
-  EXPECT_TRUE(ParseCompletionRequest(body + "}", Context()).ok());
+  EXPECT_TRUE(ParseCompletionRequest(body + "}", SmallContext(2048)).ok());
 }
 
 TEST(CompletionRequestTest, ForcedTokensNeedADebuggingServer) {
   const std::string body = R"({"prompt":"hi","forced_token_ids":[1,99]})";
-  const ApiResult<CompletionRequest> refused = ParseCompletionRequest(body, Context());
+  const ApiResult<CompletionRequest> refused = ParseCompletionRequest(body, SmallContext(2048));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().param, "forced_token_ids");
-  RequestContext debugging = Context();
+  RequestContext debugging = SmallContext(2048);
   debugging.debug_fields = true;
   const ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body, debugging);
   ASSERT_TRUE(parsed.ok());

@@ -4,14 +4,13 @@
 
 #include <string>
 
+#include "tests/api/request/small_context.h"
+
 namespace hydrant {
 namespace {
 
 RequestContext Context() {
-  RequestContext context;
-  context.model_names = {"smol"};
-  context.vocab_size = 100;
-  context.context = 512;
+  RequestContext context = SmallContext();
   context.limits.messages_max = 8;
   return context;
 }

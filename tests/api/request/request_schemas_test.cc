@@ -9,23 +9,16 @@
 #include "api/request/completion_request.h"
 #include "api/request/foreign_fields.h"
 #include "api/request/messages_request.h"
+#include "tests/api/request/small_context.h"
 
 namespace hydrant {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-RequestContext Context() {
-  RequestContext context;
-  context.model_names = {"smol"};
-  context.vocab_size = 100;
-  context.context = 512;
-  return context;
-}
-
 std::map<std::string, Json> Schemas() {
   std::map<std::string, Json> schemas;
-  for (RequestSchema& schema : RequestSchemas(Context())) schemas[schema.path] = std::move(schema.schema);
+  for (RequestSchema& schema : RequestSchemas(SmallContext())) schemas[schema.path] = std::move(schema.schema);
   return schemas;
 }
 
@@ -83,10 +76,10 @@ TEST(RequestSchemas, SayWhatTheReadersHoldTheirFieldsTo) {
       const std::string text = body.dump();
       std::optional<ApiError> error;
       if (chat) {
-        const ApiResult<ChatRequest> parsed = ParseChatRequest(text, Context());
+        const ApiResult<ChatRequest> parsed = ParseChatRequest(text, SmallContext());
         if (!parsed.ok()) error = parsed.error();
       } else {
-        const ApiResult<CompletionRequest> parsed = ParseCompletionRequest(text, Context());
+        const ApiResult<CompletionRequest> parsed = ParseCompletionRequest(text, SmallContext());
         if (!parsed.ok()) error = parsed.error();
       }
       ASSERT_TRUE(error.has_value()) << text;

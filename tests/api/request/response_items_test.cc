@@ -5,19 +5,12 @@
 #include <string>
 
 #include "api/request/responses_request.h"
+#include "tests/api/request/small_context.h"
 
 namespace hydrant {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-RequestContext Context() {
-  RequestContext context;
-  context.model_names = {"smol"};
-  context.vocab_size = 100;
-  context.context = 512;
-  return context;
-}
 
 std::string BodyOf(const std::string& input, const std::string& members = "") {
   return R"({"input":)" + input + members + "}";
@@ -25,7 +18,7 @@ std::string BodyOf(const std::string& input, const std::string& members = "") {
 
 // The messages that a template gets to see; else why not.
 std::string Messages(const std::string& body) {
-  const ApiResult<ResponsesRequest> parsed = ParseResponsesRequest(body, Context());
+  const ApiResult<ResponsesRequest> parsed = ParseResponsesRequest(body, SmallContext());
   if (!parsed.ok()) return parsed.error().param + ": " + parsed.error().message;
   ItemMessages messages(parsed.value().instructions);
   const std::optional<ApiError> error = messages.Add(parsed.value().items, "input");

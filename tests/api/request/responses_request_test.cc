@@ -4,16 +4,15 @@
 
 #include <string>
 
+#include "tests/api/request/small_context.h"
+
 namespace hydrant {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
 RequestContext Context() {
-  RequestContext context;
-  context.model_names = {"smol"};
-  context.vocab_size = 100;
-  context.context = 512;
+  RequestContext context = SmallContext();
   context.limits.messages_max = 8;
   return context;
 }

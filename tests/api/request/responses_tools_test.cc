@@ -6,25 +6,18 @@
 #include <vector>
 
 #include "api/request/responses_request.h"
+#include "tests/api/request/small_context.h"
 
 namespace hydrant {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-RequestContext Context() {
-  RequestContext context;
-  context.model_names = {"smol"};
-  context.vocab_size = 100;
-  context.context = 512;
-  return context;
-}
-
 std::string BodyOf(const std::string& input, const std::string& members = "") {
   return R"({"input":)" + input + members + "}";
 }
 
-ApiResult<ResponsesRequest> Parse(const std::string& body) { return ParseResponsesRequest(body, Context()); }
+ApiResult<ResponsesRequest> Parse(const std::string& body) { return ParseResponsesRequest(body, SmallContext()); }
 
 TEST(ResponsesTools, AreReadAndThoseThatAreNotOfferedAreTold) {
   const ApiResult<ResponsesRequest> parsed = Parse(BodyOf(

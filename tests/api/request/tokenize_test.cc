@@ -2,25 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/api/request/small_context.h"
+
 namespace hydrant {
 namespace {
 
-RequestContext Context() {
-  RequestContext context;
-  context.model_names = {"smol"};
-  context.vocab_size = 100;
-  context.context = 2048;
-  return context;
-}
-
 TEST(TokenizeTest, ReadsTheRequest) {
-  const ApiResult<TokenizeRequest> plain = ParseTokenizeRequest(R"({"prompt":"hi"})", Context());
+  const ApiResult<TokenizeRequest> plain = ParseTokenizeRequest(R"({"prompt":"hi"})", SmallContext(2048));
   ASSERT_TRUE(plain.ok());
   EXPECT_EQ(plain.value().prompt, "hi");
   EXPECT_TRUE(plain.value().add_special_tokens);
   EXPECT_FALSE(plain.value().return_token_strs);
   const ApiResult<TokenizeRequest> all = ParseTokenizeRequest(
-      R"({"model":"smol","prompt":"","add_special_tokens":false,"return_token_strs":true})", Context());
+      R"({"model":"smol","prompt":"","add_special_tokens":false,"return_token_strs":true})", SmallContext(2048));
   ASSERT_TRUE(all.ok());
   EXPECT_EQ(all.value().prompt, "");
   EXPECT_FALSE(all.value().add_special_tokens);
@@ -47,7 +41,7 @@ TEST(TokenizeTest, WrongRequestsNameTheirField) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.body);
-    const ApiResult<TokenizeRequest> request = ParseTokenizeRequest(c.body, Context());
+    const ApiResult<TokenizeRequest> request = ParseTokenizeRequest(c.body, SmallContext(2048));
     ASSERT_FALSE(request.ok());
     EXPECT_EQ(request.error().status, c.status);
     EXPECT_EQ(request.error().param, c.param);
@@ -65,14 +59,14 @@ TEST(TokenizeTest, WritesTheAnswers) {
 }
 
 TEST(DetokenizeTest, ReadsIdsInTheVocabulary) {
-  const ApiResult<DetokenizeRequest> request = ParseDetokenizeRequest(R"({"tokens":[0,99]})", Context());
+  const ApiResult<DetokenizeRequest> request = ParseDetokenizeRequest(R"({"tokens":[0,99]})", SmallContext(2048));
   ASSERT_TRUE(request.ok());
   EXPECT_EQ(request.value().tokens, (std::vector<int32_t>{0, 99}));
-  EXPECT_TRUE(ParseDetokenizeRequest(R"({"tokens":[]})", Context()).ok());
+  EXPECT_TRUE(ParseDetokenizeRequest(R"({"tokens":[]})", SmallContext(2048)).ok());
   for (const char* body : {R"({"tokens":[100]})", R"({"tokens":[-1]})", R"({"tokens":["1"]})", R"({"tokens":[1.0]})",
                            R"({"tokens":"1"})", R"({})", R"({"tokens":null})"}) {
     SCOPED_TRACE(body);
-    const ApiResult<DetokenizeRequest> wrong = ParseDetokenizeRequest(body, Context());
+    const ApiResult<DetokenizeRequest> wrong = ParseDetokenizeRequest(body, SmallContext(2048));
     ASSERT_FALSE(wrong.ok());
     EXPECT_EQ(wrong.error().param, "tokens");
   }

@@ -9,6 +9,7 @@
 
 #include "server/sessions/response_notes.h"
 #include "tests/server/generation/byte_context.h"
+#include "tests/server/sessions/idle_store.h"
 
 namespace hydrant {
 namespace {
@@ -22,18 +23,10 @@ constexpr const char* kTemplate =
 
 class Responses : public testing::Test {
  protected:
-  Responses() : context_(ByteContext(400)), sessions_(Options()) {
+  Responses() : context_(ByteContext(400)), sessions_(IdleStore()) {
     std::vector<std::string> warnings;
     context_.chat = MakeChatSetup({kTemplate, ""}, "<bos>", "<eos>", "auto", &warnings);
     context_.sessions = &sessions_;
-  }
-
-  static SessionStore::Options Options() {
-    SessionStore::Options options;
-    options.clock = [] { return int64_t{0}; };
-    options.on_forget = [](uint64_t) {};
-    options.on_settle = [](const TurnId&, bool) {};
-    return options;
   }
 
   ApiResult<PreparedGeneration> Prepare(const std::string& members, int32_t tenant = 0) {

@@ -6,21 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include "tests/server/sessions/idle_store.h"
 #include "tests/support/byte_tokenizer.h"
 
 namespace hydrant {
 namespace {
 
-SessionStore::Options Options() {
-  SessionStore::Options options;
-  options.clock = [] { return int64_t{0}; };
-  options.on_forget = [](uint64_t) {};
-  options.on_settle = [](const TurnId&, bool) {};
-  return options;
-}
-
 TEST(ChatLines, AChatGoesOnWithTheLineThatItBeginsWith) {
-  SessionStore sessions(Options());
+  SessionStore sessions(IdleStore());
   const auto turn = [&](const std::string& text, const std::string& answer) {
     RequestPrompt said;
     said.text = text;

@@ -5,16 +5,10 @@
 #include <memory>
 #include <string>
 
+#include "tests/server/sessions/idle_store.h"
+
 namespace hydrant {
 namespace {
-
-SessionStore::Options Options() {
-  SessionStore::Options options;
-  options.clock = [] { return int64_t{0}; };
-  options.on_forget = [](uint64_t) {};
-  options.on_settle = [](const TurnId&, bool) {};
-  return options;
-}
 
 TEST(ResponseNotes, AreCheckedAndOneThatIsDeletedIsNotFound) {
   TurnNote note;
@@ -27,7 +21,7 @@ TEST(ResponseNotes, AreCheckedAndOneThatIsDeletedIsNotFound) {
   }
   note.text = "{\"id\":\"resp_1\",\"a\":";
   EXPECT_EQ(ResponseJson(note), "");
-  SessionStore sessions(Options());
+  SessionStore sessions(IdleStore());
   SessionPast past;
   past.tokens = {1, 2};
   for (const char* id : {"resp_0123456789abcdef_s", "resp_1123456789abcdef_s"}) {
