@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <ctime>
 #include <functional>
-#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +14,7 @@
 #include "api/session/session.h"
 #include "api/wire/json_writer.h"
 #include "server/frontend/generation_service.h"
+#include "server/frontend/verdict.h"
 #include "server/generation/responses_prepare.h"
 #include "server/http/http_exchange.h"
 #include "server/process/ascii_text.h"
@@ -38,11 +38,22 @@ struct Asked {
   const std::string part;  // what follows it: "", "items", "items/msg_…"
   const std::string& query;
   const std::string& body;
+  const std::function<void(bool durable)> durable;  // for what changes something; null: nothing may
 
   SessionStore& sessions() const { return *context.sessions; }
   int32_t tenant() const { return rules.sessions.tenant; }
 };
-using AnswerTo = std::function<HttpResponse(const Asked&)>;
+
+// What is answered, and when: at once, or when Asked::durable was told.
+enum class Waits { kNo, kForChange, kForDeletion };
+struct Answer {
+  Answer(HttpResponse at_once) : response(std::move(at_once)) {}  // NOLINT: an answer is a response, as a rule
+  Answer(HttpResponse later, Waits for_what) : response(std::move(later)), waits(for_what) {}
+
+  HttpResponse response;
+  Waits waits = Waits::kNo;
+};
+using AnswerTo = std::function<Answer(const Asked&)>;
 
 ApiError ResponseNotFound() { return NotFound("There is no response with this id.", "response_not_found", "id"); }
 
@@ -75,7 +86,7 @@ HttpResponse ItemPage(Json::array_t items, const std::string& query) {
       {{"object", "list"}, {"data", page}, {"first_id", id(true)}, {"last_id", id(false)}, {"has_more", has_more}}));
 }
 
-HttpResponse GetResponse(const Asked& asked) {
+Answer GetResponse(const Asked& asked) {
   if (!asked.part.empty() && asked.part != "input_items") return ErrorResponse(RouteNotFound());
   const std::optional<FoundResponse> found = FindResponse(asked.sessions(), asked.tenant(), asked.id);
   if (!found.has_value()) return ErrorResponse(ResponseNotFound());
@@ -107,27 +118,29 @@ bool IsAlone(const FoundResponse& found) {
 }
 
 // A session with nothing else to be found in it goes, too.
-HttpResponse DeleteResponse(const Asked& asked) {
+Answer DeleteResponse(const Asked& asked) {
   if (!asked.part.empty()) return ErrorResponse(RouteNotFound());
   const std::optional<FoundResponse> found = FindResponse(asked.sessions(), asked.tenant(), asked.id);
   if (!found.has_value()) return ErrorResponse(ResponseNotFound());
   const bool alone = IsAlone(*found);
   std::optional<ApiError> error;
-  if (alone) error = asked.sessions().Delete(asked.tenant(), found->session_id, nullptr, found->past->turn);
+  if (alone) error = asked.sessions().Delete(asked.tenant(), found->session_id, asked.durable, found->past->turn);
   // Another turn may have ended since.
   if (!alone || (error.has_value() && error->code == "turn_changed")) {
-    error = ChangeNotes(asked.sessions(), asked.rules.sessions, found->session_id, [&](TurnNotes* now) {
+    const auto change = [&](TurnNotes* now) {
       for (std::shared_ptr<const TurnNote>& note : *now) {
         if (note->text == found->note().text) note = WithoutResponse(*note);
       }
       return std::optional<ApiError>();
-    });
+    };
+    error = ChangeNotes(asked.sessions(), asked.rules.sessions, found->session_id, change, asked.durable);
   }
   if (error.has_value()) return ErrorResponse(*error);
-  return JsonResponse(Dump({{"id", asked.id}, {"object", "response.deleted"}, {"deleted", true}}));
+  return {JsonResponse(Dump({{"id", asked.id}, {"object", "response.deleted"}, {"deleted", true}})),
+          Waits::kForDeletion};
 }
 
-HttpResponse CancelResponse(const Asked& asked) {
+Answer CancelResponse(const Asked& asked) {
   if (asked.part != "cancel") return ErrorResponse(RouteNotFound());
   return ErrorResponse(InvalidField("id",
                                     "Only a response that runs in the background can be cancelled, and none does here: "
@@ -135,7 +148,7 @@ HttpResponse CancelResponse(const Asked& asked) {
                                     "unsupported"));
 }
 
-HttpResponse CountTokens(const Asked& asked) {
+Answer CountTokens(const Asked& asked) {
   const ApiResult<int64_t> tokens = CountResponseTokens(asked.body, asked.context, asked.rules);
   if (!tokens.ok()) return ErrorResponse(tokens.error());
   return JsonResponse(Dump({{"object", "response.input_tokens"}, {"input_tokens", tokens.value()}}));
@@ -189,7 +202,7 @@ std::string ConversationObject(const std::string& id, int64_t created_s, const J
   return Dump({{"id", id}, {"object", "conversation"}, {"created_at", created_s}, {"metadata", metadata}});
 }
 
-HttpResponse MakeConversation(const Asked& asked) {
+Answer StartConversation(const Asked& asked) {
   ApiResult<ConversationBody> body = ReadConversationBody(asked, /*needs_items=*/false);
   if (!body.ok()) return ErrorResponse(body.error());
   const std::string id = absl::StrCat("conv_", RandomId());
@@ -199,12 +212,10 @@ HttpResponse MakeConversation(const Asked& asked) {
   past->turn = 1;
   past->spec = asked.rules.kv.value_or(asked.context.request.kv);
   past->notes.push_back(ItemNote(ConversationObject(id, now_s, body.value().metadata), body.value().items));
-  const auto told = std::make_shared<std::promise<void>>();
   const std::optional<ApiError> error =
-      asked.sessions().Import(asked.rules.sessions, id, {past, now_s, now_s}, [told](bool) { told->set_value(); });
+      asked.sessions().Import(asked.rules.sessions, id, {past, now_s, now_s}, asked.durable);
   if (error.has_value()) return ErrorResponse(*error);
-  told->get_future().wait();
-  return JsonResponse(ConversationJson(*past));
+  return {JsonResponse(ConversationJson(*past)), Waits::kForChange};
 }
 
 std::optional<ApiError> CheckNotes(const TurnNotes& notes, const Asked& asked) {
@@ -215,7 +226,7 @@ std::optional<ApiError> CheckNotes(const TurnNotes& notes, const Asked& asked) {
 }
 
 // Its metadata, or more items.
-HttpResponse PostConversation(const Asked& asked) {
+Answer PostConversation(const Asked& asked) {
   if (!asked.part.empty() && asked.part != "items") return ErrorResponse(RouteNotFound());
   if (FindConversation(asked) == nullptr) return ErrorResponse(ConversationNotFound());
   ApiResult<ConversationBody> body = ReadConversationBody(asked, asked.part == "items");
@@ -238,10 +249,11 @@ HttpResponse PostConversation(const Asked& asked) {
     notes->front() = std::move(note);
     return std::nullopt;
   };
-  const std::optional<ApiError> error = ChangeNotes(asked.sessions(), asked.rules.sessions, asked.id, change);
+  const std::optional<ApiError> error =
+      ChangeNotes(asked.sessions(), asked.rules.sessions, asked.id, change, asked.durable);
   if (error.has_value()) return ErrorResponse(error->code == "session_busy" ? ConversationLocked() : *error);
-  if (asked.part.empty()) return JsonResponse(object);
-  return ItemPage(std::move(body.value().items), "order=asc&limit=100");
+  if (asked.part.empty()) return {JsonResponse(object), Waits::kForChange};
+  return {ItemPage(std::move(body.value().items), "order=asc&limit=100"), Waits::kForChange};
 }
 
 std::optional<Json::array_t> AllItems(const SessionPast& past, const RequestContext& context) {
@@ -256,7 +268,7 @@ std::optional<Json::array_t> AllItems(const SessionPast& past, const RequestCont
   return all;
 }
 
-HttpResponse GetConversation(const Asked& asked) {
+Answer GetConversation(const Asked& asked) {
   const std::shared_ptr<const SessionPast> past = FindConversation(asked);
   if (past == nullptr) return ErrorResponse(ConversationNotFound());
   if (asked.part.empty()) return JsonResponse(ConversationJson(*past));
@@ -293,25 +305,59 @@ std::optional<ApiError> RemoveItem(TurnNotes* notes, const std::string& id, cons
   return ConversationNotFound();
 }
 
-HttpResponse DeleteConversation(const Asked& asked) {
+Answer DeleteConversation(const Asked& asked) {
   constexpr std::string_view kItem = "items/";
   if (FindConversation(asked) == nullptr) return ErrorResponse(ConversationNotFound());
   std::optional<ApiError> error;
   std::string object;
   if (asked.part.starts_with(kItem)) {
-    error = ChangeNotes(asked.sessions(), asked.rules.sessions, asked.id, [&](TurnNotes* notes) {
+    const auto change = [&](TurnNotes* notes) {
       auto failed = RemoveItem(notes, asked.part.substr(kItem.size()), asked.context.request);
       if (!failed.has_value()) object = notes->front()->text.substr(0, notes->front()->text.find('\n'));
       return failed;
-    });
+    };
+    error = ChangeNotes(asked.sessions(), asked.rules.sessions, asked.id, change, asked.durable);
   } else if (asked.part.empty()) {
-    error = asked.sessions().Delete(asked.tenant(), asked.id);
+    error = asked.sessions().Delete(asked.tenant(), asked.id, asked.durable);
     object = Dump({{"id", asked.id}, {"object", "conversation.deleted"}, {"deleted", true}});
   } else {
     error = RouteNotFound();
   }
   if (error.has_value()) return ErrorResponse(error->code == "session_busy" ? ConversationLocked() : *error);
-  return JsonResponse(std::move(object));
+  return {JsonResponse(std::move(object)), Waits::kForDeletion};
+}
+
+// Has `answer` made by the workers, and sends it: what deletes something once the disk has taken it, or cannot.
+asio::awaitable<void> RespondWith(HttpExchange& exchange, const ServingContext& context, WorkerPool& workers,
+                              size_t path_bytes, const AnswerTo& answer) {
+  const std::string_view target = exchange.head().path;
+  const std::string below = PercentDecode(target.substr(std::min(path_bytes, target.size())));
+  const size_t slash = below.find('/');
+  const TenantEntry& tenant = *exchange.caller();
+  std::optional<Verdict> durable;
+  if (exchange.head().method != "GET") durable.emplace(exchange);
+  const Asked asked = {context,
+                       TenantRulesOf(tenant, context),
+                       below.substr(0, slash),
+                       slash == std::string::npos ? std::string() : below.substr(slash + 1),
+                       exchange.head().query,
+                       exchange.body(),
+                       durable.has_value() ? durable->Sayer() : nullptr};
+  Answer made = HttpResponse();
+  const auto work = [&] { made = answer(asked); };
+  const WorkOwner owner = {tenant.index(), exchange.client()};
+  co_await workers.Run(owner, work);
+  if (made.waits != Waits::kNo) {
+    const bool here = co_await durable->Wait();
+    if (!here) co_return;
+    if (made.waits == Waits::kForDeletion && !durable->yes()) {
+      made.response =
+          ErrorResponse(NotDurable("What was deleted is gone, but a restart of the server may bring it back."));
+    } else if (made.waits == Waits::kForChange) {
+      made.response.fields.emplace_back("x-hydrant-durable", durable->yes() ? "tokens" : "false");
+    }
+  }
+  co_await exchange.Respond(std::move(made.response));
 }
 
 }  // namespace
@@ -322,21 +368,7 @@ void AddResponseRoutes(const ServingContext& context, AdmissionControl& admissio
     HttpRoute route = {
         std::move(method), std::string(path), /*open=*/false,
         [&context, &workers, path, answer = std::move(answer)](HttpExchange& exchange) -> asio::awaitable<void> {
-          const std::string_view target = exchange.head().path;
-          const std::string below = PercentDecode(target.substr(std::min(path.size(), target.size())));
-          const size_t slash = below.find('/');
-          const TenantEntry& tenant = *exchange.caller();
-          const Asked asked = {context,
-                               TenantRulesOf(tenant, context),
-                               below.substr(0, slash),
-                               slash == std::string::npos ? std::string() : below.substr(slash + 1),
-                               exchange.head().query,
-                               exchange.body()};
-          HttpResponse response;
-          const auto work = [&] { response = answer(asked); };
-          const WorkOwner owner = {tenant.index(), exchange.client()};
-          co_await workers.Run(owner, work);
-          co_await exchange.Respond(std::move(response));
+          co_await RespondWith(exchange, context, workers, path.size(), answer);
         }};
     route.body = body;
     route.admit = [&admission](const HttpExchange& exchange) { return admission.AdmitWork(exchange); };
@@ -347,7 +379,7 @@ void AddResponseRoutes(const ServingContext& context, AdmissionControl& admissio
   add("DELETE", kResponses, false, DeleteResponse);
   add("POST", kResponses, false, CancelResponse);
   add("POST", "/v1/responses/input_tokens", true, CountTokens);
-  add("POST", "/v1/conversations", true, MakeConversation);
+  add("POST", "/v1/conversations", true, StartConversation);
   add("GET", kConversations, false, GetConversation);
   add("POST", kConversations, true, PostConversation);
   add("DELETE", kConversations, false, DeleteConversation);

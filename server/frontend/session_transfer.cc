@@ -1,11 +1,11 @@
 #include "server/frontend/session_transfer.h"
 
-#include <atomic>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "api/session/session.h"
+#include "server/frontend/verdict.h"
 #include "server/process/ascii_text.h"
 #include "server/sessions/past_check.h"
 #include "server/sessions/past_codec.h"
@@ -16,40 +16,9 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr int32_t kAgainS = 10;  // Retry-After where the disk does not take anything
-
 SessionOwner SessionOwnerOf(const TenantEntry& tenant) {
   return {tenant.index(), tenant.config.weight, tenant.config.sessions_max, tenant.config.session_disk_bytes};
 }
-
-// What some other thread will say, once.
-class Verdict {
- public:
-  explicit Verdict(HttpExchange& exchange) : exchange_(exchange), wake_(exchange.Waker()) { exchange.WatchClient(); }
-
-  std::function<void(bool)> Sayer() {
-    return [said = said_, wake = wake_](bool yes) {
-      said->store(yes ? Said::kYes : Said::kNo, std::memory_order_release);
-      wake();
-    };
-  }
-  // False: the client is gone.
-  asio::awaitable<bool> Wait() {
-    while (said_->load(std::memory_order_acquire) == Said::kNothing) {
-      co_await exchange_.WaitForWake();
-      if (exchange_.client_gone()) co_return false;
-    }
-    co_return true;
-  }
-  bool yes() const { return said_->load(std::memory_order_acquire) == Said::kYes; }
-
- private:
-  enum class Said { kNothing, kYes, kNo };
-  HttpExchange& exchange_;
-  std::function<void()> wake_;
-  // Released by whichever thread it became known on, acquired here.
-  std::shared_ptr<std::atomic<Said>> said_ = std::make_shared<std::atomic<Said>>(Said::kNothing);
-};
 
 }  // namespace
 
@@ -160,8 +129,7 @@ asio::awaitable<void> SessionTransfer::Forget(HttpExchange& exchange, Caller ten
   bool here = co_await durable.Wait();
   if (!here) co_return;
   if (!durable.yes()) {
-    co_await exchange.RespondError(
-        Overloaded("The session is gone, but a restart of the server may bring it back.", "not_durable", kAgainS));
+    co_await exchange.RespondError(NotDurable("The session is gone, but a restart of the server may bring it back."));
     co_return;
   }
   if (purge.has_value()) {
@@ -172,7 +140,7 @@ asio::awaitable<void> SessionTransfer::Forget(HttpExchange& exchange, Caller ten
     if (!purged.yes()) {
       co_await exchange.RespondError(Overloaded(
           "The session is gone for good, but what it said is in the files still: they cannot be written anew.",
-          "not_purged", kAgainS));
+          "not_purged", kDiskAgainS));
       co_return;
     }
   }

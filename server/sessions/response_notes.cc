@@ -1,7 +1,6 @@
 #include "server/sessions/response_notes.h"
 
 #include <algorithm>
-#include <future>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -185,15 +184,17 @@ ApiError ConversationLocked() {
 }
 
 std::optional<ApiError> ChangeNotes(SessionStore& sessions, const SessionOwner& owner, const std::string& session_id,
-                                    const std::function<std::optional<ApiError>(TurnNotes*)>& change) {
+                                    const std::function<std::optional<ApiError>(TurnNotes*)>& change,
+                                    std::function<void(bool)> done) {
   ApiResult<SessionTurn> turn = sessions.Begin(owner, session_id, /*must_exist=*/true);
   if (!turn.ok()) return turn.error();
   SessionPast past = *turn.value().past();
   if (std::optional<ApiError> error = change(&past.notes)) return error;
-  const auto told = std::make_shared<std::promise<void>>();
-  std::future<void> done = told->get_future();
-  turn.value().Commit(std::move(past), [told](Durability) { told->set_value(); });
-  done.wait();
+  // Without a journal no start finds anything.
+  const bool journals = sessions.journals();
+  turn.value().Commit(std::move(past), [journals, done = std::move(done)](Durability durable) {
+    done(!journals || durable != Durability::kNone);
+  });
   return std::nullopt;
 }
 

@@ -17,7 +17,7 @@
 namespace hydrant {
 
 struct DurableServer {
-  explicit DurableServer(const std::string& directory) {
+  explicit DurableServer(const std::string& directory, TestServerOptions server_options = {}) {
     SessionJournal::Options options;
     options.any_file_system = true;  // tests may run in a container's own layer
     options.clock = MonotonicUs;
@@ -25,7 +25,6 @@ struct DurableServer {
     auto opened = SessionJournal::Open(directory, std::move(options));
     EXPECT_TRUE(opened.ok()) << opened.status();
     journal = *std::move(opened);
-    TestServerOptions server_options;
     server_options.sessions.journal = journal.get();
     server_options.sessions.tenants = 1;
     server_options.sessions.tenant_name = [](int32_t) { return "default"; };

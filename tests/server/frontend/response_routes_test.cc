@@ -3,11 +3,17 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nlohmann/json.hpp"
+#include "server/sessions/journal/session_journal.h"
+#include "tests/server/durable_server.h"
 #include "tests/server/test_server.h"
+#include "tests/support/temp_dir.h"
 
 namespace hydrant {
 namespace {
@@ -17,6 +23,14 @@ using Json = nlohmann::json;
 std::string Request(const std::string& method, const std::string& path, const std::string& body = "") {
   return method + " " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
          std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
+TestServerOptions ChatServer() {
+  TestServerOptions options;
+  std::vector<std::string> warnings;
+  options.http.context.chat = MakeChatSetup({"{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}", ""},
+                                            "<bos>", "<eos>", "auto", &warnings);
+  return options;
 }
 
 class Kept : public testing::Test {
@@ -32,15 +46,7 @@ class Kept : public testing::Test {
     return Ask(method, path, body, status)["error"]["code"];
   }
 
-  static TestServerOptions Options() {
-    TestServerOptions options;
-    std::vector<std::string> warnings;
-    options.http.context.chat = MakeChatSetup({"{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}", ""},
-                                              "<bos>", "<eos>", "auto", &warnings);
-    return options;
-  }
-
-  TestServer server_{Options()};
+  TestServer server_{ChatServer()};
 };
 
 TEST_F(Kept, WhatIsNotThereIsToldByName) {
@@ -113,6 +119,78 @@ TEST_F(Kept, AConversationTakesSoMuchAndNoMore) {
   for (int32_t i = 0; i < 4; ++i) Ask("POST", path, items);
   EXPECT_EQ(CodeOf("POST", path, 413, items), "payload_too_large");
   EXPECT_EQ(Ask("GET", path)["data"].size(), 4u);
+}
+
+// A disk that takes nothing for a while, as the journal sees it.
+class HangingDisk {
+ public:
+  explicit HangingDisk(SessionJournal& journal) {
+    LogRecord record;
+    record.type = RecordType::kForget;
+    record.name = journal.NameOf("default", "nobody's");
+    journal.Commit(std::move(record), [&](bool) {
+      hangs_.set_value();
+      back_.get_future().wait();
+    });
+    hangs_.get_future().wait();
+  }
+  void ComesBack() { back_.set_value(); }
+
+ private:
+  std::promise<void> hangs_, back_;
+};
+
+TEST(KeptOnADisk, ADiskThatHangsHoldsUpNobodyElseAndWhatIsDeletedIsToldWhenItIs) {
+  const TempDir temp;
+  std::string path, item, last;
+  const auto remove = [](const std::string& what) { return "DELETE " + what + " HTTP/1.1\r\nHost: localhost\r\n\r\n"; };
+  {
+    DurableServer durable(temp.File("d"), ChatServer());
+    TestServer& server = *durable.server;
+    const auto answer = [&server](const std::string& where, const std::string& body) {
+      const RawClient::Response response = server.Ask(Request("POST", where, body));
+      EXPECT_EQ(response.status, 200) << response.body;
+      return Json::parse(response.body);
+    };
+    const auto respond = [&] {
+      return "/v1/responses/" + answer("/v1/responses", R"({"input":"hi"})")["id"].get<std::string>();
+    };
+    path = "/v1/conversations/" + answer("/v1/conversations", "{}")["id"].get<std::string>();
+    const std::string items = R"({"items":[{"role":"user","content":"hi"}]})";
+    item = path + "/items/" + answer(path + "/items", items)["data"][0]["id"].get<std::string>();
+    const std::string first = respond(), second = respond(),
+                      other = "/v1/conversations/" + answer("/v1/conversations", "{}")["id"].get<std::string>();
+    last = respond();
+    HangingDisk disk(*durable.journal);
+    // More than there are workers.
+    std::vector<std::unique_ptr<RawClient>> clients;
+    for (const std::string& request :
+         {remove(first), remove(item), remove(other), Request("POST", "/v1/conversations", "{}"),
+          Request("POST", "/v1/conversations", items), remove(second)}) {
+      clients.push_back(std::make_unique<RawClient>(server.port()));
+      clients.back()->Send(request);
+    }
+    clients.back()->Close();  // it goes at the worst moment
+    clients.pop_back();
+    EXPECT_EQ(server.Ask(Get(last)).status, 200) << "who changes nothing waits for nobody";
+    EXPECT_EQ(server.Ask(remove(path)).status, 409) << "its item is not gone yet";
+    for (const auto& client : clients) EXPECT_EQ(client->ReadUntil("\r\n", 0.01), "");
+    disk.ComesBack();
+    for (const auto& client : clients) EXPECT_EQ(client->ReadResponse().status, 200);
+    EXPECT_TRUE(Eventually([&] { return server.Ask(Get(second)).status == 404; }));
+    EXPECT_EQ(server.Ask(Request("POST", path + "/items", items)).Field("x-hydrant-durable"), "tokens");
+  }
+  DurableServer durable(temp.File("d"), ChatServer());
+  TestServer& server = *durable.server;
+  EXPECT_EQ(server.Ask(Get(item)).status, 404) << "a restart does not bring it back";
+  EXPECT_EQ(server.Ask(Get(last)).status, 200);
+  durable.journal->Stop();  // nothing is durable any more
+  EXPECT_EQ(server.Ask(Request("POST", path + "/items", R"({"items":[]})")).Field("x-hydrant-durable"), "false");
+  for (const std::string& what : {path, last}) {
+    const RawClient::Response response = server.Ask(remove(what));
+    EXPECT_EQ(response.status, 503) << what;
+    EXPECT_EQ(Json::parse(response.body)["error"]["code"], "not_durable");
+  }
 }
 
 }  // namespace

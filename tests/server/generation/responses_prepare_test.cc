@@ -126,7 +126,9 @@ TEST_F(Responses, WhatOnlyChangesNotesIsNoTurnThatWasTakenInBetween) {
     notes->front() = WithoutResponse(*notes->front());
     return std::optional<ApiError>();
   };
-  ASSERT_FALSE(ChangeNotes(sessions_, {}, SessionOfResponse(first), forget).has_value());
+  ASSERT_FALSE(ChangeNotes(sessions_, {}, SessionOfResponse(first), forget, [](bool durable) {
+                 EXPECT_TRUE(durable);
+               }).has_value());
   const ApiResult<PreparedGeneration> next = Prepare(After(second));
   ASSERT_TRUE(next.ok());
   EXPECT_TRUE(next.value().prompts[0].continues);
@@ -153,11 +155,11 @@ TEST_F(Responses, WhatASessionKeepsIsBounded) {
     notes->insert(notes->begin(), std::move(note));
     return std::optional<ApiError>();
   };
-  ASSERT_FALSE(ChangeNotes(sessions_, {}, session, grow).has_value());
+  ASSERT_FALSE(ChangeNotes(sessions_, {}, session, grow, [](bool durable) { EXPECT_TRUE(durable); }).has_value());
   ASSERT_GT(NotesBytes(FindPast(sessions_, 0, session)->notes), NotesBytesMax(400));
   const std::string last = Begin(R"("session_id":")" + session + R"(","input":"new")", "Yo");
   EXPECT_EQ(FindPast(sessions_, 0, session)->notes.size(), 2u) << "the oldest gave way";
-  ASSERT_FALSE(ChangeNotes(sessions_, {}, session, grow).has_value());
+  ASSERT_FALSE(ChangeNotes(sessions_, {}, session, grow, [](bool durable) { EXPECT_TRUE(durable); }).has_value());
   const ApiResult<PreparedGeneration> next = Prepare(After(last));
   EXPECT_EQ(PromptOf(next), "payload_too_large");
   EXPECT_EQ(next.error().param, "previous_response_id");

@@ -38,7 +38,9 @@ TEST(ResponseNotes, AreCheckedAndOneThatIsDeletedIsNotFound) {
     notes->back() = WithoutResponse(*notes->back());
     return std::optional<ApiError>();
   };
-  ASSERT_FALSE(ChangeNotes(sessions, SessionOwner(), SessionOfResponse(first), forget).has_value());
+  ASSERT_FALSE(ChangeNotes(sessions, SessionOwner(), SessionOfResponse(first), forget, [](bool durable) {
+                 EXPECT_TRUE(durable);
+               }).has_value());
   EXPECT_FALSE(FindResponse(sessions, 0, second).has_value());
   EXPECT_TRUE(FindResponse(sessions, 0, first).has_value());
 }
