@@ -231,7 +231,7 @@ ApiResult<ChatRequest> ParseChatRequest(std::string_view body, const RequestCont
   return ParseBody<ChatRequest>(body, context, [&](ObjectReader* reader, JsonBudget* budget, ChatRequest* request) {
     RefuseChatFields(reader);
     ReadConversation(reader, context, budget, &request->conversation);
-    const ToolChoice choice = ReadToolChoice(reader);
+    const ToolChoice choice = ReadToolChoice(reader, ToolNaming::kNested);
     // A model that is not told of tools does not call them.
     if (choice.kind == ToolChoice::Kind::kNone) request->conversation.tools = nullptr;
     request->TakeToolChoice(choice);

@@ -126,19 +126,12 @@ std::string MessagesToolFault(JsonView tool) {
   return tool["input_schema"].absent() ? "A tool must have an 'input_schema'." : "";
 }
 
-// Whether the arguments of a call have to follow the schema is for ReadToolConstraint to say. `path`: of `function`.
+}  // namespace
+
 void CheckStrict(ObjectReader* request, JsonView function, const std::string& path) {
   const JsonView strict = function["strict"];
   if (strict.absent() || strict.is_bool()) return;
   request->Fail(path + ".strict", "A function's 'strict' must be a boolean.", "invalid_type");
-}
-
-}  // namespace
-
-void RefuseStrict(ObjectReader* request, JsonView function, const std::string& path) {
-  CheckStrict(request, function, path);
-  const JsonView strict = function["strict"];
-  if (strict.is_bool() && strict.boolean()) request->FailUnsupported(path + ".strict", "A function's 'strict': true");
 }
 
 JsonView ToolArray(ObjectReader* request) {

@@ -19,11 +19,11 @@ nlohmann::ordered_json ReadTools(ObjectReader* request);
 nlohmann::ordered_json ReadMessagesTools(ObjectReader* request);
 
 // What the readers of other endpoints' tools are made of: the member `tools`, absent where there are none; why `function` names no
-// function, with its schema as the member `parameters`, empty: it does; a refusal of what nothing here enforces, that the arguments of
-// a call follow the schema.
+// function, with its schema as the member `parameters`, empty: it does; whether its `strict` is one (that the arguments of a call follow
+// the schema is for ReadToolConstraint to see to).
 JsonView ToolArray(ObjectReader* request);
 std::string FunctionFault(JsonView function, const std::string& parameters);
-void RefuseStrict(ObjectReader* request, JsonView function, const std::string& path);
+void CheckStrict(ObjectReader* request, JsonView function, const std::string& path);
 
 // A message's tool calls. Templates read arguments as an object, where OpenAI has the text of one; such texts draw on
 // `budget`, the request's.

@@ -10,6 +10,7 @@
 #include "api/request/refused_fields.h"
 #include "api/request/response_items.h"
 #include "api/request/responses_tools.h"
+#include "api/request/tool_constraint.h"
 #include "api/wire/json_body.h"
 #include "api/wire/ordered_json.h"
 
@@ -140,19 +141,6 @@ Json ReadReasoning(ObjectReader* request, Conversation* conversation) {
   return echo;
 }
 
-// Returns the member `tool_choice` of the answer.
-Json ReadToolChoice(ObjectReader* reader, ResponsesRequest* request) {
-  const JsonView choice = reader->Raw("tool_choice");
-  if (!choice.absent() && !(choice.is_string() && (choice.string() == "auto" || choice.string() == "none"))) {
-    reader->FailUnsupported("tool_choice", "A 'tool_choice' other than none or auto");
-  }
-  const bool none = choice.is_string() && choice.string() == "none";
-  // A model that is not told of tools does not call them.
-  if (none) request->conversation.tools = nullptr;
-  request->parses_tool_calls = !request->conversation.tools.is_null();
-  return none ? "none" : "auto";
-}
-
 void ReadPlace(ObjectReader* request, const RequestContext& context, ResponsesRequest* responses) {
   const size_t bytes_max = context.limits.identifier_bytes_max;
   responses->previous_response_id = request->String("previous_response_id", "", bytes_max, /*identifier=*/true);
@@ -208,8 +196,12 @@ void ReadResponses(ObjectReader* reader, const RequestContext& context, JsonBudg
   request->conversation.tools = std::move(tools.offered);
   request->custom_tools = std::move(tools.custom);
   request->tools_not_offered = std::move(tools.not_offered);
-  const Json choice = ReadToolChoice(reader, request);
-  request->parallel_tool_calls = reader->Bool("parallel_tool_calls", true);
+  const ToolChoice choice = ReadToolChoice(reader, ToolNaming::kFlat);
+  const Json said_choice =
+      reader->Has("tool_choice") ? ReadOrderedJson(reader, "tool_choice", reader->Raw("tool_choice")) : Json("auto");
+  // A model that is not told of tools does not call them.
+  if (choice.kind == ToolChoice::Kind::kNone) request->conversation.tools = nullptr;
+  request->TakeToolChoice(choice);
   const std::optional<int64_t> calls_max = reader->OptionalInteger("max_tool_calls", 1, 1 << 30);
   request->logprobs = -1;
   const std::optional<int64_t> top = reader->OptionalInteger("top_logprobs", 0, context.limits.logprobs_max);
@@ -220,6 +212,7 @@ void ReadResponses(ObjectReader* reader, const RequestContext& context, JsonBudg
   ReadLength(reader, context, request);
   request->add_special_tokens = false;
   ReadGenerationFields(reader, context, request);
+  ReadToolConstraint(reader, context, request->conversation.tools, choice, request);
   request->include_usage = true;  // with which every stream ends
   const Json user = EchoedString(reader, "user", id_bytes_max);
   const Json safety = EchoedString(reader, "safety_identifier", id_bytes_max);
@@ -229,12 +222,16 @@ void ReadResponses(ObjectReader* reader, const RequestContext& context, JsonBudg
   RefuseGenerationFields(reader, kOwnFields);
   if (reader->failed()) return;
   const Json instructions = reader->Has("instructions") ? Json(request->instructions) : Json(nullptr);
-  request->head = MembersOf({{"instructions", instructions}, {"tools", std::move(tools.echoed)}});
+  Json head = {{"instructions", instructions}, {"tools", std::move(tools.echoed)}};
+  // The prompt says nothing of tools then.
+  const bool without_tools = choice.kind == ToolChoice::Kind::kNone;
+  if (without_tools) head["tool_choice"] = said_choice;
+  request->head = MembersOf(head);
   const auto real = [](float value) { return std::strtod(absl::StrCat(value).c_str(), nullptr); };
-  request->echo = MembersOf({
-      {"tool_choice", choice},
+  Json echo = without_tools ? Json::object() : Json{{"tool_choice", said_choice}};
+  echo.update(Json{
       {"truncation", request->truncates ? "auto" : "disabled"},
-      {"parallel_tool_calls", request->parallel_tool_calls},
+      {"parallel_tool_calls", choice.parallel},
       {"text", text},
       {"top_p", real(request->top_p)},
       {"presence_penalty", real(request->presence_penalty)},
@@ -251,6 +248,7 @@ void ReadResponses(ObjectReader* reader, const RequestContext& context, JsonBudg
       {"safety_identifier", safety},
       {"prompt_cache_key", cache_key},
   });
+  request->echo = MembersOf(echo);
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ class ToolReader {
   void ReadFunction(JsonView tool, const std::string& path) {
     std::string fault = FunctionFault(tool, "parameters");
     if (!fault.empty()) return request_->Fail(path, std::move(fault));
-    RefuseStrict(request_, tool, path);
+    CheckStrict(request_, tool, path);
     if (request_->failed()) return;
     const std::string name(tool["name"].string());
     const JsonView description = tool["description"];
@@ -63,12 +63,14 @@ class ToolReader {
     Json function = {{"name", name}};
     if (!said.is_null()) function["description"] = said;
     if (!parameters.is_null()) function["parameters"] = parameters;
+    const bool strict = tool["strict"].is_bool() && tool["strict"].boolean();
+    if (strict) function["strict"] = true;
     offered_.push_back({{"type", "function"}, {"function", std::move(function)}});
     echoed_.push_back({{"type", "function"},
                        {"name", name},
                        {"description", said},
                        {"parameters", std::move(parameters)},
-                       {"strict", false}});
+                       {"strict", strict}});
   }
 
   void ReadCustom(JsonView tool, const std::string& path) {

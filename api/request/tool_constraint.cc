@@ -1,6 +1,7 @@
 #include "api/request/tool_constraint.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,13 +24,21 @@ bool IsStrict(const Json& tool) {
   return strict != nullptr && *strict == true;
 }
 
+std::string NameOf(const Json& tool) { return tool["function"]["name"]; }
+
+bool MayBeCalled(const Json& tool, const ToolChoice& choice) {
+  if (choice.kind == Kind::kNamed) return NameOf(tool) == choice.name;
+  return choice.allowed.empty() ||
+         std::find(choice.allowed.begin(), choice.allowed.end(), NameOf(tool)) != choice.allowed.end();
+}
+
 // The grammar that is asked for (grammar/tool_calls.h). Tools come in their order, so that equal requests have equal ones.
 std::string SpecText(const Json& tools, const ToolChoice& choice, const std::string& format) {
   const bool required = choice.kind != Kind::kAuto;
   Json::array_t listed;
   for (const Json& tool : tools) {
     const Json& function = tool["function"];
-    if (choice.kind == Kind::kNamed && function["name"] != choice.name) continue;
+    if (!MayBeCalled(tool, choice)) continue;
     Json::object_t own = {{"name", function["name"]}};
     const Json* parameters = Member(function, "parameters");
     // A function without parameters has none.
@@ -47,9 +56,51 @@ std::string SpecText(const Json& tools, const ToolChoice& choice, const std::str
   return spec.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+// The name that an object gives. Nullopt: none.
+std::optional<std::string> NameIn(JsonView named, ToolNaming naming) {
+  if (!named.is_object() || !named["type"].is_string()) return std::nullopt;
+  const std::string_view type = named["type"].string();
+  const bool flat = naming == ToolNaming::kFlat;
+  if (type != "function" && !(flat && type == "custom")) return std::nullopt;
+  const JsonView holder = flat ? named : named["function"];
+  if (!holder.is_object() || !holder["name"].is_string()) return std::nullopt;
+  return std::string(holder["name"].string());
+}
+
+void ReadAllowed(ObjectReader* request, JsonView said, ToolNaming naming, ToolChoice* choice) {
+  const JsonView allowed = naming == ToolNaming::kFlat ? said : said["allowed_tools"];
+  const JsonView mode = allowed.is_object() ? allowed["mode"] : JsonView();
+  const JsonView tools = allowed.is_object() ? allowed["tools"] : JsonView();
+  const bool requires_call = mode.is_string() && mode.string() == "required";
+  if (!tools.is_array() || !(requires_call || (mode.is_string() && mode.string() == "auto"))) {
+    return request->Fail("tool_choice",
+                         "A 'tool_choice' of type allowed_tools has a 'mode', auto or required, and 'tools'.");
+  }
+  choice->kind = requires_call ? Kind::kRequired : Kind::kAuto;
+  for (JsonView tool = tools.first(); tool.valid(); tool = tool.next()) {
+    if (std::optional<std::string> name = NameIn(tool, naming)) choice->allowed.push_back(*std::move(name));
+    // One that is run by a provider is not offered, and so not called.
+    else if (naming == ToolNaming::kNested || !tool.is_object() || !tool["type"].is_string() ||
+             tool["type"].string() == "function")
+      return request->Fail("tool_choice", "The 'tools' of a 'tool_choice' must be names of functions.");
+  }
+  if (choice->allowed.empty())
+    request->Fail("tool_choice", "The 'tools' of a 'tool_choice' name none that can be called here.");
+}
+
+// A tool that may be called and is none of the request's; empty: there is none.
+std::string Unknown(const ToolChoice& choice, const Json& tools) {
+  const auto is_there = [&tools](const std::string& name) {
+    return std::any_of(tools.begin(), tools.end(), [&name](const Json& tool) { return NameOf(tool) == name; });
+  };
+  if (choice.kind == Kind::kNamed) return is_there(choice.name) ? "" : choice.name;
+  const auto unknown = std::find_if_not(choice.allowed.begin(), choice.allowed.end(), is_there);
+  return unknown == choice.allowed.end() ? "" : *unknown;
+}
+
 }  // namespace
 
-ToolChoice ReadToolChoice(ObjectReader* request) {
+ToolChoice ReadToolChoice(ObjectReader* request, ToolNaming naming) {
   ToolChoice choice;
   choice.field = "tool_choice";
   choice.parallel = request->Bool("parallel_tool_calls", true);
@@ -59,17 +110,21 @@ ToolChoice ReadToolChoice(ObjectReader* request) {
     choice.kind = said.string() == "none" ? Kind::kNone : said.string() == "auto" ? Kind::kAuto : Kind::kRequired;
     return choice;
   }
-  const bool names = said.is_object() && said["type"].is_string() && said["type"].string() == "function" &&
-                     said["function"].is_object() && said["function"]["name"].is_string();
-  if (names) {
+  const std::string_view type =
+      said.is_object() && said["type"].is_string() ? said["type"].string() : std::string_view();
+  if (std::optional<std::string> name = NameIn(said, naming)) {
     choice.kind = Kind::kNamed;
-    choice.name = said["function"]["name"].string();
-  } else if (said.is_object() && said["type"].is_string() && said["type"].string() == "allowed_tools") {
-    request->FailUnsupported("tool_choice", "A 'tool_choice' of type allowed_tools");
+    choice.name = *std::move(name);
+  } else if (type == "allowed_tools") {
+    ReadAllowed(request, said, naming, &choice);
+  } else if (!type.empty() && type != "function" && type.size() <= 64) {
+    request->FailUnsupported("tool_choice", absl::StrCat("A 'tool_choice' of type ", std::string(type)));
   } else {
-    request->Fail(
-        "tool_choice",
-        "'tool_choice' must be none, auto, required or {\"type\": \"function\", \"function\": {\"name\": …}}.");
+    request->Fail("tool_choice",
+                  absl::StrCat("'tool_choice' must be none, auto, required, ",
+                               naming == ToolNaming::kFlat ? "{\"type\": \"function\", \"name\": …}"
+                                                           : "{\"type\": \"function\", \"function\": {\"name\": …}}",
+                               " or one of type allowed_tools."));
   }
   return choice;
 }
@@ -83,15 +138,16 @@ void ReadToolConstraint(ObjectReader* request, const RequestContext& context, co
       request->Fail(choice.field, absl::StrCat("'", choice.field, "' asks for a call, and there are no 'tools'."));
     return;
   }
-  const auto is_named = [&](const Json& tool) { return tool["function"]["name"] == choice.name; };
-  if (choice.kind == Kind::kNamed && std::none_of(tools.begin(), tools.end(), is_named)) {
+  if (!Unknown(choice, tools).empty()) {
     return request->Fail(choice.field,
                          absl::StrCat("'", choice.field, "' names a function that is none of the 'tools'."));
   }
-  if (!required && std::none_of(tools.begin(), tools.end(), IsStrict)) return;
-  const std::string field = required ? choice.field : "tools";
-  const std::string what =
-      required ? absl::StrCat("A '", field, "' that asks for a call") : "A function's 'strict': true";
+  const bool chooses = required || !choice.allowed.empty();
+  if (!chooses && std::none_of(tools.begin(), tools.end(), IsStrict)) return;
+  const std::string field = chooses ? choice.field : "tools";
+  const std::string what = required  ? absl::StrCat("A '", field, "' that asks for a call")
+                           : chooses ? absl::StrCat("A '", field, "' of type allowed_tools")
+                                     : "A function's 'strict': true";
   if (!context.constraints) return request->FailUnsupported(field, what);
   if (context.tool_format.empty()) {
     return request->Fail(field, absl::StrCat(what, " needs a model whose template shows how it writes calls."),

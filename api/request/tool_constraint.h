@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/request/generation_fields.h"
 #include "api/request/request_context.h"
@@ -21,13 +22,21 @@ struct ToolChoice {
   std::string name;      // kNamed
   std::string field;     // that says it, for errors
   bool parallel = true;  // false: one call at most
+  // What may be called, whatever the model is told of; empty: all tools. Of kAuto and kRequired.
+  std::vector<std::string> allowed;
 };
 
-// `tool_choice` of a chat: none, auto, required, or {"type": "function", "function": {"name": …}}. Sets request's error.
-ToolChoice ReadToolChoice(ObjectReader* request);
+// How an endpoint writes the name of a tool: {"type": "function", "function": {"name": …}}, or {"type": "function", "name": …},
+// which custom tools have, too.
+enum class ToolNaming : uint8_t { kNested, kFlat };
 
-// Sets `fields->constraint` where answers have to be held to something: a call is required, or a tool is `strict`. Then a call's name is
-// one of the tools', and its arguments keep to the schema: of strict tools, and of all where a call is required. `tools` is null or
+// `tool_choice` and `parallel_tool_calls` of a chat or a response: none, auto, required, a tool's name, or allowed_tools, {"type":
+// "allowed_tools", "allowed_tools": {"mode": …, "tools": [names]}}, where names are flat without the object within. Sets request's
+// error.
+ToolChoice ReadToolChoice(ObjectReader* request, ToolNaming naming);
+
+// Sets `fields->constraint` where answers have to be held to something: a call is required, a tool is `strict`, or not all of them may be
+// called. Then a call's name is one of those, and its arguments keep to the schema: of strict tools, and of all where a call is required. `tools` is null or
 // what ReadTools returns; `fields` is read else. Sets request's error, a 400.
 void ReadToolConstraint(ObjectReader* request, const RequestContext& context, const nlohmann::ordered_json& tools,
                         const ToolChoice& choice, GenerationFields* fields);

@@ -42,5 +42,66 @@ TEST(ResponsesTools, AreReadAndThoseThatAreNotOfferedAreTold) {
   EXPECT_TRUE(none.value().conversation.tools.is_null());
 }
 
+// As a chat says it, whose tests are of what follows from it.
+TEST(ResponsesTools, AChoiceHoldsAnswersAndIsRepeated) {
+  RequestContext context = SmallContext();
+  context.constraints = true;
+  context.tool_format = "hermes";
+  const std::string tools = R"(,"tools":[{"type":"function","name":"f","strict":true,"parameters":{"type":"object",)"
+                            R"("properties":{},"required":[],"additionalProperties":false}},)"
+                            R"({"type":"custom","name":"g"},{"type":"web_search"}])";
+  const auto parse = [&](const std::string& choice) {
+    return ParseResponsesRequest(BodyOf(R"("hi")", tools + choice), context);
+  };
+  const struct {
+    std::string choice, said;
+    const char *choice_of_grammar, *last;  // tool of the grammar
+  } held[] = {
+      {"", R"("auto")", "auto", "g"},
+      {R"(,"tool_choice":"required")", R"("required")", "required", "g"},
+      {R"(,"tool_choice":{"type":"function","name":"f"})", R"({"type":"function","name":"f"})", "required", "f"},
+      {R"(,"tool_choice":{"type":"custom","name":"g"})", R"({"type":"custom","name":"g"})", "required", "g"},
+      {R"(,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"f"},{"type":"web_search"}]})",
+       R"({"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"f"},{"type":"web_search"}]})",
+       "auto", "f"},
+  };
+  for (const auto& c : held) {
+    const ApiResult<ResponsesRequest> parsed = parse(c.choice);
+    ASSERT_TRUE(parsed.ok()) << c.choice << parsed.error().message;
+    const ResponsesRequest& request = parsed.value();
+    ASSERT_TRUE(request.constraint.has_value()) << c.choice;
+    const Json spec = Json::parse(request.constraint->spec.text);
+    EXPECT_EQ(spec["choice"], c.choice_of_grammar) << c.choice;
+    EXPECT_EQ(spec["tools"].back()["name"], c.last) << c.choice;
+    EXPECT_EQ(Json::parse("{" + request.echo + "}")["tool_choice"].dump(), c.said);
+    EXPECT_EQ(Json::parse("{" + request.head + "}")["tools"][0]["strict"], true);
+    EXPECT_EQ(request.head, parse("").value().head) << "a chain goes on from its tokens whatever may be called";
+  }
+  const ApiResult<ResponsesRequest> none = parse(R"(,"tool_choice":"none")");
+  ASSERT_TRUE(none.ok());
+  EXPECT_FALSE(none.value().constraint.has_value());
+  EXPECT_NE(none.value().head, parse("").value().head) << "its prompt has no tools";
+  EXPECT_EQ(Json::parse("{" + none.value().head + "," + none.value().echo + "}")["tool_choice"], "none");
+  EXPECT_FALSE(parse(R"(,"parallel_tool_calls":false,"tool_choice":"required")").value().parallel_tool_calls);
+  const struct {
+    const char *choice, *code;
+  } refused[] = {
+      {R"(,"tool_choice":{"type":"web_search"})", "unsupported"},
+      {R"(,"tool_choice":{"type":"function","name":"h"})", "invalid_value"},
+      {R"(,"tool_choice":{"type":"function","function":{"name":"f"}})", "invalid_value"},
+      {R"(,"tool_choice":{"type":"allowed_tools","mode":"any","tools":[{"type":"function","name":"f"}]})",
+       "invalid_value"},
+      {R"(,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search"}]})", "invalid_value"},
+      {R"(,"tool_choice":7)", "invalid_value"}};
+  for (const auto& c : refused) {
+    const ApiResult<ResponsesRequest> parsed = parse(c.choice);
+    ASSERT_FALSE(parsed.ok()) << c.choice;
+    EXPECT_EQ(parsed.error().param, "tool_choice") << c.choice;
+    EXPECT_EQ(parsed.error().code, c.code) << c.choice;
+  }
+  context.tool_format = "";
+  EXPECT_EQ(parse("").error().code, "no_tool_call_format") << "strict is a promise";
+}
+
 }  // namespace
 }  // namespace hydrant

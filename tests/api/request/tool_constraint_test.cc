@@ -71,6 +71,17 @@ TEST(ToolConstraint, HoldsAnswersToWhatIsAskedFor) {
   ExpectAnswers(WithStrict() + R"(,"parallel_tool_calls":false)", {"hi " + f}, {f + g, f + " hi"});
 }
 
+TEST(ToolConstraint, NotAllToolsThatAreToldOfMayBeCalled) {
+  const auto allowed = [](const std::string& mode, const std::string& name) {
+    return kTools + std::string(R"(,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":")") + mode +
+           R"(","tools":[{"type":"function","function":{"name":")" + name + R"("}}]}})";
+  };
+  const std::string f = Call("f", R"({"a": 1})"), loose = Call("f", R"({"b": 1})"), g = Call("g", "{}");
+  ExpectAnswers(allowed("required", "f"), {f, f + "\n" + f}, {g, "hi", loose, f + "\n" + g});
+  ExpectAnswers(allowed("auto", "f"), {"", "hi", "hi " + f, loose}, {g, "hi " + g, f + "\n" + g});
+  EXPECT_EQ(ParseChat(allowed("auto", "f")).value().conversation.tools.size(), 2u) << "the model is told of both";
+}
+
 TEST(ToolConstraint, IsNoneWhereNothingIsPromised) {
   for (const std::string members : {"", kTools, R"(,"tool_choice":"auto")"}) {
     const ApiResult<ChatRequest> parsed = ParseChat(members);
@@ -99,17 +110,26 @@ TEST(ToolConstraint, RefusesWhatItCannotHold) {
     const char* code;
   };
   const std::string tools = kTools;
-  for (const Case& c :
-       {Case{R"(,"tool_choice":"required")", "tool_choice", "invalid_value"},
-        {tools + R"(,"tool_choice":"any")", "tool_choice", "invalid_value"},
-        {tools + R"(,"tool_choice":{"type":"function"})", "tool_choice", "invalid_value"},
-        {tools + R"(,"tool_choice":{"type":"allowed_tools"})", "tool_choice", "unsupported"},
-        {tools + R"(,"tool_choice":{"type":"function","function":{"name":"h"}})", "tool_choice", "invalid_value"},
-        {tools + R"(,"tool_choice":"required","stop":"x")", "stop", "invalid_value"},
-        {tools + R"(,"tool_choice":"required","ignore_eos":true)", "ignore_eos", "invalid_value"},
-        {tools + R"(,"tool_choice":"required","response_format":{"type":"json_object"})", "tool_choice",
-         "conflicting_constraints"},
-        {WithStrict() + R"(,"response_format":{"type":"json_object"})", "tools", "conflicting_constraints"}}) {
+  for (
+      const Case& c :
+      {Case{R"(,"tool_choice":"required")", "tool_choice", "invalid_value"},
+       {tools + R"(,"tool_choice":"any")", "tool_choice", "invalid_value"},
+       {tools + R"(,"tool_choice":{"type":"function"})", "tool_choice", "invalid_value"},
+       {tools + R"(,"tool_choice":{"type":"custom","custom":{"name":"f"}})", "tool_choice", "unsupported"},
+       {tools + R"(,"tool_choice":{"type":"allowed_tools"})", "tool_choice", "invalid_value"},
+       {tools + R"(,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}})", "tool_choice",
+        "invalid_value"},
+       {tools +
+            R"(,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"h"}}]}})",
+        "tool_choice", "invalid_value"},
+       {tools + R"(,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"f"}]})",
+        "tool_choice", "invalid_value"},
+       {tools + R"(,"tool_choice":{"type":"function","function":{"name":"h"}})", "tool_choice", "invalid_value"},
+       {tools + R"(,"tool_choice":"required","stop":"x")", "stop", "invalid_value"},
+       {tools + R"(,"tool_choice":"required","ignore_eos":true)", "ignore_eos", "invalid_value"},
+       {tools + R"(,"tool_choice":"required","response_format":{"type":"json_object"})", "tool_choice",
+        "conflicting_constraints"},
+       {WithStrict() + R"(,"response_format":{"type":"json_object"})", "tools", "conflicting_constraints"}}) {
     const ApiResult<ChatRequest> parsed = ParseChat(c.members);
     ASSERT_FALSE(parsed.ok()) << c.members;
     EXPECT_EQ(parsed.error().param, c.param) << c.members;
