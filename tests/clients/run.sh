@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs one real client, unmodified, against HYDRANTD in an environment of its own: run.sh CLIENT DIRECTORY, where CLIENT is one that
-# has a list in requirements/ and DIRECTORY keeps the environments. guidellm and vllm bring all of PyTorch (6 and 8 GB), lm_eval
-# asks for half a minute: they run when HYDRANT_CLIENTS=all. Exit 77: skipped, with the reason on the last line.
+# has a list in requirements/ and DIRECTORY keeps the environments. guidellm and vllm bring all of PyTorch (6 and 8 GB), others take
+# more than five seconds: they run when HYDRANT_CLIENTS=all. Exit 77: skipped, with the reason on the last line.
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
@@ -13,8 +13,14 @@ requirements=$here/requirements/$client.txt
 [[ -f $requirements ]] || { echo "$client: there is no such client in $here/requirements" >&2; exit 64; }
 needs_server "$client"
 case $client in
-  guidellm | vllm | lm_eval)
+  guidellm | instructor | langchain | lm_eval | pydantic_ai | vllm)
     [[ ${HYDRANT_CLIENTS-} == all ]] || skip "$client" "it takes a while, or gigabytes of packages; HYDRANT_CLIENTS=all runs it"
+    ;;
+esac
+case $client in
+  langchain | pydantic_ai)
+    able=$here/../../models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf
+    [[ -e $able ]] || skip "$client" "its tests want a model that can call tools (./hydrant fetch qwen2.5-coder-1.5b)"
     ;;
 esac
 prepare_python "$client" "$venv" "$requirements"
