@@ -76,7 +76,11 @@ std::variant<std::shared_ptr<Grammar>, Refusal> Grammar::Compile(const GrammarSp
   auto plan = std::make_shared<JsonPlan>(std::move(parts.shapes));
   plan->script = std::move(parts.script);
   plan->white_space_max = std::clamp(spec.white_space_max, 0, 255);
-  return std::shared_ptr<Grammar>(new Grammar(std::move(plan), std::move(parts.dfa)));
+  std::shared_ptr<Grammar> grammar(new Grammar(std::move(plan), std::move(parts.dfa)));
+  // Every answer begins with this work again, and nobody could refuse it then.
+  grammar->machine_->Begin(fuel);
+  if (fuel.empty()) return Refusal{RefusalKind::kTooComplex, "", "", "there are too many ways to begin"};
+  return grammar;
 }
 
 Grammar::Grammar(std::shared_ptr<const JsonPlan> plan, LazyDfa dfa)
@@ -115,6 +119,7 @@ Grammar::Verdict Grammar::Advance(GrammarState& state, std::string_view bytes, F
   Configurations now = state.configurations_, next;
   for (const char byte : bytes) {
     ByteRegion* const region = regions != nullptr ? &regions->emplace_back() : nullptr;
+    fuel.Spend(static_cast<int64_t>(now.size()));  // what is remembered of a step costs nothing else
     machine_->Step(now, static_cast<uint8_t>(byte), fuel, next, region);
     if (fuel.empty() || next.size() > kConfigurationsMax) return Verdict::kLimit;
     if (next.empty()) return Verdict::kForbidden;
@@ -125,8 +130,12 @@ Grammar::Verdict Grammar::Advance(GrammarState& state, std::string_view bytes, F
 }
 
 std::optional<int64_t> Grammar::BytesToEnd(GrammarState& state) {
-  Renew(state);
   Fuel fuel{kAdvanceFuel};
+  return BytesToEnd(state, fuel);
+}
+
+std::optional<int64_t> Grammar::BytesToEnd(GrammarState& state, Fuel& fuel) {
+  Renew(state);
   return machine_->BytesToEnd(state.configurations_, fuel);
 }
 

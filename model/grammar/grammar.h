@@ -73,6 +73,8 @@ class Grammar {
   // The least number of bytes with which the answer may end: 0 exactly where it may end here. Nothing where that is not known: an
   // object that needs several keys that nobody names, or too much work.
   std::optional<int64_t> BytesToEnd(GrammarState& state);
+  // The same with work taken from `fuel`: if that has ended it was too much work.
+  std::optional<int64_t> BytesToEnd(GrammarState& state, Fuel& fuel);
 
   // Another one of the same specification, with states of its own: for another thread.
   std::shared_ptr<Grammar> Twin() const;

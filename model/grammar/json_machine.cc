@@ -47,10 +47,9 @@ size_t JsonPlan::bytes() const {
 JsonMachine::JsonMachine(std::shared_ptr<const JsonPlan> plan, LazyDfa dfa)
     : plan_(std::move(plan)), dfa_(std::move(dfa)), base_(dfa_.arena().size()) {}
 
-Configurations JsonMachine::Begin() {
+Configurations JsonMachine::Begin(Fuel& fuel) {
   if (!plan_->script.empty()) {
     Configurations first;
-    Fuel fuel;
     Enter(plan_->script.root, kNoFrame, fuel, first);
     std::ranges::sort(first);
     first.erase(std::unique(first.begin(), first.end()), first.end());

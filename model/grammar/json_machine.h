@@ -102,7 +102,12 @@ class JsonMachine {
   // REQUIRES: the root is a shape. `dfa` holds its expressions.
   JsonMachine(std::shared_ptr<const JsonPlan> plan, LazyDfa dfa);
 
-  Configurations Begin();
+  // All ways to begin, unless the fuel ends.
+  Configurations Begin(Fuel& fuel);
+  Configurations Begin() {
+    Fuel fuel;
+    return Begin(fuel);
+  }
   // What `byte` makes of `from`: empty where it is not allowed. With `region` it says whose byte that is.
   void Step(const Configurations& from, uint8_t byte, Fuel& fuel, Configurations& to, ByteRegion* region = nullptr);
   // In a script behind a text or value that ends here, or behind a trigger of free text. REQUIRES: phase kText, or kFree.

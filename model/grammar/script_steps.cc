@@ -23,10 +23,11 @@ FrameId JsonMachine::Return(FrameId parent, const ScriptNode& node) {
 void JsonMachine::Enter(NodeId first, FrameId outer, Fuel& fuel, Configurations& to) {
   entered_.assign(1, {first, outer});
   const auto add = [&](NodeId id, FrameId inside) {
+    if (!fuel.Spend(1 + static_cast<int64_t>(entered_.size()) / 16)) return;
     const std::pair<NodeId, FrameId> place{id, inside};
     if (std::ranges::find(entered_, place) == entered_.end()) entered_.push_back(place);
   };
-  for (size_t i = 0; i < entered_.size() && fuel.Spend(1 + static_cast<int64_t>(entered_.size()) / 16); ++i) {
+  for (size_t i = 0; i < entered_.size() && fuel.Spend(1); ++i) {
     const auto [id, inside] = entered_[i];
     const ScriptNode& own = node(id);
     Configuration here;

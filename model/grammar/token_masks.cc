@@ -12,6 +12,8 @@ namespace {
 // A token may end inside a character, which then has this many bytes left at most.
 constexpr int64_t kCharacterRest = 3;
 constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max() / 2;
+// To look up what is remembered of a single lexeme takes a few nanoseconds.
+constexpr int64_t kNodesOfUnit = 8;
 
 }  // namespace
 
@@ -102,16 +104,16 @@ bool TokenMasks::StaysEndless(RegexId left, Fuel& fuel) {
   });
 }
 
-bool TokenMasks::WalkNodes(size_t begin, size_t end, size_t depth, std::span<const Configuration> from, Walk& walk,
+bool TokenMasks::WalkNodes(size_t begin, size_t end, size_t depth, std::span<const Configuration> from, Fuel& fuel,
                            std::span<uint32_t> out) {
   const std::span<const TokenTrie::Node> nodes = trie_->nodes();
   stack_[depth].assign(from.begin(), from.end());
   for (size_t i = begin; i < end;) {
     const TokenTrie::Node& node = nodes[i];
     Configurations& next = stack_[node.depth + 1u];
-    if (walk.left == 0 || walk.fuel.empty()) return false;
-    --walk.left;
-    machine_->Step(stack_[node.depth], node.byte, walk.fuel, next);
+    // What is remembered of a step costs no fuel of its own.
+    if (!fuel.Spend(static_cast<int64_t>(stack_[node.depth].size()))) return false;
+    machine_->Step(stack_[node.depth], node.byte, fuel, next);
     if (next.size() > kConfigurationsMax) return false;
     if (next.empty()) {
       i = node.below_end;
@@ -120,10 +122,10 @@ bool TokenMasks::WalkNodes(size_t begin, size_t end, size_t depth, std::span<con
     AddTokens(trie_->tokens().subspan(node.tokens_begin, node.tokens_end - node.tokens_begin), out);
     ++i;
   }
-  return !walk.fuel.empty();
+  return !fuel.empty();
 }
 
-const TokenMasks::Inside* TokenMasks::InsideOf(const Configuration& from, Walk& walk) {
+const TokenMasks::Inside* TokenMasks::InsideOf(const Configuration& from, Fuel& fuel) {
   const bool is_key = from.phase == Phase::kExtraKey;
   std::unique_ptr<Inside>& known = insides_[{from.lexeme, is_key ? kKeys : kScalars}];
   if (known != nullptr) return known.get();
@@ -133,17 +135,18 @@ const TokenMasks::Inside* TokenMasks::InsideOf(const Configuration& from, Walk& 
   LazyDfa& dfa = machine_->dfa();
   lexemes_[0] = from.lexeme;
   // Where any plain text may come, most of the mask is known.
-  const bool any_plain = static_cast<size_t>(PlainCharacters(from.lexeme, walk.fuel)) >= trie_->depth_max();
+  const bool any_plain = static_cast<size_t>(PlainCharacters(from.lexeme, fuel)) >= trie_->depth_max();
   if (any_plain) std::ranges::copy(trie_->plain_tokens(), inside->tokens.begin());
-  for (size_t i = 0; i < nodes.size();) {
+  int64_t looked_at = 0;
+  for (size_t i = 0; i < nodes.size(); ++looked_at) {
     const TokenTrie::Node& node = nodes[i];
     const RegexId before = lexemes_[node.depth];
-    if (node.plain_below && PlainCharacters(before, walk.fuel) >= node.bytes_below) {
+    if (node.plain_below && PlainCharacters(before, fuel) >= node.bytes_below) {
       if (!any_plain || !node.plain_way) AddTokens(trie_->TokensBelow(i), inside->tokens);
       i = node.below_end;
       continue;
     }
-    const RegexId left = dfa.Step(before, node.byte, walk.fuel);
+    const RegexId left = dfa.Step(before, node.byte, fuel);
     // A value that is complete has ended; a key ends with its quote, a number before what is no part of it.
     const bool ends = is_key ? left == kNothing && node.byte == '"' && dfa.arena().nullable(before)
                              : left == kEmptyText || (left == kNothing && dfa.arena().nullable(before));
@@ -156,8 +159,7 @@ const TokenMasks::Inside* TokenMasks::InsideOf(const Configuration& from, Walk& 
     AddTokens(trie_->tokens().subspan(node.tokens_begin, node.tokens_end - node.tokens_begin), inside->tokens);
     ++i;
   }
-  if (walk.fuel.empty()) return nullptr;
-  return Remember(known, std::move(inside));
+  return fuel.Spend(looked_at / kNodesOfUnit) ? Remember(known, std::move(inside)) : nullptr;
 }
 
 const TokenMasks::Inside* TokenMasks::Remember(std::unique_ptr<Inside>& place, std::unique_ptr<Inside> inside) {
@@ -174,7 +176,7 @@ bool TokenMasks::IsInsideScript(const Configuration& from) const {
   return next == kNoNode || (next == kReturnNode && from.frame == kNoFrame);
 }
 
-const TokenMasks::Inside* TokenMasks::InsideOfText(const Configuration& from, Walk& walk) {
+const TokenMasks::Inside* TokenMasks::InsideOfText(const Configuration& from, Fuel& fuel) {
   std::unique_ptr<Inside>& known = insides_[{from.lexeme, kTexts}];
   if (known != nullptr) return known.get();
   auto inside = std::make_unique<Inside>();
@@ -182,18 +184,19 @@ const TokenMasks::Inside* TokenMasks::InsideOfText(const Configuration& from, Wa
   const std::span<const TokenTrie::Node> nodes = trie_->nodes();
   LazyDfa& dfa = machine_->dfa();
   lexemes_[0] = from.lexeme;
-  for (size_t i = 0; i < nodes.size();) {
+  int64_t looked_at = 0;
+  for (size_t i = 0; i < nodes.size(); ++looked_at) {
     const TokenTrie::Node& node = nodes[i];
     const RegexId before = lexemes_[node.depth];
     // A loop over plain text before something that is not empty ends nowhere below.
     const RegexNode loop = dfa.arena().node(before);
     if (node.plain_below && loop.kind == RegexKind::kConcat && !dfa.arena().nullable(loop.b) &&
-        PlainCharacters(before, walk.fuel) >= node.bytes_below) {
+        PlainCharacters(before, fuel) >= node.bytes_below) {
       AddTokens(trie_->TokensBelow(i), inside->tokens);
       i = node.below_end;
       continue;
     }
-    const RegexId left = dfa.Step(before, node.byte, walk.fuel);
+    const RegexId left = dfa.Step(before, node.byte, fuel);
     if (left != kNothing) {
       AddTokens(trie_->tokens().subspan(node.tokens_begin, node.tokens_end - node.tokens_begin), inside->tokens);
       if (dfa.arena().nullable(left) && node.below_end > i + 1) inside->ends.emplace_back(static_cast<uint32_t>(i), 0);
@@ -205,10 +208,10 @@ const TokenMasks::Inside* TokenMasks::InsideOfText(const Configuration& from, Wa
     lexemes_[node.depth + 1u] = left;
     ++i;
   }
-  return walk.fuel.empty() ? nullptr : Remember(known, std::move(inside));
+  return fuel.Spend(looked_at / kNodesOfUnit) ? Remember(known, std::move(inside)) : nullptr;
 }
 
-const TokenMasks::Inside* TokenMasks::InsideOfFree(const Configuration& from, Walk& walk) {
+const TokenMasks::Inside* TokenMasks::InsideOfFree(const Configuration& from, Fuel& fuel) {
   std::unique_ptr<Inside>& known = insides_[{from.lexeme, from.target}];
   if (known != nullptr) return known.get();
   auto inside = std::make_unique<Inside>();
@@ -217,13 +220,12 @@ const TokenMasks::Inside* TokenMasks::InsideOfFree(const Configuration& from, Wa
   const ScriptNode& own = machine_->plan().script.node(from.target);
   const TriggerTable& triggers = machine_->plan().script.triggers(own);
   lexemes_[0] = from.lexeme;
-  // To look a node up takes a few nanoseconds.
-  if (!walk.fuel.Spend(static_cast<int64_t>(nodes.size() / 8))) return nullptr;
+  if (!fuel.Spend(static_cast<int64_t>(nodes.size()) / kNodesOfUnit)) return nullptr;
   for (size_t i = 0; i < nodes.size();) {
     const TokenTrie::Node& node = nodes[i];
     const int32_t state = triggers.Step(lexemes_[node.depth], node.byte);
     const std::span<const int32_t> fired = triggers.Fired(state);
-    if (!fired.empty() && !walk.fuel.Spend(static_cast<int64_t>(fired.size()))) return nullptr;
+    if (!fired.empty() && !fuel.Spend(static_cast<int64_t>(fired.size()))) return nullptr;
     const auto way = [&](int32_t trigger) { return own.ways[static_cast<size_t>(trigger)]; };
     const bool forbidden = std::ranges::find(fired, kNoNode, way) != fired.end();
     if (!forbidden) {
@@ -242,49 +244,49 @@ const TokenMasks::Inside* TokenMasks::InsideOfFree(const Configuration& from, Wa
   return Remember(known, std::move(inside));
 }
 
-bool TokenMasks::AddBehind(const Inside& inside, int32_t which, const Configurations& behind, Walk& walk,
+bool TokenMasks::AddBehind(const Inside& inside, int32_t which, const Configurations& behind, Fuel& fuel,
                            std::span<uint32_t> out) {
   const std::span<const TokenTrie::Node> nodes = trie_->nodes();
-  if (!walk.fuel.Spend(1 + static_cast<int64_t>(inside.ends.size() / 16))) return false;
+  if (!fuel.Spend(static_cast<int64_t>(256 * behind.size() + inside.ends.size() / 16))) return false;
   ByteSet first;  // what may come next: most nodes are left out by it
   Configurations next;
   for (int byte = 0; byte < 256; ++byte) {
-    machine_->Step(behind, static_cast<uint8_t>(byte), walk.fuel, next);
+    machine_->Step(behind, static_cast<uint8_t>(byte), fuel, next);
     if (!next.empty()) first.Add(static_cast<uint8_t>(byte));
   }
   for (const auto& [end, own] : inside.ends) {
     if (own != which) continue;
     for (size_t i = end + 1; i < nodes[end].below_end; i = nodes[i].below_end) {
       if (!first.Has(nodes[i].byte)) continue;
-      if (!WalkNodes(i, nodes[i].below_end, nodes[i].depth, behind, walk, out)) return false;
+      if (!WalkNodes(i, nodes[i].below_end, nodes[i].depth, behind, fuel, out)) return false;
     }
   }
-  return !walk.fuel.empty();
+  return !fuel.empty();
 }
 
-bool TokenMasks::AddScript(const Configuration& from, Walk& walk, std::span<uint32_t> out) {
+bool TokenMasks::AddScript(const Configuration& from, Fuel& fuel, std::span<uint32_t> out) {
   const bool is_text = from.phase == Phase::kText;
-  const Inside* inside = is_text ? InsideOfText(from, walk) : InsideOfFree(from, walk);
+  const Inside* inside = is_text ? InsideOfText(from, fuel) : InsideOfFree(from, fuel);
   if (inside == nullptr) return false;
   for (size_t i = 0; i < out.size(); ++i) out[i] |= inside->tokens[i];
   if (inside->ends.empty()) return true;
-  if (is_text) return AddBehind(*inside, 0, machine_->BehindText(from, walk.fuel), walk, out);
+  if (is_text) return AddBehind(*inside, 0, machine_->BehindText(from, fuel), fuel, out);
   std::vector<int32_t> fired;
   for (const auto& [end, trigger] : inside->ends) fired.push_back(trigger);
   std::ranges::sort(fired);
   fired.erase(std::unique(fired.begin(), fired.end()), fired.end());
   return std::ranges::all_of(fired, [&](int32_t trigger) {
-    return AddBehind(*inside, trigger, machine_->BehindTrigger(from, trigger, walk.fuel), walk, out);
+    return AddBehind(*inside, trigger, machine_->BehindTrigger(from, trigger, fuel), fuel, out);
   });
 }
 
-bool TokenMasks::AddConfiguration(const Configuration& from, Walk& walk, std::span<uint32_t> out) {
+bool TokenMasks::AddConfiguration(const Configuration& from, Fuel& fuel, std::span<uint32_t> out) {
   const std::span<const TokenTrie::Node> nodes = trie_->nodes();
   // Which keys were there makes a difference inside of another where few are possible.
-  if (from.phase == Phase::kExtraKey && machine_->HasSeenKeys(from) && !StaysEndless(from.lexeme, walk.fuel)) {
-    return WalkNodes(0, nodes.size(), 0, {&from, 1}, walk, out);
+  if (from.phase == Phase::kExtraKey && machine_->HasSeenKeys(from) && !StaysEndless(from.lexeme, fuel)) {
+    return WalkNodes(0, nodes.size(), 0, {&from, 1}, fuel, out);
   }
-  const Inside* inside = InsideOf(from, walk);
+  const Inside* inside = InsideOf(from, fuel);
   if (inside == nullptr) return false;
   for (size_t i = 0; i < out.size(); ++i) out[i] |= inside->tokens[i];
   for (const auto& [end, before] : inside->ends) {
@@ -296,7 +298,7 @@ bool TokenMasks::AddConfiguration(const Configuration& from, Walk& walk, std::sp
         way_.push_back(nodes[at].byte);
       for (size_t i = way_.size(); i-- > 0;) there.key_hash = JsonMachine::KeyHash(there.key_hash, way_[i]);
     }
-    if (!WalkNodes(end, nodes[end].below_end, nodes[end].depth, {&there, 1}, walk, out)) return false;
+    if (!WalkNodes(end, nodes[end].below_end, nodes[end].depth, {&there, 1}, fuel, out)) return false;
   }
   return true;
 }
@@ -323,22 +325,22 @@ Grammar::Verdict TokenMasks::Mask(GrammarState& state, std::span<uint32_t> out, 
   if (fuel.empty()) return Grammar::Verdict::kLimit;
   std::ranges::fill(out, 0u);
   const int64_t most = std::min(fuel.left, kMaskFuel);
-  Walk walk{kNodesMax, {most}};
+  Fuel own{most};
   const JsonMachine::Mark mark = machine_->Here();
   bool is_known = true;
   // Those inside of scalars and keys one by one; the others together.
   Configurations others;
   for (const Configuration& each : state.configurations_) {
     if (IsInsideScript(each)) {
-      is_known = is_known && AddScript(each, walk, out);
+      is_known = is_known && AddScript(each, own, out);
     } else if (each.phase == Phase::kScalar || each.phase == Phase::kExtraKey) {
-      is_known = is_known && AddConfiguration(each, walk, out);
+      is_known = is_known && AddConfiguration(each, own, out);
     } else {
       others.push_back(each);
     }
   }
-  is_known = is_known && (others.empty() || WalkNodes(0, trie_->nodes().size(), 0, others, walk, out));
-  fuel.Spend(most - walk.fuel.left);
+  is_known = is_known && (others.empty() || WalkNodes(0, trie_->nodes().size(), 0, others, own, out));
+  fuel.Spend(most - own.left);
   // What stands behind tokens that are not taken would fill the memory.
   machine_->BackTo(mark);
   if (!is_known) return Grammar::Verdict::kLimit;
@@ -350,8 +352,8 @@ Grammar::Verdict TokenMasks::Mask(GrammarState& state, std::span<uint32_t> out, 
 Grammar::Verdict TokenMasks::PlainMask(GrammarState& state, std::span<uint32_t> out) {
   Follow(state);
   std::ranges::fill(out, 0u);
-  Walk walk{kNodesMax, {kMaskFuel}};
-  const bool is_known = WalkNodes(0, trie_->nodes().size(), 0, state.configurations_, walk, out);
+  Fuel fuel;
+  const bool is_known = WalkNodes(0, trie_->nodes().size(), 0, state.configurations_, fuel, out);
   return is_known ? Grammar::Verdict::kAllowed : Grammar::Verdict::kLimit;
 }
 
@@ -367,7 +369,7 @@ bool TokenMasks::PlainBringsNearer(const Configurations& from, const TokenTrie::
 }
 
 template <typename OnToken>
-bool TokenMasks::WalkNeeds(const Configurations& from, int64_t here, int64_t most, bool prune, Walk& walk,
+bool TokenMasks::WalkNeeds(const Configurations& from, int64_t here, int64_t most, bool prune, Fuel& fuel,
                            const OnToken& on_token) {
   const std::span<const TokenTrie::Node> nodes = trie_->nodes();
   std::vector<int64_t> needs(trie_->depth_max() + 1);
@@ -377,20 +379,19 @@ bool TokenMasks::WalkNeeds(const Configurations& from, int64_t here, int64_t mos
     const TokenTrie::Node& node = nodes[i];
     const Configurations& before = stack_[node.depth];
     Configurations& next = stack_[node.depth + 1u];
-    if (walk.left == 0 || walk.fuel.empty()) return false;
-    --walk.left;
+    if (!fuel.Spend(static_cast<int64_t>(before.size()))) return false;
     const int64_t need_before = needs[node.depth];
-    if (need_before + kCharacterRest <= most && PlainBringsNearer(before, node, walk.fuel)) {
+    if (need_before + kCharacterRest <= most && PlainBringsNearer(before, node, fuel)) {
       i = node.below_end;
       continue;
     }
-    machine_->Step(before, node.byte, walk.fuel, next);
+    machine_->Step(before, node.byte, fuel, next);
     if (next.size() > kConfigurationsMax) return false;
     if (next.empty()) {
       i = node.below_end;
       continue;
     }
-    const int64_t need = next == before ? need_before : machine_->BytesToEnd(next, walk.fuel).value_or(kUnknown);
+    const int64_t need = next == before ? need_before : machine_->BytesToEnd(next, fuel).value_or(kUnknown);
     needs[node.depth + 1u] = need;
     // A byte brings the end nearer by one at most.
     if (prune && need < kUnknown && need - (node.bytes_below - 1) > most) {
@@ -403,25 +404,25 @@ bool TokenMasks::WalkNeeds(const Configurations& from, int64_t here, int64_t mos
     }
     ++i;
   }
-  return !walk.fuel.empty();
+  return !fuel.empty();
 }
 
 Grammar::Verdict TokenMasks::MaskWithin(GrammarState& state, int64_t bytes, std::span<uint32_t> out, Fuel& fuel) {
   if (const Grammar::Verdict verdict = Mask(state, out, fuel); verdict != Grammar::Verdict::kAllowed) return verdict;
   const int64_t fuel_most = std::min(fuel.left, kMaskFuel);
-  Walk walk{kNodesMax, {fuel_most}};
+  Fuel own{fuel_most};
   const Configurations from = state.configurations_;
   const auto forbid = [&](int32_t token) { ForbidToken(out, token); };
   const JsonMachine::Mark mark = machine_->Here();
   auto known = needs_.find(from);
   if (known == needs_.end()) {
     Needs needs;
-    needs.here = machine_->BytesToEnd(from, walk.fuel).value_or(kUnknown);
+    needs.here = machine_->BytesToEnd(from, own).value_or(kUnknown);
     const int64_t most = std::min(needs.here, kUnknown) + kCharacterRest;
-    const bool is_known = WalkNeeds(from, needs.here, most, /*prune=*/false, walk,
+    const bool is_known = WalkNeeds(from, needs.here, most, /*prune=*/false, own,
                                     [&](int32_t token, int64_t need) { needs.above.emplace_back(need, token); });
     machine_->BackTo(mark);
-    fuel.Spend(fuel_most - walk.fuel.left);
+    fuel.Spend(fuel_most - own.left);
     if (!is_known) return Grammar::Verdict::kLimit;
     std::ranges::sort(needs.above, std::greater<>());
     remembered_bytes_ += needs.above.size() * sizeof(needs.above[0]) + from.size() * sizeof(Configuration);
@@ -435,10 +436,10 @@ Grammar::Verdict TokenMasks::MaskWithin(GrammarState& state, int64_t bytes, std:
     }
     return Grammar::Verdict::kAllowed;
   }
-  const int64_t before = walk.fuel.left;
+  const int64_t before = own.left;
   const bool is_known =
-      WalkNeeds(from, needs.here, bytes, /*prune=*/true, walk, [&](int32_t token, int64_t) { forbid(token); });
-  fuel.Spend(before - walk.fuel.left);
+      WalkNeeds(from, needs.here, bytes, /*prune=*/true, own, [&](int32_t token, int64_t) { forbid(token); });
+  fuel.Spend(before - own.left);
   machine_->BackTo(mark);
   return is_known ? Grammar::Verdict::kAllowed : Grammar::Verdict::kLimit;
 }

@@ -56,30 +56,25 @@ class TokenMasks {
     // may end, and 0, or the trigger.
     std::vector<std::pair<uint32_t, RegexId>> ends;
   };
-  struct Walk {
-    size_t left;  // nodes
-    Fuel fuel;
-  };
 
   static constexpr size_t kRememberedBytesMax = size_t{8} << 20;
-  static constexpr size_t kNodesMax = size_t{1} << 26;  // looked at for one mask
   // Some 40 ms: a step waits for its masks. One of 20,000 masks of schemas in the wild takes longer than 8 ms.
   static constexpr int64_t kMaskFuel = 2'000'000;
 
   // REQUIRES: inside a scalar or an extra key.
-  bool AddConfiguration(const Configuration& from, Walk& walk, std::span<uint32_t> out);
-  const Inside* InsideOf(const Configuration& from, Walk& walk);
+  bool AddConfiguration(const Configuration& from, Fuel& fuel, std::span<uint32_t> out);
+  const Inside* InsideOf(const Configuration& from, Fuel& fuel);
   // The same for what a script reads. REQUIRES: inside a text, or free text that only triggers end.
   bool IsInsideScript(const Configuration& from) const;
-  bool AddScript(const Configuration& from, Walk& walk, std::span<uint32_t> out);
-  const Inside* InsideOfText(const Configuration& from, Walk& walk);
-  const Inside* InsideOfFree(const Configuration& from, Walk& walk);
+  bool AddScript(const Configuration& from, Fuel& fuel, std::span<uint32_t> out);
+  const Inside* InsideOfText(const Configuration& from, Fuel& fuel);
+  const Inside* InsideOfFree(const Configuration& from, Fuel& fuel);
   // Adds the tokens that go on with `behind` below the nodes of `ends` whose number is `which`.
-  bool AddBehind(const Inside& inside, int32_t which, const Configurations& behind, Walk& walk,
+  bool AddBehind(const Inside& inside, int32_t which, const Configurations& behind, Fuel& fuel,
                  std::span<uint32_t> out);
   const Inside* Remember(std::unique_ptr<Inside>& place, std::unique_ptr<Inside> inside);
   // Adds all tokens below the nodes [begin, end) that are allowed behind `from`, where the first `depth` bytes are read.
-  bool WalkNodes(size_t begin, size_t end, size_t depth, std::span<const Configuration> from, Walk& walk,
+  bool WalkNodes(size_t begin, size_t end, size_t depth, std::span<const Configuration> from, Fuel& fuel,
                  std::span<uint32_t> out);
   // What tokens leave to be said, where it is more than before and the rest of a character.
   struct Needs {
@@ -89,7 +84,7 @@ class TokenMasks {
   // Calls on_token(token, bytes) of all allowed ones that leave more than `most`; `prune`: also of some that are not allowed.
   // `here`: what `from` leaves.
   template <typename OnToken>
-  bool WalkNeeds(const Configurations& from, int64_t here, int64_t most, bool prune, Walk& walk,
+  bool WalkNeeds(const Configurations& from, int64_t here, int64_t most, bool prune, Fuel& fuel,
                  const OnToken& on_token);
   bool PlainBringsNearer(const Configurations& from, const TokenTrie::Node& node, Fuel& fuel);
   static void AddTokens(std::span<const int32_t> tokens, std::span<uint32_t> out);

@@ -109,8 +109,7 @@ std::optional<ApiError> GenerationRun::SetShape(const ShapeResult& shape) {
   if (const auto* refusal = std::get_if<grammar::Refusal>(&shape)) return RefusalError(*refusal, constraint.field);
   shape_ = std::get<0>(shape);
   if (!FollowsShape(shape)) return std::nullopt;
-  grammar::GrammarState state = shape_->Begin();
-  switch (shape_->Advance(state, prepared_.shape_start.prefix)) {
+  switch (shape_->Behind(prepared_.shape_start.prefix, behind_prefix_.emplace())) {
     case grammar::Grammar::Verdict::kAllowed:
       break;
     case grammar::Grammar::Verdict::kForbidden:
@@ -124,7 +123,7 @@ std::optional<ApiError> GenerationRun::SetShape(const ShapeResult& shape) {
                                        "that fits '", constraint.field, "' takes too much work to find out."),
                           "structured_output_too_complex");
   }
-  return constraint.close_at_max_tokens ? CheckClosing(state) : std::nullopt;
+  return constraint.close_at_max_tokens ? CheckClosing() : std::nullopt;
 }
 
 bool GenerationRun::FollowsShape(const ShapeResult& shape) const {
@@ -132,12 +131,18 @@ bool GenerationRun::FollowsShape(const ShapeResult& shape) const {
   return shape.index() == 0 && !from_the_start;
 }
 
-std::optional<ApiError> GenerationRun::CheckClosing(grammar::GrammarState& state) {
+std::optional<ApiError> GenerationRun::CheckClosing() {
   static constexpr std::string_view kField = "structured_outputs.close_at_max_tokens";
   if (!shape_->vocabulary().spells_text()) {
     return UnsupportedField(kField, "'close_at_max_tokens' with a vocabulary that lacks tokens of single bytes");
   }
-  const std::optional<int64_t> bytes = shape_->BytesToEnd(state);
+  grammar::GrammarState state = *behind_prefix_;
+  grammar::Fuel fuel{grammar::Grammar::kAdvanceFuel};
+  const std::optional<int64_t> bytes = shape_->BytesToEnd(state, fuel);
+  if (fuel.empty()) {
+    return InvalidField(kField, "How many bytes an answer needs at least takes too much work to find out.",
+                        "structured_output_too_complex");
+  }
   if (!bytes.has_value()) {
     return UnsupportedField(kField, "'close_at_max_tokens' with a schema that asks for several keys and names none");
   }
@@ -231,6 +236,7 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   }
   if (shape_ != nullptr) {
     ShapeStart start = prepared_.shape_start;
+    start.behind = behind_prefix_;
     if (fields.constraint->close_at_max_tokens) start.tokens_max = fields.max_tokens;
     sequence.shape = std::make_shared<GrammarShape>(shape_, std::move(start));
   }

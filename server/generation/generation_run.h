@@ -103,8 +103,8 @@ class GenerationRun {
     int64_t last_token_us = -1;
   };
 
-  // Whether answers from `state` on can be closed at max_tokens.
-  std::optional<ApiError> CheckClosing(grammar::GrammarState& state);
+  // Whether answers can be closed at max_tokens.
+  std::optional<ApiError> CheckClosing();
   void Cancel() noexcept;
   void AbsorbBatch();
   int64_t generated_tokens() const;
@@ -146,7 +146,8 @@ class GenerationRun {
   const AnswerHead head_;
   const std::shared_ptr<const StopStrings> stops_;  // with the engine, which looks for them too
 
-  std::shared_ptr<CompiledShape> shape_;  // null: none, or not yet
+  std::shared_ptr<CompiledShape> shape_;                // null: none, or not yet
+  std::optional<grammar::GrammarState> behind_prefix_;  // where every answer begins, unless it is at the beginning
   std::vector<Choice> choices_;
   int32_t open_ = 0;      // choices without an end
   int32_t unclosed_ = 0;  // choices whose last chunk is not out

@@ -90,14 +90,16 @@ void CompiledShape::CountBytes() {
 
 grammar::GrammarState CompiledShape::BeginFollowed() { return CopyOf(followed_begin_, *followed_); }
 
+Grammar::Verdict CompiledShape::Behind(std::string_view prefix, grammar::GrammarState& behind) const {
+  const std::shared_ptr<Grammar> reader = masked_->Twin();
+  behind = reader->Begin();
+  grammar::Fuel fuel;
+  return reader->Advance(behind, prefix, fuel);
+}
+
 grammar::GrammarState CompiledShape::Begin() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return CopyOf(masked_begin_, *masked_);
-}
-
-Grammar::Verdict CompiledShape::Advance(grammar::GrammarState& state, std::string_view bytes) {
-  grammar::Fuel fuel{Grammar::kAdvanceFuel};
-  return Advance(state, bytes, fuel);
 }
 
 Grammar::Verdict CompiledShape::Advance(grammar::GrammarState& state, std::string_view bytes, grammar::Fuel& fuel) {
@@ -122,9 +124,9 @@ Grammar::Verdict CompiledShape::Mask(grammar::GrammarState& state, std::span<uin
   return verdict;
 }
 
-std::optional<int64_t> CompiledShape::BytesToEnd(grammar::GrammarState& state) {
+std::optional<int64_t> CompiledShape::BytesToEnd(grammar::GrammarState& state, grammar::Fuel& fuel) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return masked_->BytesToEnd(state);
+  return masked_->BytesToEnd(state, fuel);
 }
 
 }  // namespace hydrant

@@ -38,10 +38,17 @@ class CompiledShape {
   grammar::Grammar& followed() { return *followed_; }
   grammar::GrammarState BeginFollowed();
 
+  // Any thread, and nobody waits: where an answer stands that has begun with `prefix`, and whether it may. The state belongs to an
+  // automaton of its own, in which nothing is read again; copies of it may go on in both of the others. At most Fuel::kCompile of work.
+  grammar::Grammar::Verdict Behind(std::string_view prefix, grammar::GrammarState& behind) const;
+
   // Any other thread; both wait for each other. Work is taken from `fuel`, or as much as one call may take.
   // Where the answer stands behind `bytes`; what it says of a state as Grammar::Advance does.
   grammar::GrammarState Begin();
-  grammar::Grammar::Verdict Advance(grammar::GrammarState& state, std::string_view bytes);
+  grammar::Grammar::Verdict Advance(grammar::GrammarState& state, std::string_view bytes) {
+    grammar::Fuel fuel{grammar::Grammar::kAdvanceFuel};
+    return Advance(state, bytes, fuel);
+  }
   grammar::Grammar::Verdict Advance(grammar::GrammarState& state, std::string_view bytes, grammar::Fuel& fuel);
   // The tokens that may come next, and the ends of text iff the answer may end. REQUIRES: bits has vocabulary().words() words.
   // Of tokens with `bytes_left` those behind which the answer can end with as many bytes.
@@ -49,7 +56,7 @@ class CompiledShape {
                                  std::optional<int64_t> bytes_left = std::nullopt);
   grammar::Grammar::Verdict Mask(grammar::GrammarState& state, std::span<uint32_t> bits,
                                  std::optional<int64_t> bytes_left, grammar::Fuel& fuel);
-  std::optional<int64_t> BytesToEnd(grammar::GrammarState& state);
+  std::optional<int64_t> BytesToEnd(grammar::GrammarState& state, grammar::Fuel& fuel);
 
   // About what it takes in memory by now. Any thread.
   size_t bytes() const { return bytes_.load(std::memory_order_relaxed); }

@@ -32,8 +32,7 @@ GrammarShape::GrammarShape(std::shared_ptr<CompiledShape> shape, ShapeStart star
       start_(std::move(start)),
       phase_(start_.thinks               ? Phase::kThinks
              : start_.thinks_behind >= 0 ? Phase::kMayThink
-                                         : Phase::kAnswers),
-      unmasked_(start_.prefix) {}
+                                         : Phase::kAnswers) {}
 
 bool GrammarShape::IsOver(const GrammarState& state, grammar::Fuel& fuel) {
   return std::ranges::all_of(kLikelyFirst, [&](const char& byte) {
@@ -80,10 +79,7 @@ AnswerShape::Verdict GrammarShape::Follow(std::string_view bytes) {
   Grammar& grammar = shape_->followed();
   const int64_t most = std::min(fuel_.left, Grammar::kAdvanceFuel);
   grammar::Fuel fuel{most};
-  if (!followed_.has_value()) {
-    followed_ = shape_->BeginFollowed();
-    if (grammar.Advance(*followed_, start_.prefix, fuel) != Grammar::Verdict::kAllowed) return Verdict::kLost;
-  }
+  if (!followed_.has_value()) followed_ = start_.behind.has_value() ? *start_.behind : shape_->BeginFollowed();
   if (grammar.Advance(*followed_, bytes, fuel) != Grammar::Verdict::kAllowed) return Verdict::kLost;
   unmasked_.append(bytes);
   const bool is_over = grammar.Accepts(*followed_) && IsOver(*followed_, fuel);
@@ -100,9 +96,9 @@ AnswerShape::Verdict GrammarShape::Push(int32_t token) {
 
 int64_t GrammarShape::LeastAnswer() {
   if (!least_answer_.has_value()) {
-    grammar::GrammarState state = shape_->Begin();
-    shape_->Advance(state, start_.prefix);
-    least_answer_ = shape_->BytesToEnd(state).value_or(0);
+    grammar::GrammarState state = start_.behind.has_value() ? *start_.behind : shape_->Begin();
+    grammar::Fuel fuel{Grammar::kAdvanceFuel};
+    least_answer_ = shape_->BytesToEnd(state, fuel).value_or(0);
   }
   return *least_answer_;
 }
@@ -134,7 +130,7 @@ bool GrammarShape::Mask(std::span<uint32_t> bits) {
   }
   std::optional<int64_t> left;  // behind this token
   if (start_.tokens_max > 0) left = std::max<int64_t>(start_.tokens_max - pushed_ - 1, 0);
-  if (!masked_.has_value()) masked_ = shape_->Begin();
+  if (!masked_.has_value()) masked_ = start_.behind.has_value() ? *start_.behind : shape_->Begin();
   if (!unmasked_.empty()) {
     if (shape_->Advance(*masked_, unmasked_, fuel_) != Grammar::Verdict::kAllowed) return false;
     unmasked_.clear();

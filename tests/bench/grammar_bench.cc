@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -34,6 +35,8 @@ double NowMicroseconds() {
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
 }
 double MicrosecondsSince(double start) { return NowMicroseconds() - start; }
+
+constexpr double kSlow = 8000;  // microseconds: near the bar of 10 ms for any mask
 
 struct Times {
   const char* name;
@@ -61,18 +64,31 @@ struct Bench {
   Times compile = {"compile", {}, 0, 0}, first = {"compile, first mask", {}, 2000, 50'000};
   Times masks = {"mask", {}, 15, 1000}, steps = {"step", {}, 3, 3};
   size_t refused = 0, ended = 0, stopped = 0, limits = 0;
+  struct Slow {
+    double us;
+    std::string place;  // line of the schema, and the text before the mask
+  };
+  std::vector<Slow> slow;  // masks beyond the bar
 
-  void Walk(Grammar& compiled, grammar::TokenMasks& token_masks, const std::string& text) {
+  void Note(double us, int row, const std::string& before) {
+    masks.us.push_back(us);
+    if (us > kSlow) slow.push_back({us, "line " + std::to_string(row + 1) + ": " + before});
+  }
+
+  void Walk(int row, Grammar& compiled, grammar::TokenMasks& token_masks, const std::string& text) {
     std::vector<uint32_t> mask(trie->words());
     grammar::GrammarState state = compiled.Begin();
+    std::string before;
     for (const int32_t id : tokenizer.Encode(text, {.add_special_tokens = false, .parse_special_tokens = false})) {
       auto start = NowMicroseconds();
       const auto known = token_masks.Mask(state, mask);
-      masks.us.push_back(MicrosecondsSince(start));
+      Note(MicrosecondsSince(start), row, before);
       if (known != Grammar::Verdict::kAllowed) {
         ++limits;
+        std::printf("a limit in line %d behind %s\n", row + 1, before.c_str());
         return;
       }
+      before += tokenizer.TokenBytes(id);
       start = NowMicroseconds();
       const bool allowed = compiled.Advance(state, tokenizer.TokenBytes(id)) == Grammar::Verdict::kAllowed;
       steps.us.push_back(MicrosecondsSince(start));
@@ -89,7 +105,7 @@ struct Bench {
     ++ended;
   }
 
-  void Run(const Json& row) {
+  void Run(int number, const Json& row) {
     grammar::GrammarSpec spec;
     spec.kind = grammar::GrammarKind::kJsonSchema;
     spec.text = row["schema"].dump();
@@ -108,7 +124,7 @@ struct Bench {
     token_masks.Mask(state, mask);
     first.us.push_back(MicrosecondsSince(start));
     for (const Json& test : row["tests"]) {
-      if (test["valid"] == true) Walk(*compiled, token_masks, test["data"].dump());
+      if (test["valid"] == true) Walk(number, *compiled, token_masks, test["data"].dump());
     }
   }
 };
@@ -139,9 +155,15 @@ int Main(int argc, char** argv) {
   const int begin = argc > 3 ? std::atoi(argv[3]) : 0, count = argc > 4 ? std::atoi(argv[4]) : 1000;
   std::string line;
   for (int i = 0; i < begin + count && std::getline(rows, line); ++i) {
-    if (i >= begin) bench.Run(Json::parse(line));
+    if (i >= begin) bench.Run(i, Json::parse(line));
   }
   for (Times* times : {&bench.compile, &bench.first, &bench.masks, &bench.steps}) times->Print();
+  std::ranges::sort(bench.slow, std::greater<>(), &Bench::Slow::us);
+  std::printf("%zu masks above %.0f us\n", bench.slow.size(), kSlow);
+  for (size_t i = 0; i < std::min<size_t>(bench.slow.size(), 10); ++i) {
+    const std::string& place = bench.slow[i].place;
+    std::printf("  %9.1f us, %.100s%s\n", bench.slow[i].us, place.c_str(), place.size() > 100 ? "…" : "");
+  }
   std::printf("%zu refused; instances: %zu walked to the end, %zu to a token that is not allowed, %zu to a limit\n",
               bench.refused, bench.ended, bench.stopped, bench.limits);
   return 0;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "model/text/str_cat.h"
 #include "tests/model/grammar/grammar_checks.h"
 
 namespace hydrant::grammar {
@@ -99,6 +100,35 @@ TEST(TokenMasks, AreWhatAdvanceAllows) {
         ASSERT_EQ(grammar->Advance(state, tokens[id]), Grammar::Verdict::kAllowed);
       }
     }
+  }
+}
+
+// To walk through what is remembered is work, too: with many ways to read what is there as much as to find it out.
+TEST(TokenMasks, RememberedStepsCostFuel) {
+  const size_t ways = 50;
+  std::string schema;
+  for (size_t i = 0; i < ways; ++i) {
+    schema += StrCat(i == 0 ? "" : ",", R"({"type":"array","items":{"type":"string","maxLength":)", i + 1, "}}");
+  }
+  const auto grammar = MustCompile(R"({"anyOf":[)" + schema + "]}");
+  const auto trie = std::make_shared<const TokenTrie>(Tokens());
+  std::vector<uint32_t> mask(trie->words());
+  struct Place {
+    const char* text;
+    size_t units;  // of each way, at least
+  };
+  for (const Place& place : {Place{"[", 200}, Place{"[\"", 1}}) {
+    GrammarState state = grammar->Begin();
+    ASSERT_EQ(grammar->Advance(state, place.text), Grammar::Verdict::kAllowed);
+    int64_t spent = 0;
+    for (int i = 0; i < 2; ++i) {
+      Fuel fuel;
+      ASSERT_EQ(TokenMasks(grammar, trie).Mask(state, mask, fuel), Grammar::Verdict::kAllowed);
+      spent = Fuel::kCompile - fuel.left;
+    }
+    EXPECT_GE(spent, static_cast<int64_t>(ways * place.units)) << place.text;
+    Fuel less{spent / 2};
+    EXPECT_EQ(TokenMasks(grammar, trie).Mask(state, mask, less), Grammar::Verdict::kLimit) << place.text;
   }
 }
 

@@ -96,21 +96,26 @@ class GenerationRunTest : public testing::Test {
 // Nothing else is work for an io thread: masks may be in its way.
 TEST_F(GenerationRunTest, AFormIsFollowedWhereTheAnswerHasBegunOrHasToBeClosed) {
   struct Case {
-    const char* regex;
+    std::string form;
     std::string prefix;
     const char* more;
     bool follows;
     const char* code;
   };
   std::string dear;  // every byte leads to a state of its own
-  for (uint32_t i = 0, seed = 1; i < 4000; ++i, seed = seed * 1664525u + 1013904223u) dear += seed >> 31 ? 'a' : 'b';
-  for (const Case& c : {Case{"a+", "", "", false, ""}, Case{"a+", "aa", "", true, ""},
-                        Case{"a+", "", R"(,"structured_outputs":{"close_at_max_tokens":true})", true, ""},
-                        Case{"a+", "ab", "", true, "prefix_not_allowed"},
-                        Case{"(a|b)*a(a|b){200}c", dear, "", true, "structured_output_too_complex"}}) {
-    SCOPED_TRACE(c.regex + c.prefix.substr(0, 9) + c.more);
-    ApiResult<PreparedGeneration> prepared = PrepareCompletion(
-        std::string(R"({"prompt":"a","max_tokens":9,"guided_regex":")") + c.regex + "\"" + c.more + "}", context_);
+  for (uint32_t i = 0, seed = 1; i < 100000; ++i, seed = seed * 1664525u + 1013904223u) dear += seed >> 31 ? 'a' : 'b';
+  const std::string some = R"("guided_regex":"a+")";
+  const std::string far = R"("guided_json":{"type":"string","pattern":"a[ab]{18}$","minLength":5})";
+  const char* const close = R"(,"structured_outputs":{"close_at_max_tokens":true})";
+  for (const Case& c :
+       {Case{some, "", "", false, ""}, Case{some, "aa", "", true, ""}, Case{some, "", close, true, ""},
+        Case{some, "ab", "", true, "prefix_not_allowed"},
+        Case{R"("guided_regex":"(a|b)*a(a|b){200}c")", dear, "", true, "structured_output_too_complex"},
+        Case{R"("guided_json":{"type":"object","minProperties":2})", "", close, true, "unsupported"},
+        Case{far, "", "", false, ""}, Case{far, "", close, true, "structured_output_too_complex"}}) {
+    SCOPED_TRACE(c.form + c.prefix.substr(0, 9) + c.more);
+    ApiResult<PreparedGeneration> prepared =
+        PrepareCompletion(R"({"prompt":"a","max_tokens":9,)" + c.form + c.more + "}", context_);
     ASSERT_TRUE(prepared.ok()) << prepared.error().message;
     prepared.value().shape_start.prefix = c.prefix;
     GenerationRun run(std::move(prepared.value()), context_, queue_, *metrics_, 0, "1", 0);

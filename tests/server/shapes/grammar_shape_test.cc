@@ -48,7 +48,9 @@ TEST(GrammarShape, IsCompleteWhenOnlyTheEndCanFollow) {
 
 TEST(GrammarShape, GoesOnFromWhatIsThere) {
   const auto compiled = MustCompileShape(SchemaSpec(R"({"type":"array","items":{"enum":[1,2]},"maxItems":2})"));
-  GrammarShape shape(compiled, {.prefix = "[1,"});
+  ShapeStart start;
+  ASSERT_EQ(compiled->Behind("[1,", start.behind.emplace()), grammar::Grammar::Verdict::kAllowed);
+  GrammarShape shape(compiled, start);
   auto allowed = Allowed(shape);
   EXPECT_TRUE(std::ranges::find(allowed, int32_t{'2'}) != allowed.end());
   EXPECT_TRUE(std::ranges::find(allowed, int32_t{']'}) == allowed.end());
@@ -56,8 +58,9 @@ TEST(GrammarShape, GoesOnFromWhatIsThere) {
   allowed = Allowed(shape);
   EXPECT_TRUE(std::ranges::find(allowed, int32_t{']'}) != allowed.end());
   EXPECT_EQ(Said(shape, "]"), Verdict::kComplete);
-  GrammarShape other(compiled, {.prefix = "[3"});
-  EXPECT_EQ(other.Push(','), Verdict::kLost);
+  GrammarShape again(compiled, start);
+  EXPECT_EQ(Said(again, "1]"), Verdict::kComplete);
+  EXPECT_EQ(compiled->Behind("[3", start.behind.emplace()), grammar::Grammar::Verdict::kForbidden);
 }
 
 TEST(GrammarShape, WhatIsForbiddenAndStillComesIsLost) {
