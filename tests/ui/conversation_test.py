@@ -289,6 +289,54 @@ class Conversation(page_case.PageCase):
         self.chat("Once more.")
         self.assertEqual({**self.bodies[2], "messages": None}, {**self.bodies[0], "messages": None})
 
+    def test_an_answer_has_the_form_that_is_asked_for(self):
+        schema = {"enum": ["yes", "no"]}
+        self.set("schema", json.dumps(schema)[:-1])
+        words = "document.getElementById('schema-text').textContent"
+        self.assertIn("no JSON yet", self.browser.evaluate(words))
+        self.chat()
+        self.assertNotIn("response_format", self.bodies[0])
+        self.set("schema", json.dumps(schema))
+        self.assertNotIn("no JSON yet", self.browser.evaluate(words))
+        self.chat("Again.")
+        self.assertEqual(self.bodies[1]["response_format"], {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}})
+        for name in ("schema", "tools"):
+            self.browser.evaluate(f"document.getElementById('{name}-example').click()")
+        self.chat("Once more.")
+        self.assertEqual(self.bodies[2]["response_format"]["json_schema"]["schema"]["required"], ["mood", "stars"])
+        self.assertEqual([tool["function"]["name"] for tool in self.bodies[2]["tools"]], ["weather"])
+
+    def test_a_call_stands_in_the_chat_and_the_next_message_is_its_result(self):
+        self.set("tools", json.dumps([{"name": "weather", "parameters": {"type": "object"}}]))
+
+        def part(index, given, **begins):
+            return {"index": index, "type": "function", "function": {"arguments": given, **begins}}
+
+        calls = [{"tool_calls": [part(0, '{"place": ', name="weather") | {"id": "call_a"}]}, {"tool_calls": [part(0, '"Rome"}')]},
+                 {"tool_calls": [part(1, "{}", name="weather") | {"id": "call_b"}]}]  # fmt: skip
+        events = [{"choices": [{"delta": delta, "finish_reason": None}], "usage": None} for delta in calls]
+
+        def chat(request):
+            self.bodies.append(request.body)
+            return 200, [piece("Let me see.")] + events + [ended("tool_calls")] if len(self.bodies) == 1 else [piece("Sunny."), ended("stop")]
+
+        self.server.chat = chat
+        self.chat("How is the weather in Rome?")
+        self.assertEqual(self.bodies[0]["tools"], [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}])
+        shown = "[...document.querySelectorAll('.message.assistant pre')].map(e => e.textContent.trim())"
+        self.wait(f"{shown}.length === 2")
+        self.assertEqual(self.browser.evaluate(shown), ['weather {"place": "Rome"}', "weather {}"])
+        self.visit()  # a reload keeps them
+        self.assertEqual(self.browser.evaluate(shown), ['weather {"place": "Rome"}', "weather {}"])
+        self.assertIn("tool", self.browser.evaluate("document.getElementById('say').placeholder"))
+        self.chat("21 degrees")
+        asked, *results = self.bodies[1]["messages"][1:]
+        self.assertEqual(asked["content"], "Let me see.")
+        self.assertEqual([(call["id"], call["function"]["arguments"]) for call in asked["tool_calls"]],
+                         [("call_a", '{"place": "Rome"}'), ("call_b", "{}")])  # fmt: skip
+        self.assertEqual(results, [{"role": "tool", "tool_call_id": name, "content": "21 degrees"} for name in ("call_a", "call_b")])
+        self.wait(f"{ANSWERS}[1] === 'Sunny.'")
+
     def test_budgets_have_a_size_and_a_change_says_what_it_costs(self):
         hint = "document.getElementById('hint').textContent"
         self.assertEqual(

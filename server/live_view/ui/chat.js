@@ -16,6 +16,25 @@ const SUGGESTIONS = [
 const BUSY_TRIES = 4;
 const BUSY_MS = 400;
 
+// What is shown of an answer: its text, then each call as code.
+const withCalls = (content, calls = []) =>
+  [content, ...calls.map(({ function: { name, arguments: given } }) => `\`\`\`json\n${name} ${given}\n\`\`\``)].filter(Boolean).join("\n\n");
+
+// A part of a streamed call, into those that have begun.
+function addPart(calls, { index, id, function: { name = "", arguments: given = "" } = {} }) {
+  calls[index] ??= { id, type: "function", function: { name: "", arguments: "" } };
+  calls[index].function.name += name;
+  calls[index].function.arguments += given;
+}
+
+// A message as requests have it: what is said after calls is what they give back.
+function asSent({ role, content, calls = [] }, before) {
+  if (role === "user" && before?.calls?.length > 0) {
+    return before.calls.map(({ id }) => ({ role: "tool", tool_call_id: id, content }));
+  }
+  return [{ role, content, ...(calls.length > 0 ? { tool_calls: calls } : {}) }];
+}
+
 const newSession = () =>
   `ui-${Array.from(crypto.getRandomValues(new Uint8Array(9)), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 
@@ -57,7 +76,7 @@ export class Chat {
 
   renew() {
     this.session = newSession();
-    this.messages = []; // {role, content, stopped, view}
+    this.messages = []; // {role, content, calls, stopped, view}; calls: of tools, as the API has them
   }
 
   async restart() {
@@ -76,7 +95,8 @@ export class Chat {
 
   // As store.js has it: with what there is of an answer, or with a question without one back in the field.
   keep() {
-    const messages = this.messages.map(({ role, content, stopped }) => ({ role, content, ...(stopped ? { stopped } : {}) }));
+    const messages = this.messages.map(({ role, content, calls = [], stopped }) =>
+      ({ role, content, ...(calls.length > 0 ? { calls } : {}), ...(stopped ? { stopped } : {}) }));
     let draft = find("say").value;
     if (this.busy && messages.at(-1)?.role === "user") {
       if (this.answer.text !== "") messages.push({ role: "assistant", content: this.answer.text, stopped: true });
@@ -89,7 +109,7 @@ export class Chat {
 
   restore({ session, messages, draft, beginning }) {
     this.session = session;
-    for (const { role, content, stopped } of messages) this.add(role, content, stopped === true);
+    for (const { role, content, calls, stopped } of messages) this.add(role, content, calls, stopped === true);
     find("say").value = draft;
     this.fit();
     if (messages.length === 0) return false;
@@ -100,13 +120,13 @@ export class Chat {
     return true;
   }
 
-  add(role, content, stopped = false) {
-    const view = this.bubble(role, content);
+  add(role, content, calls = [], stopped = false) {
+    const view = this.bubble(role, withCalls(content, calls));
     if (role === "assistant") {
       view.begin();
       view.end({ stopped });
     }
-    this.messages.push({ role, content, stopped, view });
+    this.messages.push({ role, content, calls, stopped, view });
     return view;
   }
 
@@ -123,9 +143,10 @@ export class Chat {
   // What can be done with the messages that stand there.
   offer() {
     const last = this.messages.at(-1);
-    for (const { role, content, view } of this.messages) {
+    find("say").placeholder = last?.calls?.length > 0 ? "What the tool gives back …" : "Say something …";
+    for (const { role, content, calls, view } of this.messages) {
       if (role !== "assistant") continue;
-      const actions = this.busy ? [] : [copyButton(() => content)];
+      const actions = this.busy ? [] : [copyButton(() => withCalls(content, calls))];
       if (view === last.view && !this.busy) {
         actions.push(["Try again", () => this.again()], ["Edit the question", () => this.edit()]);
         if (last.cut && this.templated) actions.unshift(["Go on", () => this.goOn()]);
@@ -155,7 +176,8 @@ export class Chat {
 
   download() {
     const { system } = this.settings;
-    const said = this.messages.map(({ role, content }) => `## ${role === "user" ? "You" : "Model"}\n\n${content}\n`);
+    const said = this.messages.map(({ role, content, calls }) =>
+      `## ${role === "user" ? "You" : "Model"}\n\n${withCalls(content, calls)}\n`);
     const text = [`# A chat with ${this.model}\n`, ...(system ? [`System prompt: ${system}\n`] : []), ...said].join("\n");
     const url = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
     make("a", { href: url, download: "chat.txt" }).click();
@@ -166,15 +188,16 @@ export class Chat {
 
   // [path, session, body] of a turn that answers `messages`, or with `goes_on` writes the last of them on.
   request(messages, goes_on = false) {
-    const { system } = this.settings;
+    const { system, tools } = this.settings;
     const body = { model: this.model, ...this.settings.members() };
-    const said = messages.map(({ role, content }) => ({ role, content }));
     if (this.templated) {
+      const said = messages.flatMap((message, at) => asSent(message, messages[at - 1]));
       if (system) said.unshift({ role: "system", content: system });
+      if (tools) body.tools = tools;
       const more = goes_on ? { continue_final_message: true, add_generation_prompt: false } : {};
       return ["/v1/chat/completions", this.session, { ...body, messages: said, ...more }];
     }
-    const lines = said.map(({ role, content }) => `${role === "user" ? "User" : "Assistant"}: ${content}\n`);
+    const lines = messages.map(({ role, content }) => `${role === "user" ? "User" : "Assistant"}: ${content}\n`);
     const prompt = `${system ? `${system}\n\n` : ""}${lines.join("")}Assistant:`;
     return ["/v1/completions", this.session, { ...body, prompt, stop: ["\nUser:"] }];
   }
@@ -245,7 +268,8 @@ export class Chat {
   async receive(answer, goes_on, before) {
     const { messages } = this;
     const { signal } = this.abort;
-    let said = answer.text;
+    let said = goes_on ? messages.at(-1).content : "";
+    const calls = goes_on ? messages.at(-1).calls ?? [] : [];
     const end = { usage: null, stopped: false, cut: false };
     try {
       for await (const event of eventsOf(await this.open(answer, goes_on))) {
@@ -253,24 +277,27 @@ export class Chat {
         const [choice] = event.choices;
         end.cut ||= choice?.finish_reason === "length";
         const piece = choice?.delta?.content ?? choice?.text ?? "";
+        const parts = choice?.delta?.tool_calls ?? [];
+        for (const part of parts) addPart(calls, part);
         if (choice?.delta?.reasoning_content) this.follow(() => answer.wait("Thinking."));
-        if (piece === "") continue;
+        if (piece === "" && parts.length === 0) continue;
         said += piece;
-        answer.write(said, (change) => this.follow(change));
+        answer.write(withCalls(said, calls), (change) => this.follow(change));
       }
     } catch (error) {
       end.stopped = true;
       if (!signal.aborted) this.showError(error.message);
     }
     this.follow(() => answer.end(end));
-    if (said === "") {
+    if (end.stopped) calls.length = 0; // half a call is none
+    if (said === "" && calls.length === 0) {
       answer.element.remove();
       if (before) this.putBack(messages, before);
       else this.takeBack(messages);
     } else if (goes_on) {
-      Object.assign(messages.at(-1), { content: said, stopped: end.stopped, cut: end.cut });
+      Object.assign(messages.at(-1), { content: said, calls, stopped: end.stopped, cut: end.cut });
     } else {
-      messages.push({ role: "assistant", content: said, stopped: end.stopped, cut: end.cut, view: answer });
+      messages.push({ role: "assistant", content: said, calls, stopped: end.stopped, cut: end.cut, view: answer });
     }
   }
 

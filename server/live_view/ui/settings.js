@@ -17,7 +17,33 @@ const BUDGETS = [32, 64, 128, 256, 512, 1024, 2048, 4096];
 const LENGTHS = [60, 120, 240, 480, 960, 1920];
 const BLOCK_TOKENS = 16;
 
-const DEFAULTS = { policy: "h2o-plus", budget: "128", length: "240", system: "", temperature: "0.7", "top-p": "1", seed: "" };
+const DEFAULTS = { policy: "h2o-plus", budget: "128", length: "240", system: "", temperature: "0.7", "top-p": "1", seed: "", schema: "", tools: "" };
+
+const EXAMPLES = {
+  schema: {
+    type: "object",
+    properties: { mood: { enum: ["calm", "merry", "sad"] }, stars: { type: "integer", minimum: 1, maximum: 5 } },
+    required: ["mood", "stars"],
+    additionalProperties: false,
+  },
+  tools: {
+    name: "weather",
+    description: "The weather of a place now.",
+    parameters: { type: "object", properties: { place: { type: "string" } }, required: ["place"] },
+  },
+};
+
+// What stands in a field as JSON: null where it is empty, undefined where it is none.
+function jsonIn(name) {
+  const text = find(name).value.trim();
+  if (text === "") return null;
+  try {
+    const value = JSON.parse(text);
+    return typeof value === "object" && value !== null ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
 
 const TEMPERATURES = [[0, "always the likeliest word"], [0.5, "careful"], [0.9, "balanced"], [1.3, "lively"], [2, "wild"]];
 const temperatureText = (value) => `${value}: ${TEMPERATURES.find(([up_to]) => value <= up_to)[1]}`;
@@ -38,6 +64,12 @@ export class Settings {
     for (const name of Object.keys(DEFAULTS)) find(name).addEventListener("input", () => this.changed());
     for (const name of ["policy", "budget", "length"]) find(name).addEventListener("change", () => this.changed());
     find("settings").addEventListener("submit", (event) => event.preventDefault());
+    for (const [name, example] of Object.entries(EXAMPLES)) {
+      find(`${name}-example`).addEventListener("click", () => {
+        find(name).value = JSON.stringify(example, null, 2);
+        this.changed();
+      });
+    }
     find("defaults").addEventListener("click", () => {
       this.set(DEFAULTS);
       this.changed();
@@ -92,17 +124,26 @@ export class Settings {
     return /^\d{1,15}$/.test(text) ? Number(text) : null;
   }
 
-  // The members of a request that are chosen here, but for the system prompt.
+  // A function is as OpenAI has it, or without what is around it there. Null: the model has none.
+  get tools() {
+    const said = jsonIn("tools");
+    const tools = (Array.isArray(said) ? said : [said ?? null]).filter((tool) => tool !== null);
+    return tools.length === 0 ? null : tools.map((tool) => (tool.function ? tool : { type: "function", function: tool }));
+  }
+
+  // The members of a request that are chosen here, but for the system prompt and the tools.
   members() {
     const body = { max_tokens: Number(find("length").value), temperature: Number(find("temperature").value) };
     if (Number(find("top-p").value) < 1) body.top_p = Number(find("top-p").value);
     if (this.seed !== null) body.seed = this.seed;
+    const schema = jsonIn("schema");
+    if (schema) body.response_format = { type: "json_schema", json_schema: { name: "answer", schema } };
     return { ...body, kv: this.kv };
   }
 
   // Cached tokens are of use to a turn with the same kv and the same beginning.
   get beginning() {
-    return JSON.stringify([this.kv, this.system]);
+    return JSON.stringify([this.kv, this.system, this.tools]);
   }
 
   // A turn is computed with what is chosen now; null: the chat is a new one.
@@ -117,6 +158,12 @@ export class Settings {
       ? "Changed: with your next message the whole chat is read anew." : ""].join(" ").trim();
     find("temperature-text").textContent = temperatureText(Number(find("temperature").value));
     find("top-p-text").textContent = topPText(Number(find("top-p").value));
+    for (const [name, words] of [["schema", "Answers are JSON of this schema. Empty: text."],
+      ["tools", "When the model calls one, its call stands in the chat, and your next message is what it gives back."]]) {
+      const wrong = jsonIn(name) === undefined;
+      find(name).setAttribute("aria-invalid", String(wrong));
+      find(`${name}-text`).textContent = wrong ? "This is no JSON yet, and is left out." : words;
+    }
     find("seed").setAttribute("aria-invalid", String(find("seed").value.trim() !== "" && this.seed === null));
     find("seed-text").textContent = this.seed !== null ? "The same question gets the same answer."
       : find("seed").value.trim() === "" ? "Empty: another answer each time." : "A whole number, please.";

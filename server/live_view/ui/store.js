@@ -20,9 +20,11 @@ function write(name, value) {
   }
 }
 
-const isMessage = (message) => ["user", "assistant"].includes(message?.role) && typeof message.content === "string";
+const isCall = (call) => [call?.id, call?.function?.name, call?.function?.arguments].every((text) => typeof text === "string");
+const isMessage = ({ role, content, calls = [] } = {}) =>
+  ["user", "assistant"].includes(role) && typeof content === "string" && Array.isArray(calls) && calls.every(isCall);
 
-// {session, messages: [{role, content, stopped}], draft}, or null.
+// {session, messages: [{role, content, calls, stopped}], draft}, or null.
 export function keptChat() {
   const chat = read(CHAT);
   const is_chat = typeof chat?.session === "string" && /^[\w-]{1,64}$/.test(chat.session) && Array.isArray(chat.messages);
