@@ -10,6 +10,8 @@
 namespace hydrant {
 namespace {
 
+using Kind = AnswerPiece::Kind;
+
 void AppendToken(std::string* out, int32_t id, std::string_view bytes, float logprob, bool as_id) {
   AppendTokenLogprob(out, as_id ? absl::StrCat("token_id:", id) : LogprobTokenText(bytes), bytes, logprob);
 }
@@ -40,13 +42,11 @@ void AppendLogprobsOrNull(std::string* out, const std::vector<PositionLogprobs>*
   }
 }
 
-// ,"tool_calls":[…]; `first` is the index of the first of them in a stream, -1 outside of one.
-void AppendToolCalls(std::string* out, const std::vector<ToolCall>& calls, int32_t first) {
+// "tool_calls":[…]
+void AppendToolCalls(std::string* out, const std::vector<ToolCall>& calls) {
   out->append("\"tool_calls\":[");
   for (size_t i = 0; i < calls.size(); ++i) {
-    out->append(i > 0 ? ",{" : "{");
-    if (first >= 0) absl::StrAppend(out, "\"index\":", first + static_cast<int32_t>(i), ",");
-    out->append("\"id\":");
+    out->append(i > 0 ? ",{\"id\":" : "{\"id\":");
     AppendJsonString(out, calls[i].id);
     out->append(",\"type\":\"function\",\"function\":{\"name\":");
     AppendJsonString(out, calls[i].name);
@@ -55,6 +55,34 @@ void AppendToolCalls(std::string* out, const std::vector<ToolCall>& calls, int32
     out->append("}}");
   }
   out->push_back(']');
+}
+
+// The same of a stream: what has come of each call; nothing where there are no pieces of any. A call begins with its id and name.
+void AppendCallPieces(std::string* out, const AnswerPieces& pieces) {
+  std::string entries;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const bool begins = pieces[i].kind == Kind::kCall;
+    if (!begins && pieces[i].kind != Kind::kArguments) continue;
+    if (!entries.empty()) entries.push_back(',');
+    absl::StrAppend(&entries, "{\"index\":", pieces[i].call, ",");
+    if (begins) {
+      entries.append("\"id\":");
+      AppendJsonString(&entries, pieces[i].id);
+      entries.append(",\"type\":\"function\",");
+    }
+    entries.append("\"function\":{");
+    if (begins) {
+      entries.append("\"name\":");
+      AppendJsonString(&entries, pieces[i].text);
+      entries.push_back(',');
+    }
+    const bool has_more = begins && i + 1 < pieces.size() && pieces[i + 1].kind == Kind::kArguments;
+    if (has_more) ++i;
+    entries.append("\"arguments\":");
+    AppendJsonString(&entries, begins && !has_more ? std::string_view() : pieces[i].text);
+    entries.append("}}");
+  }
+  if (!entries.empty()) out->append("\"tool_calls\":[").append(entries).append("]");
 }
 
 // "reasoning_content":…,"reasoning":…
@@ -87,7 +115,7 @@ ToolCallParser ChatWriter::MakeParser(int32_t index) const {
 
 void ChatWriter::AppendChoice(std::string* out, const AnswerChoice& choice) const {
   ToolCallParser parser = MakeParser(choice.index);
-  const ToolCallParser::Output said = parser.Read(choice.text, /*last=*/true);
+  const WholeAnswer said = Joined(parser.Read(choice.text, /*last=*/true));
   out->append("{\"index\":");
   AppendJsonInteger(out, choice.index);
   out->append(",\"message\":{\"role\":\"assistant\",\"content\":");
@@ -103,12 +131,12 @@ void ChatWriter::AppendChoice(std::string* out, const AnswerChoice& choice) cons
   out->append(",\"refusal\":null");
   if (!said.calls.empty()) {
     out->push_back(',');
-    AppendToolCalls(out, said.calls, -1);
+    AppendToolCalls(out, said.calls);
   }
   out->push_back('}');
   AppendLogprobsOrNull(out, choice.logprobs.has_value() ? &*choice.logprobs : nullptr, options_.tokens_as_ids);
   out->append(",\"finish_reason\":");
-  AppendJsonString(out, FinishName(choice.finish_reason, !said.calls.empty() && !options_.named_tool));
+  AppendJsonString(out, FinishName(choice.finish_reason, said.has_whole_call() && !options_.named_tool));
   out->append(",\"stop_reason\":");
   AppendStopReason(out, choice.stop_reason);
   if (choice.prompt_logprobs.has_value()) {
@@ -150,11 +178,14 @@ void ChatWriter::AppendRoleChunk(std::string* out, const AnswerDelta& delta) con
 void ChatWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
   if (delta.first) AppendRoleChunk(out, delta);
   ToolCallParser& parser = parsers_.try_emplace(delta.index, MakeParser(delta.index)).first->second;
-  const int32_t sent = parser.calls_read();
   const bool last = delta.finish_reason.has_value();
-  const ToolCallParser::Output said = parser.Read(delta.text, last);
+  const AnswerPieces said = parser.Read(delta.text, last);
+  std::string text;
+  for (const AnswerPiece& piece : said) text += piece.kind == Kind::kText ? piece.text : std::string();
+  std::string calls;
+  AppendCallPieces(&calls, said);
   const std::string_view reasoning = options_.include_reasoning ? delta.reasoning : std::string_view();
-  const bool tells = !reasoning.empty() || !said.text.empty() || !said.calls.empty() || last ||
+  const bool tells = !reasoning.empty() || !text.empty() || !calls.empty() || last ||
                      (delta.logprobs != nullptr && !delta.logprobs->empty()) ||
                      (delta.token_ids != nullptr && !delta.token_ids->empty()) || delta.kv != nullptr;
   if (!tells) return;
@@ -162,21 +193,21 @@ void ChatWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
   AppendJsonInteger(out, delta.index);
   out->append(",\"delta\":{");
   if (!reasoning.empty()) AppendReasoning(out, reasoning);
-  if (!said.text.empty() || (said.calls.empty() && reasoning.empty())) {
+  if (!text.empty() || (calls.empty() && reasoning.empty())) {
     if (!reasoning.empty()) out->push_back(',');
     out->append("\"content\":");
-    AppendJsonString(out, said.text);
+    AppendJsonString(out, text);
   }
-  if (!said.calls.empty()) {
+  if (!calls.empty()) {
     if (out->back() != '{') out->push_back(',');
-    AppendToolCalls(out, said.calls, sent);
+    out->append(calls);
   }
   out->push_back('}');
   AppendLogprobsOrNull(out, delta.logprobs, options_.tokens_as_ids);
   AnswerDelta rest = delta;
   rest.prompt_token_ids = nullptr;  // the role's chunk had them
   AppendChunkEnd(out, rest,
-                 last ? FinishName(*delta.finish_reason, parser.calls_read() > 0 && !options_.named_tool) : "",
+                 last ? FinishName(*delta.finish_reason, parser.has_whole_call() && !options_.named_tool) : "",
                  last ? fingerprint_member_ : "");
 }
 

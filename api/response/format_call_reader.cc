@@ -1,5 +1,6 @@
 #include "api/response/format_call_reader.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -10,99 +11,171 @@ namespace hydrant {
 
 using grammar::CallEvent;
 using grammar::Grammar;
+using grammar::Region;
+using Kind = AnswerPiece::Kind;
 
-FormatCallReader::FormatCallReader(std::string_view format) {
+namespace {
+
+// Bytes that the grammar reads at once: a text that it refuses somewhere is read again byte by byte.
+constexpr size_t kReadBytes = 256;
+
+std::shared_ptr<Grammar> ReadingGrammar(std::string_view format, bool begins_only) {
   grammar::GrammarSpec spec;
   spec.kind = grammar::GrammarKind::kToolCalls;
-  spec.text = StrCat(R"({"format":")", format, R"(","choice":"auto"})");
+  spec.text = StrCat(R"({"format":")", format, R"(","choice":")", begins_only ? "required" : "auto", R"("})");
+  spec.white_space_max = 255;
   grammar::Fuel fuel;
   auto made = Grammar::Compile(spec, fuel);
-  grammar_ = std::move(std::get<std::shared_ptr<Grammar>>(made));
+  return std::move(std::get<std::shared_ptr<Grammar>>(made));
+}
+
+}  // namespace
+
+FormatCallReader::FormatCallReader(std::string_view format, bool hands_over) : hands_over_(hands_over) {
+  const grammar::ToolFormat& data = grammar::FindReadFormats(format).front();
+  is_json_ = data.style == grammar::ArgumentStyle::kJson;
+  trigger_ = data.trigger;
+  grammar_ = ReadingGrammar(format, trigger_.empty());
   state_ = grammar_->Begin();
-  begins_only_ = grammar::FindToolFormat(format)->trigger.empty();
 }
 
-void FormatCallReader::AddText(std::string_view text, Output& output) {
-  if (text.empty()) return;
-  if (output.empty() || !output.back().name.empty() || output.back().closes_call) output.emplace_back();
-  output.back().text += text;
-}
-
-void FormatCallReader::TakeMarkup(size_t bytes, Output& output) {
-  if (bytes > 0) output.push_back({held_.substr(0, bytes), "", "", true});
-  held_.erase(0, bytes);
-}
-
-void FormatCallReader::Take(const std::vector<CallEvent>& events, Output& output) {
-  // What is held back of text behind a call that ends here.
-  size_t behind = reader_.undecided();
-  for (const CallEvent& event : events) behind += event.kind == CallEvent::Kind::kText ? event.text.size() : 0;
-  for (const CallEvent& event : events) {
-    switch (event.kind) {
-      case CallEvent::Kind::kText:
-        TakeMarkup(held_.size() - behind, output);
-        AddText(event.text, output);
-        held_.erase(0, event.text.size());
-        behind -= event.text.size();
-        break;
-      case CallEvent::Kind::kCall:
-        call_ = {"", event.text, "", false};
-        break;
-      case CallEvent::Kind::kArguments:
-        call_.arguments += event.text;
-        break;
-      case CallEvent::Kind::kCallEnd:
-        call_.text = held_.substr(0, held_.size() - behind);
-        held_.erase(0, call_.text.size());
-        output.push_back(std::exchange(call_, {}));
-        break;
-    }
-  }
-}
-
-void FormatCallReader::GiveUp(Output& output) {
-  AddText(std::exchange(held_, {}), output);
-  call_ = {};
+void FormatCallReader::BeginAnew() {
+  held_.clear();
+  name_.clear();
+  untold_.clear();
+  told_ = false;
   reader_ = grammar::CallReader(/*loose=*/true);
   state_ = grammar_->Begin();
-  passes_all_ = begins_only_;
+  passes_all_ = trigger_.empty();
 }
 
-FormatCallReader::Output FormatCallReader::Push(std::string_view text) {
-  Output output;
-  std::vector<grammar::ByteRegion> regions;
-  std::vector<CallEvent> events;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const std::string_view byte = text.substr(i, 1);
-    if (!passes_all_ && grammar_->Advance(state_, byte, &regions) != Grammar::Verdict::kAllowed) {
-      GiveUp(output);
-      // From the beginning every byte may come.
-      if (!passes_all_) grammar_->Advance(state_, byte, &regions);
-    }
+bool FormatCallReader::IsInPlainText() const {
+  return held_.empty() && !told_ && !trigger_.empty() && reader_.region() == Region::kText;
+}
+
+size_t FormatCallReader::Advance(std::string_view text) {
+  if (grammar_->Advance(state_, text, &regions_) == Grammar::Verdict::kAllowed) return text.size();
+  std::vector<grammar::ByteRegion> all;
+  while (all.size() < text.size() &&
+         grammar_->Advance(state_, text.substr(all.size(), 1), &regions_) == Grammar::Verdict::kAllowed) {
+    all.push_back(regions_.front());
+  }
+  regions_ = std::move(all);
+  return regions_.size();
+}
+
+size_t FormatCallReader::Push(std::string_view text, AnswerPieces* pieces) {
+  for (size_t at = 0; at < text.size();) {
     if (passes_all_) {
-      AddText(text.substr(i), output);
+      AddPiece(Kind::kText, text.substr(at), pieces);
       break;
     }
-    held_ += byte;
-    events.clear();
-    reader_.Push(byte, regions, events);
-    Take(events, output);
+    if (IsInPlainText()) {
+      const size_t mark = std::min(text.find(trigger_.front(), at), text.size());
+      AddPiece(Kind::kText, text.substr(at, mark - at), pieces);
+      at = mark;
+      if (at == text.size()) break;
+    }
+    const std::string_view next = text.substr(at, kReadBytes);
+    const size_t read = Advance(next);
+    for (size_t i = 0; i < read; ++i) Take(next[i], regions_[i], pieces);
+    at += read;
+    if (read == next.size()) continue;
+    if (IsInPlainText() && read == 0) {
+      // Every byte may come here; one that is too much work is text.
+      AddPiece(Kind::kText, next.substr(0, 1), pieces);
+      ++at;
+    } else if (GiveUp(pieces)) {
+      return at;
+    }
   }
-  return output;
+  return text.size();
 }
 
-FormatCallReader::Output FormatCallReader::Finish() {
-  Output output;
-  std::vector<CallEvent> events;
-  reader_.Finish(grammar_->Accepts(state_), events);
-  Take(events, output);
-  const bool in_call = !call_.name.empty();
-  if (in_call || !grammar_->Accepts(state_)) {
-    AddText(std::exchange(held_, {}), output);
-  } else {
-    TakeMarkup(held_.size(), output);
+void FormatCallReader::Take(char byte, const grammar::ByteRegion& region, AnswerPieces* pieces) {
+  held_ += byte;
+  events_.clear();
+  reader_.Push({&byte, 1}, {&region, 1}, events_);
+  TakeEvents(pieces);
+  if (!untold_.empty() && (is_json_ || reader_.argument_whole())) Tell(pieces);
+  // What stands around the arguments of a call that was told of is nobody's text.
+  if (told_ || reader_.region() == Region::kEnd) held_.erase(0, held_.size() - reader_.undecided());
+}
+
+void FormatCallReader::TakeEvents(AnswerPieces* pieces) {
+  // Bytes of text in what is held, and those that may become some; before them stands markup.
+  size_t behind = reader_.undecided();
+  for (const CallEvent& event : events_) behind += event.kind == CallEvent::Kind::kText ? event.text.size() : 0;
+  for (const CallEvent& event : events_) {
+    switch (event.kind) {
+      case CallEvent::Kind::kText:
+        AddPiece(Kind::kText, event.text, pieces);
+        behind -= event.text.size();
+        held_.erase(0, held_.size() - behind);
+        break;
+      case CallEvent::Kind::kCall:
+        name_ = event.text;
+        break;
+      case CallEvent::Kind::kArguments:
+        untold_ += event.text;
+        break;
+      case CallEvent::Kind::kCallEnd:
+        Tell(pieces);
+        EndCall(/*whole=*/true, pieces);
+        held_.erase(0, held_.size() - behind);
+        break;
+    }
   }
-  return output;
+}
+
+void FormatCallReader::Tell(AnswerPieces* pieces) {
+  if (!std::exchange(told_, true)) pieces->push_back({Kind::kCall, std::exchange(name_, {}), 0, ""});
+  has_calls_ = true;
+  AddPiece(Kind::kArguments, std::exchange(untold_, {}), pieces);
+}
+
+void FormatCallReader::EndCall(bool whole, AnswerPieces* pieces) {
+  pieces->push_back({whole ? Kind::kCallEnd : Kind::kCallCut, "", 0, ""});
+  told_ = false;
+}
+
+std::string FormatCallReader::TakeHeld() { return std::exchange(held_, {}); }
+
+bool FormatCallReader::GiveUp(AnswerPieces* pieces) {
+  if (told_) EndCall(is_json_ && ArgumentsAreWhole(), pieces);
+  // What closes calls that are whole.
+  if (grammar_->Accepts(state_)) held_.clear();
+  const size_t mark = trigger_.empty() ? (has_calls_ ? held_.npos : 0) : held_.rfind(trigger_);
+  std::string held = std::exchange(held_, {});
+  BeginAnew();
+  if (!hands_over_ || mark == held.npos || held.empty()) {
+    AddPiece(Kind::kText, held, pieces);
+    return false;
+  }
+  held_ = held.substr(mark);
+  return true;
+}
+
+// Whether what ends a call may come next.
+bool FormatCallReader::ArgumentsAreWhole() {
+  for (int byte = 0; byte < 256; ++byte) {
+    grammar::GrammarState after = state_;
+    const char next = static_cast<char>(byte);
+    const bool may_come = grammar_->Advance(after, {&next, 1}, &regions_) == Grammar::Verdict::kAllowed;
+    if (may_come && regions_.front().region == Region::kEnd) return true;
+  }
+  return false;
+}
+
+bool FormatCallReader::Finish(AnswerPieces* pieces) {
+  if (passes_all_) return false;
+  const bool accepts = grammar_->Accepts(state_);
+  events_.clear();
+  reader_.Finish(accepts, events_);
+  TakeEvents(pieces);
+  if (!accepts) return GiveUp(pieces);
+  held_.clear();
+  return false;
 }
 
 }  // namespace hydrant

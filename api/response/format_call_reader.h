@@ -1,8 +1,14 @@
 // FormatCallReader finds tool calls in what a model writes by the grammar of their format, with any names and any arguments.
 //
+// A call is told of once that cannot be taken back: with the first byte of its arguments where they are JSON, with the first whole
+// argument where they are written otherwise. From then on it is a call, and ends where its arguments stop being some.
+//
 // Thread: any; belongs to one choice of one answer.
 //
-// Invariant: the texts of all parts, one after the other, are what came.
+// Invariants
+//  1. Before it is told of, nothing of what begins like a call is passed on; if it is none, all of it is text.
+//  2. However the text is cut into pieces, the same comes out.
+//  3. It takes time linear in the text.
 #ifndef HYDRANT_API_RESPONSE_FORMAT_CALL_READER_H_
 #define HYDRANT_API_RESPONSE_FORMAT_CALL_READER_H_
 
@@ -11,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/response/answer_piece.h"
 #include "model/grammar/call_reader.h"
 #include "model/grammar/grammar.h"
 
@@ -18,34 +25,43 @@ namespace hydrant {
 
 class FormatCallReader {
  public:
-  struct Part {
-    std::string text;             // as the model wrote it
-    std::string name, arguments;  // of a call; else empty
-    bool closes_call = false;     // it is markup behind the last call, and nobody's text if that is one
-  };
-  using Output = std::vector<Part>;
-
+  // `hands_over`: what begins like a call and is none is for the caller to look at.
   // REQUIRES: grammar::FindToolFormat knows the format.
-  explicit FormatCallReader(std::string_view format);
+  explicit FormatCallReader(std::string_view format, bool hands_over = false);
 
-  Output Push(std::string_view text);
-  // Ends the text: what was held back is a call if it is whole, or text.
-  Output Finish();
+  // Returns how many bytes were read. They are fewer than there are where something is handed over: it is TakeHeld and all that
+  // comes behind it, and whatever is pushed next begins anew. A call's number and id are for the caller to say.
+  size_t Push(std::string_view text, AnswerPieces* pieces);
+  // Ends the text: what was held back is a call if it is whole, or text; true: it is handed over.
+  bool Finish(AnswerPieces* pieces);
+  // What is handed over, from the mark on with which a call begins.
+  std::string TakeHeld();
 
  private:
-  void Take(const std::vector<grammar::CallEvent>& events, Output& output);
-  // What was held back is no call; the format is looked for again from here on.
-  void GiveUp(Output& output);
-  void TakeMarkup(size_t bytes, Output& output);
-  static void AddText(std::string_view text, Output& output);
+  size_t Advance(std::string_view text);
+  void Take(char byte, const grammar::ByteRegion& region, AnswerPieces* pieces);
+  void TakeEvents(AnswerPieces* pieces);
+  void Tell(AnswerPieces* pieces);
+  // What was held back is no call: true if it is handed over.
+  bool GiveUp(AnswerPieces* pieces);
+  void EndCall(bool whole, AnswerPieces* pieces);
+  void BeginAnew();
+  bool IsInPlainText() const;
+  bool ArgumentsAreWhole();
 
+  const bool hands_over_;
+  bool is_json_ = true;  // the format's arguments are
+  std::string_view trigger_;
   std::shared_ptr<grammar::Grammar> grammar_;
   grammar::GrammarState state_;
   grammar::CallReader reader_{/*loose=*/true};
-  std::string held_;  // bytes that are in no part
-  Part call_;         // that has begun
-  bool passes_all_ = false;
-  bool begins_only_ = false;  // calls are all of the answer
+  std::vector<grammar::ByteRegion> regions_;  // of the bytes that Advance took
+  std::vector<grammar::CallEvent> events_;
+  std::string held_;           // bytes of which nothing was passed on
+  std::string name_, untold_;  // of a call that has begun: its name, and arguments that were not passed on
+  bool told_ = false;          // of that call
+  bool has_calls_ = false;     // there was one
+  bool passes_all_ = false;    // calls are all of the answer, and this one is text from here on
 };
 
 }  // namespace hydrant

@@ -35,12 +35,12 @@ void BeginBlockEvent(std::string* out, std::string_view name, int32_t block) {
 }
 
 // {"type":"tool_use","id":…,"name":…,"input":…}
-void AppendToolUse(std::string* out, const ToolCall& call, std::string_view input) {
+void AppendToolUse(std::string* out, std::string_view id, std::string_view name, std::string_view input) {
   constexpr std::string_view kCallPrefix = "call_";
   out->append("{\"type\":\"tool_use\",\"id\":\"toolu_");
-  AppendJsonEscaped(out, std::string_view(call.id).substr(call.id.starts_with(kCallPrefix) ? kCallPrefix.size() : 0));
+  AppendJsonEscaped(out, id.substr(id.starts_with(kCallPrefix) ? kCallPrefix.size() : 0));
   out->append("\",\"name\":");
-  AppendJsonString(out, call.name);
+  AppendJsonString(out, name);
   out->append(",\"input\":").append(input).append("}");
 }
 
@@ -59,7 +59,7 @@ void MessagesWriter::AppendStop(std::string* out, int64_t generated) const {
   const auto* text = std::get_if<std::string>(&stop_);
   if (finish_ == FinishReason::kLength) {
     reason = generated < options_.asked_tokens ? "model_context_window_exceeded" : "max_tokens";
-  } else if (parser_.calls_read() > 0) {
+  } else if (parser_.has_whole_call()) {
     reason = "tool_use";
   } else if (text != nullptr) {
     reason = "stop_sequence";
@@ -78,7 +78,7 @@ std::string MessagesWriter::Body(const Answer& answer) {
   const AnswerChoice& choice = answer.choices.front();
   finish_ = choice.finish_reason;
   stop_ = choice.stop_reason;
-  const ToolCallParser::Output said = parser_.Read(choice.text, /*last=*/true);
+  const WholeAnswer said = Joined(parser_.Read(choice.text, /*last=*/true));
   std::string out;
   AppendMessageHead(&out);
   if (options_.include_reasoning && !choice.reasoning.empty()) {
@@ -96,7 +96,7 @@ std::string MessagesWriter::Body(const Answer& answer) {
   }
   for (const ToolCall& call : said.calls) {
     if (out.back() != '[') out.push_back(',');
-    AppendToolUse(&out, call, call.arguments);
+    AppendToolUse(&out, call.id, call.name, call.whole ? call.arguments : WholeMembers(call.arguments));
   }
   out.append("],");
   AppendStop(&out, answer.usage.completion_tokens);
@@ -150,26 +150,34 @@ void MessagesWriter::CloseBlock(std::string* out) {
     out->push_back('}');
     EndEvent(out);
   }
-  if (!in_text_ && !in_thinking_) return;
-  in_text_ = in_thinking_ = false;
+  if (!in_text_ && !in_thinking_ && !in_call_) return;
+  in_text_ = in_thinking_ = in_call_ = false;
   BeginBlockEvent(out, "content_block_stop", block_++);
   EndEvent(out);
 }
 
-void MessagesWriter::AppendCall(std::string* out, const ToolCall& call) {
-  blank_.clear();
-  CloseBlock(out);
-  BeginBlockEvent(out, "content_block_start", block_);
-  out->append(",\"content_block\":");
-  AppendToolUse(out, call, "{}");
-  EndEvent(out);
-  BeginBlockEvent(out, "content_block_delta", block_);
-  out->append(",\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":");
-  AppendJsonString(out, call.arguments);
-  out->push_back('}');
-  EndEvent(out);
-  BeginBlockEvent(out, "content_block_stop", block_++);
-  EndEvent(out);
+void MessagesWriter::AppendPiece(std::string* out, const AnswerPiece& piece) {
+  switch (piece.kind) {
+    case AnswerPiece::Kind::kText:
+      return AppendText(out, piece.text);
+    case AnswerPiece::Kind::kCall:
+      blank_.clear();
+      CloseBlock(out);
+      BeginBlockEvent(out, "content_block_start", block_);
+      out->append(",\"content_block\":");
+      AppendToolUse(out, piece.id, piece.text, "{}");
+      in_call_ = true;
+      return EndEvent(out);
+    case AnswerPiece::Kind::kArguments:
+      BeginBlockEvent(out, "content_block_delta", block_);
+      out->append(",\"delta\":{\"type\":\"input_json_delta\",\"partial_json\":");
+      AppendJsonString(out, piece.text);
+      out->push_back('}');
+      return EndEvent(out);
+    case AnswerPiece::Kind::kCallEnd:
+    case AnswerPiece::Kind::kCallCut:
+      return CloseBlock(out);
+  }
 }
 
 void MessagesWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
@@ -186,10 +194,8 @@ void MessagesWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
     EndEvent(out);
   }
   const bool last = delta.finish_reason.has_value();
-  const ToolCallParser::Output said = parser_.Read(delta.text, last);
   AppendThinking(out, delta.reasoning);
-  AppendText(out, said.text);
-  for (const ToolCall& call : said.calls) AppendCall(out, call);
+  for (const AnswerPiece& piece : parser_.Read(delta.text, last)) AppendPiece(out, piece);
   if (!last) return;
   CloseBlock(out);
   finish_ = *delta.finish_reason;

@@ -51,7 +51,7 @@ class MessagesWriter : public AnswerWriter {
   void AppendText(std::string* out, std::string_view text);
   // Ends the block that is open, if one is.
   void CloseBlock(std::string* out);
-  void AppendCall(std::string* out, const ToolCall& call);
+  void AppendPiece(std::string* out, const AnswerPiece& piece);
   // {"id":…, …,"content":  of a message that is there, or that begins.
   void AppendMessageHead(std::string* out) const;
   void AppendStop(std::string* out, int64_t generated) const;
@@ -62,7 +62,7 @@ class MessagesWriter : public AnswerWriter {
   // What a stream has open.
   int32_t block_ = 0;     // the number of the block that is open, or the next one's
   bool in_text_ = false;  // a block of text is open
-  bool in_thinking_ = false;
+  bool in_thinking_ = false, in_call_ = false;
   std::string blank_;  // white space that no block has yet
   // How it ended.
   FinishReason finish_ = FinishReason::kStop;

@@ -152,26 +152,57 @@ void ResponseOutput::CloseMessage(std::string_view status) {
   logprobs_.clear();
 }
 
-void ResponseOutput::AddCall(const ToolCall& call) {
+std::string ResponseOutput::CallItem(std::string_view status, std::string_view text) const {
+  return absl::StrCat("{\"id\":\"", id_, "\",\"type\":\"", is_custom_ ? "custom_tool_call" : "function_call",
+                      "\",\"status\":\"", std::string(status), "\",\"call_id\":", Quoted(call_id_),
+                      ",\"name\":", Quoted(name_), ",\"", is_custom_ ? "input" : "arguments", "\":", Quoted(text), "}");
+}
+
+void ResponseOutput::OpenCall(const AnswerPiece& piece) {
   CloseReasoning("completed");
   CloseMessage("completed");
   const std::vector<std::string>& names = options_.custom_tools;
-  const bool custom = std::find(names.begin(), names.end(), call.name) != names.end();
-  const std::string input = custom ? CustomInput(call.arguments) : call.arguments;
-  const std::string type = custom ? "custom_tool_call" : "function_call";
-  const std::string member = custom ? "input" : "arguments";
-  const std::string event = custom ? "response.custom_tool_call_input" : "response.function_call_arguments";
-  id_ = absl::StrCat(custom ? "ctc_" : "fc_", options_.ids, "_", index_);
-  const auto item = [&](const std::string& status, const std::string& text) {
-    return absl::StrCat("{\"id\":\"", id_, "\",\"type\":\"", type, "\",\"status\":\"", status,
-                        "\",\"call_id\":", Quoted(call.id), ",\"name\":", Quoted(call.name), ",\"", member,
-                        "\":", Quoted(text), "}");
-  };
-  Tell("response.output_item.added", absl::StrCat(",\"output_index\":", index_, ",\"item\":", item("in_progress", "")));
-  Tell(event + ".delta", absl::StrCat(Place(false), ",\"delta\":", Quoted(input)));
-  Tell(event + ".done",
-       absl::StrCat(Place(false), ",\"name\":", Quoted(call.name), ",\"", member, "\":", Quoted(input)));
-  AddItem(item("completed", input));
+  is_custom_ = std::find(names.begin(), names.end(), piece.text) != names.end();
+  name_ = piece.text;
+  call_id_ = piece.id;
+  id_ = absl::StrCat(is_custom_ ? "ctc_" : "fc_", options_.ids, "_", index_);
+  Tell("response.output_item.added",
+       absl::StrCat(",\"output_index\":", index_, ",\"item\":", CallItem("in_progress", "")));
+}
+
+// What a custom tool is given is a member of the arguments, and known when they are whole.
+void ResponseOutput::AddArguments(std::string_view arguments) {
+  text_.append(arguments);
+  if (is_custom_) return;
+  Tell("response.function_call_arguments.delta", absl::StrCat(Place(false), ",\"delta\":", Quoted(arguments)));
+}
+
+void ResponseOutput::CloseCall(std::string_view status) {
+  std::string text = std::exchange(text_, {});
+  std::string event = "response.function_call_arguments";
+  if (is_custom_) {
+    text = CustomInput(text);
+    event = "response.custom_tool_call_input";
+    Tell(event + ".delta", absl::StrCat(Place(false), ",\"delta\":", Quoted(text)));
+  }
+  Tell(event + ".done", absl::StrCat(Place(false), ",\"name\":", Quoted(name_), ",\"",
+                                     is_custom_ ? "input" : "arguments", "\":", Quoted(text)));
+  AddItem(CallItem(status, text));
+}
+
+void ResponseOutput::AddPiece(const AnswerPiece& piece) {
+  switch (piece.kind) {
+    case AnswerPiece::Kind::kText:
+      return AddText(piece.text);
+    case AnswerPiece::Kind::kCall:
+      return OpenCall(piece);
+    case AnswerPiece::Kind::kArguments:
+      return AddArguments(piece.text);
+    case AnswerPiece::Kind::kCallEnd:
+      return CloseCall("completed");
+    case AnswerPiece::Kind::kCallCut:
+      return CloseCall("incomplete");
+  }
 }
 
 void ResponseOutput::Push(std::string_view text, bool last, bool incomplete,
@@ -179,9 +210,7 @@ void ResponseOutput::Push(std::string_view text, bool last, bool incomplete,
   events_ = events;
   out_ = out;
   if (logprobs != nullptr) AppendLogprobs(&new_logprobs_, *logprobs);
-  const ToolCallParser::Output said = parser_.Read(text, last);
-  AddText(said.text);
-  for (const ToolCall& call : said.calls) AddCall(call);
+  for (const AnswerPiece& piece : parser_.Read(text, last)) AddPiece(piece);
   if (!last) return;
   const bool thinks = in_reasoning_;
   CloseReasoning(incomplete ? "incomplete" : "completed");

@@ -60,7 +60,11 @@ class ResponseOutput {
   void CloseReasoning(std::string_view status);
   void OpenMessage();
   void CloseMessage(std::string_view status);
-  void AddCall(const ToolCall& call);
+  void AddPiece(const AnswerPiece& piece);
+  void OpenCall(const AnswerPiece& piece);
+  void AddArguments(std::string_view arguments);
+  void CloseCall(std::string_view status);
+  std::string CallItem(std::string_view status, std::string_view text) const;
   void AddItem(std::string_view item);
   // Nothing happens without events.
   void Tell(std::string_view type, std::string_view members);
@@ -74,7 +78,9 @@ class ResponseOutput {
   int32_t index_ = 0;  // of the item that is open, or the next one
   bool in_message_ = false;
   bool in_reasoning_ = false;
-  std::string text_;                  // of the message that is open
+  std::string text_;                  // of the message that is open; of the call, its arguments
+  std::string name_, call_id_;        // of the call that is open
+  bool is_custom_ = false;            // it is one of a custom tool
   std::string blank_;                 // white space that no message has yet
   std::string logprobs_;              // of the message that is open, with commas between
   std::string new_logprobs_;          // that no event has told yet

@@ -15,6 +15,7 @@ namespace hydrant {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using Kind = AnswerPiece::Kind;
 
 constexpr std::string_view kHermesOpen = "<tool_call>";
 constexpr std::string_view kHermesClose = "</tool_call>";
@@ -46,7 +47,6 @@ class JsonStrings {
     }
     return !in_string_;
   }
-  bool in_string() const { return in_string_; }
 
  private:
   bool in_string_ = false;
@@ -64,13 +64,6 @@ size_t ObjectBytes(std::string_view text) {
     if ((c == '}' || c == ']') && --depth == 0) return i + 1;
   }
   return 0;
-}
-
-// Whether `json`, from which something was cut off, ends within a string.
-bool EndsInString(std::string_view json) {
-  JsonStrings strings;
-  for (const char c : json) strings.Outside(c);
-  return strings.in_string();
 }
 
 // Nullopt: it holds an integer that would become another one.
@@ -129,15 +122,57 @@ bool IsFunctionName(std::string_view name) {
   });
 }
 
+bool WholeAnswer::has_whole_call() const {
+  return std::any_of(calls.begin(), calls.end(), [](const ToolCall& call) { return call.whole; });
+}
+
+WholeAnswer Joined(const AnswerPieces& pieces) {
+  WholeAnswer answer;
+  for (const AnswerPiece& piece : pieces) {
+    switch (piece.kind) {
+      case Kind::kText:
+        answer.text += piece.text;
+        break;
+      case Kind::kCall:
+        answer.calls.push_back({piece.id, piece.text, "", true});
+        break;
+      case Kind::kArguments:
+        answer.calls.back().arguments += piece.text;
+        break;
+      case Kind::kCallEnd:
+        break;
+      case Kind::kCallCut:
+        answer.calls.back().whole = false;
+        break;
+    }
+  }
+  return answer;
+}
+
+std::string WholeMembers(std::string_view arguments) {
+  JsonStrings strings;
+  size_t end = 0;
+  int depth = 0;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const char c = arguments[i];
+    if (!strings.Outside(c)) continue;
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') --depth;
+    if (c == ',' && depth == 1) end = i;
+  }
+  return end == 0 ? "{}" : std::string(arguments.substr(0, end)) + "}";
+}
+
 ToolCallParser::ToolCallParser(ToolCallFormat format, std::string id, bool parallel)
     : format_(format), id_(std::move(id)), parallel_(parallel) {
-  if (format >= ToolCallFormat::kQwen3Coder) reader_ = std::make_unique<FormatCallReader>(ToolCallFormatName(format));
+  if (format == ToolCallFormat::kNone) return;
+  reader_ = std::make_unique<FormatCallReader>(ToolCallFormatName(format), format < ToolCallFormat::kQwen3Coder);
 }
 
 std::string ToolCallParser::NextId() {
   // Mistral's templates refuse ids of other lengths than nine letters and digits.
   static constexpr std::string_view kAlphabet = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-  uint64_t state = std::hash<std::string>()(absl::StrCat(id_, "/", calls_++));
+  uint64_t state = std::hash<std::string>()(absl::StrCat(id_, "/", calls_));
   const bool is_mistral = format_ == ToolCallFormat::kMistral || format_ == ToolCallFormat::kMistralArgs;
   std::string id = is_mistral ? "" : "call_";
   const size_t length = is_mistral ? 9 : 24;
@@ -148,244 +183,207 @@ std::string ToolCallParser::NextId() {
   return id;
 }
 
-bool ToolCallParser::AddNamedCall(std::string_view name, std::string_view arguments, Output* output) {
+// What a model wrote in a way that no grammar has, made into pieces.
+bool ToolCallParser::AddNamedCall(std::string_view name, std::string_view arguments, AnswerPieces* out) {
   const ApiResult<JsonBody> parsed = JsonBody::Parse(arguments, RequestLimits());
   if (!IsFunctionName(name) || !parsed.ok() || !parsed.value().root().is_object()) return false;
   std::optional<std::string> text = Dump(parsed.value().root());
   if (!text.has_value()) return false;
-  output->calls.push_back({NextId(), std::string(name), *std::move(text)});
+  out->push_back({Kind::kCall, std::string(name), 0, ""});
+  out->push_back({Kind::kArguments, *std::move(text), 0, ""});
+  out->push_back({Kind::kCallEnd, "", 0, ""});
   return true;
 }
 
-bool ToolCallParser::AddCall(std::string_view json, Output* output) {
+bool ToolCallParser::AddCall(std::string_view json, AnswerPieces* out) {
   const ApiResult<JsonBody> parsed = JsonBody::Parse(json, RequestLimits());
   if (!parsed.ok() || !parsed.value().root().is_object()) return false;
   const JsonView call = parsed.value().root();
-  if (!call["name"].is_string() || !IsFunctionName(call["name"].string())) return false;
+  if (!call["name"].is_string()) return false;
   // Models mix up the formats' two names for it. Other members alone are an answer in JSON, not a call without arguments.
   JsonView arguments = call["arguments"];
   if (arguments.absent()) arguments = call["parameters"];
   if (arguments.absent() && call.size() > 1) return false;
-  if (arguments.is_string()) return AddNamedCall(call["name"].string(), arguments.string(), output);
+  if (arguments.is_string()) return AddNamedCall(call["name"].string(), arguments.string(), out);
   if (!arguments.absent() && !arguments.is_object()) return false;
-  std::optional<std::string> text = arguments.absent() ? "{}" : Dump(arguments);
-  if (!text.has_value()) return false;
-  output->calls.push_back({NextId(), std::string(call["name"].string()), *std::move(text)});
-  return true;
+  const std::optional<std::string> text = arguments.absent() ? "{}" : Dump(arguments);
+  return text.has_value() && AddNamedCall(call["name"].string(), *text, out);
 }
 
-ToolCallParser::Output ToolCallParser::Read(std::string_view text, bool last) {
-  Output said = Push(text);
-  if (last) {
-    Output rest = Finish();
-    said.text += rest.text;
-    for (ToolCall& call : rest.calls) said.calls.push_back(std::move(call));
+AnswerPieces ToolCallParser::Read(std::string_view text, bool last) {
+  AnswerPieces said = Push(text);
+  if (!last) return said;
+  for (AnswerPiece& piece : Finish()) {
+    if (piece.kind == Kind::kText || piece.kind == Kind::kArguments) {
+      AddPiece(piece.kind, piece.text, &said, piece.call);
+    } else {
+      said.push_back(std::move(piece));
+    }
   }
-  if (!parallel_ && !said.calls.empty()) said.calls.resize(calls_read_ > 0 ? 0 : 1);
-  calls_read_ += static_cast<int32_t>(said.calls.size());
   return said;
 }
 
-ToolCallParser::Output ToolCallParser::Push(std::string_view text) {
-  Output output;
-  if (format_ == ToolCallFormat::kNone || passes_all_) {
-    output.text = text;
-    return output;
+AnswerPieces ToolCallParser::Push(std::string_view text) {
+  AnswerPieces out;
+  if (reader_ == nullptr) {
+    AddPiece(Kind::kText, text, &out);
+    return out;
   }
-  if (reader_ != nullptr) {
-    AddRead(reader_->Push(text), &output);
-    return output;
-  }
-  held_.append(text);
-  if (holds_all_) return output;
-  switch (format_) {
-    case ToolCallFormat::kHermes:
-      PushHermes(&output);
-      break;
-    case ToolCallFormat::kMistral:
-    case ToolCallFormat::kMistralArgs:
-      PushMistral(&output);
-      break;
-    case ToolCallFormat::kLlama3Json:
-      PushLlama(&output);
-      break;
-    default:
-      break;
-  }
-  return output;
-}
-
-void ToolCallParser::PushMistral(Output* output) {
-  const size_t open = held_.find(kMistralOpen);
-  holds_all_ = open != std::string::npos;
-  const size_t passed = holds_all_ ? open : held_.size() - HeldBytes(held_, kMistralOpen);
-  output->text = held_.substr(0, passed);
-  held_.erase(0, passed);
-}
-
-// Llama calls with the first thing it says, or not at all.
-void ToolCallParser::PushLlama(Output* output) {
-  searched_ = std::min(held_.find_first_not_of(kWhiteSpace, searched_), held_.size());
-  const std::string_view begin = std::string_view(held_).substr(searched_);
-  const bool undecided = begin.size() < kPythonTag.size() && kPythonTag.starts_with(begin);
-  holds_all_ = !undecided && (begin.front() == '{' || begin.starts_with(kPythonTag));
-  passes_all_ = !undecided && !holds_all_;
-  if (passes_all_) output->text = std::exchange(held_, {});
-}
-
-// A call whose arguments cannot be passed on is text, and so is what closes it.
-void ToolCallParser::AddRead(FormatCallReader::Output read, Output* output) {
-  for (const FormatCallReader::Part& part : read) {
-    if (!part.name.empty()) in_call_ = AddNamedCall(part.name, part.arguments, output);
-    if (part.name.empty() ? !(part.closes_call && in_call_) : !in_call_) {
-      PassHermesText(part.text, output);
-    } else {
-      between_.clear();
+  for (size_t at = 0; at < text.size();) {
+    if (by_hand_) {
+      at += PushByHand(text.substr(at), &out);
+      continue;
     }
+    AnswerPieces read;
+    at += reader_->Push(text.substr(at), &read);
+    PassPieces(std::move(read), &out);
+    if (at == text.size()) break;
+    held_ = reader_->TakeHeld();
+    by_hand_ = true;
   }
+  return out;
 }
 
-ToolCallParser::Output ToolCallParser::Finish() {
-  Output output;
-  if (reader_ != nullptr) {
-    AddRead(reader_->Finish(), &output);
-    return output;
-  }
-  switch (format_) {
-    case ToolCallFormat::kHermes:
-      FinishHermes(&output);
-      break;
-    case ToolCallFormat::kLlama3Json:
-      if (holds_all_) FinishLlama(&output);
-      break;
-    case ToolCallFormat::kMistral:
-    case ToolCallFormat::kMistralArgs:
-      if (holds_all_) FinishMistral(&output);
-      break;
-    default:
-      break;
-  }
-  if (output.calls.empty() && !held_.empty()) output.text.append(between_).append(held_);
-  held_.clear();
-  return output;
-}
-
-void ToolCallParser::PushHermes(Output* output) {
-  size_t done = 0;  // bytes of held_ that were passed on or taken
-  for (;;) {
-    if (!in_call_) {
-      const size_t open = held_.find(kHermesOpen, done);
-      in_call_ = open != std::string::npos;
-      const std::string_view rest = std::string_view(held_).substr(done);
-      const size_t passed = in_call_ ? open - done : rest.size() - HeldBytes(rest, kHermesOpen);
-      PassHermesText(rest.substr(0, passed), output);
-      done += passed;
-      if (!in_call_) break;
-      searched_ = done + kHermesOpen.size();
-    }
-    const size_t close = held_.find(kHermesClose, searched_);
-    if (close == std::string::npos) {
-      searched_ = std::max(searched_, held_.size() - std::min(held_.size(), kHermesClose.size() - 1));
-      break;
-    }
-    size_t end = close + kHermesClose.size();
-    const size_t begin = done + kHermesOpen.size();
-    const std::string_view json = std::string_view(held_).substr(begin, close - begin);
-    if (!AddCall(Trimmed(json), output)) {
-      if (doubted_ == 0 && EndsInString(json)) {
-        // The next tag shows whether this one is text in an argument.
-        doubted_ = searched_ = end;
-        continue;
-      }
-      if (doubted_ != 0) end = doubted_;
-      output->text.append(between_).append(held_, done, end - done);
-    }
-    LeaveHermesCall();
-    done = end;
-  }
-  // Once, however many calls came together.
-  held_.erase(0, done);
-  searched_ -= std::min(searched_, done);
-  doubted_ -= std::min(doubted_, done);
-}
-
-void ToolCallParser::LeaveHermesCall() {
-  between_.clear();
-  in_call_ = false;
-  doubted_ = 0;
-}
-
-void ToolCallParser::PassHermesText(std::string_view text, Output* output) {
-  // White space between calls and at the end is nobody's text; before more text it is part of that.
-  if (calls_ == 0) {
-    output->text.append(text);
-  } else if (const size_t last = text.find_last_not_of(kWhiteSpace); last == std::string_view::npos) {
+// White space at the beginning, after a call and at the end is nobody's text where nothing else comes before the next call; before
+// more text it is part of that.
+void ToolCallParser::PassText(std::string_view text, AnswerPieces* out) {
+  if (has_text_ && calls_ == 0) return AddPiece(Kind::kText, text, out);
+  const size_t last = text.find_last_not_of(kWhiteSpace);
+  if (last == text.npos) {
     between_.append(text);
-  } else {
-    output->text.append(between_).append(text.substr(0, last + 1));
-    between_ = text.substr(last + 1);
+    return;
   }
+  has_text_ = true;
+  AddPiece(Kind::kText, std::exchange(between_, {}), out);
+  AddPiece(Kind::kText, text.substr(0, calls_ == 0 ? text.npos : last + 1), out);
+  if (calls_ > 0) between_ = text.substr(last + 1);
+}
+
+void ToolCallParser::PassPieces(AnswerPieces read, AnswerPieces* out) {
+  for (AnswerPiece& piece : read) {
+    if (piece.kind == Kind::kText) {
+      PassText(piece.text, out);
+      continue;
+    }
+    if (piece.kind == Kind::kCall) {
+      between_.clear();
+      piece.id = NextId();
+      ++calls_;
+    }
+    piece.call = calls_ - 1;
+    if (!parallel_ && piece.call > 0) continue;
+    has_whole_call_ = has_whole_call_ || piece.kind == Kind::kCallEnd;
+    out->push_back(std::move(piece));
+  }
+}
+
+// Returns how many bytes it took. A call of Hermes ends with its closing tag, calls of the others with the answer.
+size_t ToolCallParser::PushByHand(std::string_view text, AnswerPieces* out) {
+  if (format_ == ToolCallFormat::kLlama3Json && held_.find_first_not_of(kWhiteSpace) != held_.npos) {
+    // Llama calls with the first thing it says, or not at all.
+    const std::string_view begin = Trimmed(held_);
+    if (begin.front() != '{' && !begin.starts_with(kPythonTag)) {
+      by_hand_ = false;
+      PassText(std::exchange(held_, {}), out);
+      return 0;
+    }
+  }
+  if (format_ != ToolCallFormat::kHermes) {
+    held_.append(text);
+    return text.size();
+  }
+  size_t at = 0;
+  while (at < text.size() && !held_.ends_with(kHermesClose)) {
+    const size_t end = std::min(text.find(kHermesClose.back(), at), text.size() - 1) + 1;
+    held_.append(text.substr(at, end - at));
+    at = end;
+  }
+  if (!held_.ends_with(kHermesClose)) return at;
+  std::string_view json = held_;
+  json.remove_prefix(kHermesOpen.size());
+  json.remove_suffix(kHermesClose.size());
+  AnswerPieces call;
+  if (AddCall(Trimmed(json), &call)) {
+    PassPieces(std::move(call), out);
+  } else {
+    PassText(held_, out);
+  }
+  held_.clear();
+  by_hand_ = false;
+  return at;
+}
+
+AnswerPieces ToolCallParser::Finish() {
+  AnswerPieces out;
+  if (reader_ == nullptr) return out;
+  if (!by_hand_) {
+    AnswerPieces read;
+    by_hand_ = reader_->Finish(&read);
+    PassPieces(std::move(read), &out);
+    if (by_hand_) held_ = reader_->TakeHeld();
+  }
+  if (by_hand_) FinishByHand(&out);
+  if (calls_ == 0) AddPiece(Kind::kText, std::exchange(between_, {}), &out);
+  return out;
 }
 
 // A call that the end of the answer cut off before its closing tag may be whole all the same.
-void ToolCallParser::FinishHermes(Output* output) {
-  if (!in_call_) return;
-  if (AddCall(Trimmed(std::string_view(held_).substr(kHermesOpen.size())), output)) {
-    held_.clear();
-  } else if (doubted_ != 0) {
-    output->text.append(between_).append(held_, 0, doubted_);
-    held_.erase(0, doubted_);
-    searched_ = 0;
-    LeaveHermesCall();
-    PushHermes(output);
-    FinishHermes(output);
+void ToolCallParser::FinishByHand(AnswerPieces* out) {
+  AnswerPieces calls;
+  const bool are_calls = format_ == ToolCallFormat::kLlama3Json ? FinishLlama(&calls)
+                         : format_ == ToolCallFormat::kHermes
+                             ? AddCall(Trimmed(std::string_view(held_).substr(kHermesOpen.size())), &calls)
+                             : FinishMistral(&calls);
+  if (are_calls) {
+    PassPieces(std::move(calls), out);
+  } else {
+    PassText(held_, out);
   }
+  held_.clear();
 }
 
-void ToolCallParser::FinishLlama(Output* output) {
+bool ToolCallParser::FinishLlama(AnswerPieces* out) {
   std::string_view rest = Trimmed(held_);
   if (rest.starts_with(kPythonTag)) rest.remove_prefix(kPythonTag.size());
-  Output calls;
   while (!(rest = Trimmed(rest)).empty()) {
     const size_t bytes = rest.front() == '{' ? ObjectBytes(rest) : 0;
-    if (bytes == 0 || !AddCall(rest.substr(0, bytes), &calls)) return;
+    if (bytes == 0 || !AddCall(rest.substr(0, bytes), out)) return false;
     rest = Trimmed(rest.substr(bytes));
     if (rest.starts_with(';')) rest.remove_prefix(1);
   }
-  output->calls = std::move(calls.calls);
+  return !out->empty();
 }
 
-bool ToolCallParser::AddCalls(std::string_view json, Output* output) {
+bool ToolCallParser::AddCalls(std::string_view json, AnswerPieces* out) {
   const ApiResult<JsonBody> parsed = JsonBody::Parse(json, RequestLimits());
   if (!parsed.ok() || !parsed.value().root().is_array() || parsed.value().root().size() == 0) return false;
   for (JsonView call = parsed.value().root().first(); call.valid(); call = call.next()) {
     const std::optional<std::string> one = Dump(call);
-    if (!one.has_value() || !AddCall(*one, output)) return false;
+    if (!one.has_value() || !AddCall(*one, out)) return false;
   }
   return true;
 }
 
-void ToolCallParser::FinishMistral(Output* output) {
+bool ToolCallParser::FinishMistral(AnswerPieces* out) {
   std::string_view rest = held_;
-  Output calls;
   while (rest.starts_with(kMistralOpen)) {
     rest = Trimmed(rest.substr(kMistralOpen.size()));
     if (rest.starts_with('[')) {
       const size_t bytes = ObjectBytes(rest);
-      if (bytes == 0 || !AddCalls(rest.substr(0, bytes), &calls)) return;
+      if (bytes == 0 || !AddCalls(rest.substr(0, bytes), out)) return false;
       rest = Trimmed(rest.substr(bytes));
       continue;
     }
     const size_t brace = rest.find('{');
-    if (brace == std::string_view::npos) return;
+    if (brace == std::string_view::npos) return false;
     std::string_view name = Trimmed(rest.substr(0, brace));
     // f[ARGS]{…} and f[CALL_ID]…[ARGS]{…}
     name = name.substr(0, std::min(name.find(kMistralArguments), name.find(kMistralCallId)));
     const size_t bytes = ObjectBytes(rest.substr(brace));
-    if (bytes == 0 || !AddNamedCall(name, rest.substr(brace, bytes), &calls)) return;
+    if (bytes == 0 || !AddNamedCall(name, rest.substr(brace, bytes), out)) return false;
     rest = Trimmed(rest.substr(brace + bytes));
   }
-  if (rest.empty()) output->calls = std::move(calls.calls);
+  return rest.empty();
 }
 
 }  // namespace hydrant

@@ -1,11 +1,17 @@
-// ToolCallParser takes the tool calls out of what a model writes, while it writes it. What is no well-formed call stays text.
+// ToolCallParser takes the tool calls out of what a model writes, while it writes it. What does not begin like a well-formed call stays text.
+//
+// The grammar of the format reads calls. What it refuses before a call was told of is looked at as a whole once more for the older
+// formats: models write keys in another order, leave arguments out, or write them as a text.
 //
 // Thread: any; belongs to one choice of one answer.
 //
 // Invariants:
-//  1. Text that may still become a call is held back; everything else is passed on at once.
-//  2. Push and Finish together pass on every byte of text that is part of no call, in order.
-//  3. They take time linear in the answer, in however many pieces it comes and whether or not a call ever ends.
+//  1. Text that may still become a call is held back; everything else is passed on at once. Of a call the name is passed on once its
+//     arguments begin, and those as they come (format_call_reader.h).
+//  2. Push and Finish together pass on every byte of text that is part of no call, in order; but white space alone before the first
+//     call, between calls and behind the last is nobody's text.
+//  3. However an answer is cut into pieces, the same text and the same calls come out of it.
+//  4. They take time linear in the answer, in however many pieces it comes and whether or not a call ever ends.
 #ifndef HYDRANT_API_RESPONSE_TOOL_CALL_PARSER_H_
 #define HYDRANT_API_RESPONSE_TOOL_CALL_PARSER_H_
 
@@ -26,7 +32,7 @@ enum class ToolCallFormat : uint8_t {
   kLlama3Json,   // {"name": …, "parameters": {…}}, perhaps after <|python_tag|>, several with ; between
   kMistral,      // [TOOL_CALLS] [{"name": …, "arguments": {…}}], or [TOOL_CALLS]name[ARGS]{…}
   kMistralArgs,  // the same; the model is asked for the latter
-  // Those below are read by the grammar of their format (grammar::ToolFormat).
+  // Those below are read by the grammar of their format alone.
   kQwen3Coder,  // <tool_call><function=name><parameter=key> value </parameter></function></tool_call>
   kDeepSeekV3,  // <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>name, and arguments in a fence
   kDeepSeekV31,  // <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>name<｜tool▁sep｜>{…}
@@ -45,8 +51,20 @@ ToolCallFormat DetectToolCallFormat(std::string_view chat_template);
 struct ToolCall {
   std::string id;
   std::string name;
-  std::string arguments;  // the text of a JSON object
+  std::string arguments;  // the text of a JSON object, or the beginning of one
+  bool whole = true;
 };
+
+// An answer that is not streamed.
+struct WholeAnswer {
+  std::string text;
+  std::vector<ToolCall> calls;
+  bool has_whole_call() const;
+};
+WholeAnswer Joined(const AnswerPieces& pieces);
+
+// The object that the beginning of one shows: the members that are whole for sure, as another one follows them.
+std::string WholeMembers(std::string_view arguments);
 
 // What a call begins with; empty for kNone. Where a tokenizer has it as a special token, answers must be decoded with those.
 std::string_view ToolCallMarker(ToolCallFormat format);
@@ -56,52 +74,42 @@ bool IsFunctionName(std::string_view name);
 
 class ToolCallParser {
  public:
-  struct Output {
-    std::string text;
-    std::vector<ToolCall> calls;
-  };
-
-  // `id`: what ids of calls are made of, different for every choice of every answer. Without `parallel` Read passes the first
-  // call on only.
+  // `id`: what ids of calls are made of, different for every choice of every answer. Without `parallel` the first call only is
+  // passed on.
   ToolCallParser(ToolCallFormat format, std::string id, bool parallel = true);
 
   // Push, and Finish where the text is the `last`.
-  Output Read(std::string_view text, bool last);
-  int32_t calls_read() const { return calls_read_; }
+  AnswerPieces Read(std::string_view text, bool last);
+  // A call was passed on whole.
+  bool has_whole_call() const { return has_whole_call_; }
 
-  Output Push(std::string_view text);
+  AnswerPieces Push(std::string_view text);
   // Ends the text: returns what Push held back.
-  Output Finish();
+  AnswerPieces Finish();
 
  private:
-  void AddRead(FormatCallReader::Output read, Output* output);
-  void PushHermes(Output* output);
-  void PassHermesText(std::string_view text, Output* output);
-  void PushMistral(Output* output);
-  void PushLlama(Output* output);
-  void FinishHermes(Output* output);
-  void LeaveHermesCall();
-  void FinishLlama(Output* output);
-  void FinishMistral(Output* output);
-  // Appends the call that `json` spells; false if it spells none.
-  bool AddCall(std::string_view json, Output* output);
-  bool AddNamedCall(std::string_view name, std::string_view arguments, Output* output);
-  bool AddCalls(std::string_view json, Output* output);
+  void PassText(std::string_view text, AnswerPieces* out);
+  void PassPieces(AnswerPieces read, AnswerPieces* out);
+  size_t PushByHand(std::string_view text, AnswerPieces* out);
+  void FinishByHand(AnswerPieces* out);
+  bool FinishLlama(AnswerPieces* out);
+  bool FinishMistral(AnswerPieces* out);
+  // Appends the call that `json` spells to `out`; false if it spells none.
+  static bool AddCall(std::string_view json, AnswerPieces* out);
+  static bool AddNamedCall(std::string_view name, std::string_view arguments, AnswerPieces* out);
+  static bool AddCalls(std::string_view json, AnswerPieces* out);
   std::string NextId();
 
   const ToolCallFormat format_;
   const std::string id_;
   const bool parallel_;
-  int32_t calls_read_ = 0;
-  std::string held_;
-  size_t searched_ = 0;      // bytes of held_ in which what ends the holding does not begin
-  bool in_call_ = false;     // Hermes: held_ begins with the opening tag. By reader_: what it read last is a call
-  size_t doubted_ = 0;       // Hermes: end of a closing tag in held_ that may be part of an argument; 0: none
-  std::string between_;      // Hermes: white space after a call, before what comes is known
-  bool holds_all_ = false;   // until the end: a call of a format without a closing tag has begun
-  bool passes_all_ = false;  // Llama: the answer began as text
+  std::unique_ptr<FormatCallReader> reader_;  // null: kNone
+  bool by_hand_ = false;                      // what comes is for held_, not for reader_
+  std::string held_;                          // what the reader handed over, from the mark on with which a call begins
+  std::string between_;  // white space at the beginning or after a call, before what comes is known
+  bool has_text_ = false;
   int32_t calls_ = 0;
-  std::unique_ptr<FormatCallReader> reader_;  // of formats that their grammar reads
+  bool has_whole_call_ = false;
 };
 
 }  // namespace hydrant

@@ -40,6 +40,12 @@ class CallReader {
   size_t undecided() const { return undecided_.size(); }
   // Behind a name whose arguments are not whole.
   bool in_call() const { return in_call_; }
+  // Nothing of an argument that came last is still to be said.
+  bool argument_whole() const {
+    return !awaits_value_ && region_ != Region::kKey && region_ != Region::kString && region_ != Region::kValue;
+  }
+  // What the last byte was of which that is known.
+  Region region() const { return region_; }
 
  private:
   void Take(char byte, Region region, std::vector<CallEvent>& events);

@@ -1,6 +1,7 @@
 #include "model/grammar/tool_calls.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -44,15 +45,18 @@ class CallsBuilder {
   bool Read() {
     if (json_.at(0).kind != JsonKind::kObject) return Fail(0, "must be an object");
     const JsonId format = json_.Find(0, "format"), choice = json_.Find(0, "choice"), tools = json_.Find(0, "tools");
-    format_ = format == kNoJson ? nullptr : FindToolFormat(json_.at(format).text);
+    any_tool_ = tools == kNoJson;
+    if (format != kNoJson && any_tool_) formats_ = FindReadFormats(json_.at(format).text);
+    if (format != kNoJson && !any_tool_) format_ = FindToolFormat(json_.at(format).text);
+    if (format_ != nullptr) formats_ = {format_, 1};
+    if (!formats_.empty()) format_ = &formats_.front();
     if (format_ == nullptr) return Fail(0, "'format' names no format of tool calls");
     const std::string said = choice == kNoJson ? "" : json_.at(choice).text;
     if (said != "auto" && said != "required") return Fail(0, "'choice' must be auto or required");
     required_ = said == "required";
     const JsonId parallel = json_.Find(0, "parallel");
     parallel_ = parallel == kNoJson || json_.at(parallel).kind == JsonKind::kTrue;
-    if (tools == kNoJson) return true;
-    any_tool_ = false;
+    if (any_tool_) return true;
     if (json_.at(tools).items.empty()) return Fail(tools, "there is no tool");
     if (json_.at(tools).items.size() > kToolsMax) {
       return Fail(tools, StrCat("more than ", kToolsMax, " tools"), RefusalKind::kTooLarge);
@@ -74,7 +78,12 @@ class CallsBuilder {
   // Text, and calls behind the trigger.
   void BuildTriggered() {
     const NodeId again = script_.Reserve();  // behind the last call of a trigger
-    const NodeId first = Pattern(format_->before_pattern, Calls(Pattern(format_->after_pattern, again)));
+    std::vector<NodeId> ways;
+    for (const ToolFormat& each : formats_) {
+      format_ = &each;
+      ways.push_back(Pattern(each.before_pattern, Calls(Pattern(each.after_pattern, again))));
+    }
+    const NodeId first = script_.Fork(std::move(ways));
     const NodeId trigger = script_.Text(Literal(format_->trigger), first, Region::kMarkup);
     const NodeId spaced = Pattern("[ \n]{0,2}", trigger);
     const NodeId text = script_.Free({std::string(format_->trigger)}, {first}, kReturnNode);
@@ -338,7 +347,8 @@ class CallsBuilder {
   GrammarParts& parts_;
   Script& script_;
   std::optional<Refusal> refusal_;
-  const ToolFormat* format_ = nullptr;
+  std::span<const ToolFormat> formats_;  // by which calls are written, side by side
+  const ToolFormat* format_ = nullptr;   // of the call that is being made
   bool required_ = false, parallel_ = true, any_tool_ = true;
   std::vector<Tool> tools_;
   ShapeId any_object_ = kNoShape, any_value_ = kNoShape;

@@ -4,7 +4,7 @@
 // What is asked for is JSON, so that it can be compared and kept like a schema:
 //   {"format": a ToolFormat's name, "choice": "auto" | "required", "parallel": bool,
 //    "tools": [{"name": …, "parameters": a schema; without it any object}]}
-// Without "tools" any name is one, and without "format" or with another member it is refused.
+// Without "tools" any name is one, and calls are as FindReadFormats says; without "format" or with another member it is refused.
 //
 // Thread: the one that compiles.
 #ifndef HYDRANT_MODEL_GRAMMAR_TOOL_CALLS_H_

@@ -2,10 +2,12 @@
 // where there are no calls. The first byte says the format and the pieces.
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "api/response/reasoning_splitter.h"
 #include "api/response/tool_call_parser.h"
 #include "api/wire/json_body.h"
+#include "model/text/utf8.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace hydrant {
@@ -20,17 +22,32 @@ struct Parsed {
 Parsed Parse(ToolCallFormat format, std::string_view answer, size_t step) {
   ToolCallParser parser(format, "id");
   Parsed parsed;
-  const auto add = [&](const ToolCallParser::Output& output) {
-    parsed.text += output.text;
-    for (const ToolCall& call : output.calls) {
-      Require(IsFunctionName(call.name), "a call names its function");
-      const ApiResult<JsonBody> arguments = JsonBody::Parse(call.arguments, RequestLimits());
-      Require(arguments.ok() && arguments.value().root().is_object(), "arguments are an object");
-      parsed.calls += call.id + call.name + call.arguments;
-    }
+  AnswerPieces pieces;
+  const auto add = [&](AnswerPieces more) {
+    for (AnswerPiece& piece : more) pieces.push_back(std::move(piece));
   };
   for (size_t at = 0; at < answer.size(); at += step) add(parser.Push(answer.substr(at, step)));
   add(parser.Finish());
+  const WholeAnswer whole = Joined(pieces);
+  parsed.text = whole.text;
+  for (const ToolCall& call : whole.calls) {
+    Require(IsFunctionName(call.name), "a call names its function");
+    Require(!call.arguments.empty() && call.arguments.front() == '{', "arguments begin an object");
+    parsed.calls += call.id + call.name + call.arguments + (call.whole ? "" : "!");
+    if (!call.whole) continue;
+    const ApiResult<JsonBody> arguments = JsonBody::Parse(call.arguments, RequestLimits());
+    // The client may have other limits than a request has here, and may be sent what is no UTF-8 by no model.
+    Require((arguments.ok() && arguments.value().root().is_object()) || arguments.error().code != "invalid_json" ||
+                ValidUtf8Prefix(call.arguments) != call.arguments.size(),
+            "arguments are an object");
+  }
+  bool open = false;
+  for (const AnswerPiece& piece : pieces) {
+    const bool begins = piece.kind == AnswerPiece::Kind::kCall, text = piece.kind == AnswerPiece::Kind::kText;
+    Require(open == (!begins && !text), "the pieces of a call stand together");
+    open = begins || piece.kind == AnswerPiece::Kind::kArguments;
+  }
+  Require(!open, "a call ends");
   return parsed;
 }
 

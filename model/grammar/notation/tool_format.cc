@@ -1,5 +1,8 @@
 #include "model/grammar/notation/tool_format.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace hydrant::grammar {
 namespace {
 
@@ -91,6 +94,44 @@ constexpr ToolFormat kFormats[] = {
      .in_template = {"\"parameters\": ", "<|start_header_id|>"}},
 };
 
+// Those of which models write more than they are asked for. What keeps to a row above keeps to the one of its name here.
+constexpr ToolFormat kReadFormats[] = {
+    // Both spellings: a list, or name and arguments, where a model may leave the mark between them out, or put an id before it.
+    {.name = "mistral",
+     .trigger = "[TOOL_CALLS]",
+     .before_pattern = R"(\s*\[\s*)",
+     .call_pattern = R"x(\{\s*"name"\s*:\s*")x",
+     .arguments_pattern = R"x("\s*,\s*"(arguments|parameters)"\s*:\s*)x",
+     .end_pattern = R"(\s*\})",
+     .next_pattern = R"(\s*,\s*)",
+     .after_pattern = R"(\s*\])",
+     .text_follows = true,
+     .in_template = {}},
+    {.name = "mistral",
+     .trigger = "[TOOL_CALLS]",
+     .before_pattern = R"(\s*)",
+     .arguments_pattern = R"((\[CALL_ID\][A-Za-z0-9]*)?(\[ARGS\])?\s*)",
+     .next_pattern = "-",
+     .text_follows = true,
+     .in_template = {}},
+    {.name = "hermes",
+     .trigger = "<tool_call>",
+     .before_pattern = R"(\s*)",
+     .call_pattern = R"x(\{\s*"name"\s*:\s*")x",
+     .arguments_pattern = R"x("\s*,\s*"(arguments|parameters)"\s*:\s*)x",
+     .end_pattern = R"(\s*\}\s*</tool_call>)",
+     .next_pattern = "-",
+     .text_follows = true,
+     .in_template = {}},
+    {.name = "llama3_json",
+     .before_pattern = R"(\s*(<\|python_tag\|>\s*)?)",
+     .call_pattern = R"x(\{\s*"name"\s*:\s*")x",
+     .arguments_pattern = R"x("\s*,\s*"(arguments|parameters)"\s*:\s*)x",
+     .end_pattern = R"(\s*\})",
+     .next_pattern = R"(\s*;?\s*)",
+     .in_template = {}},
+};
+
 }  // namespace
 
 std::span<const ToolFormat> ToolFormats() { return kFormats; }
@@ -100,6 +141,16 @@ const ToolFormat* FindToolFormat(std::string_view name) {
     if (format.name == name) return &format;
   }
   return nullptr;
+}
+
+std::span<const ToolFormat> FindReadFormats(std::string_view name) {
+  if (name == "mistral_args") name = "mistral";
+  const auto is_it = [&](const ToolFormat& format) { return format.name == name; };
+  const auto* const begin = std::find_if(std::begin(kReadFormats), std::end(kReadFormats), is_it);
+  const auto* const end = std::find_if_not(begin, std::end(kReadFormats), is_it);
+  if (begin != end) return {begin, end};
+  const ToolFormat* own = FindToolFormat(name);
+  return own == nullptr ? std::span<const ToolFormat>() : std::span(own, 1);
 }
 
 const ToolFormat* DetectToolFormat(std::string_view chat_template) {

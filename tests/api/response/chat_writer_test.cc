@@ -64,7 +64,7 @@ TEST(ChatWriter, MakesToolCallsOfTextStreamedOrNot) {
   EXPECT_EQ(choice["message"]["content"], nullptr);
   ASSERT_EQ(choice["message"]["tool_calls"].size(), 2u);
   EXPECT_EQ(choice["message"]["tool_calls"][0]["type"], "function");
-  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"], (Json{{"name", "f"}, {"arguments", R"({"x":1})"}}));
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"], (Json{{"name", "f"}, {"arguments", R"({"x": 1})"}}));
 
   ChatWriter streamed(options);
   streamed.Begin(Head());
@@ -75,12 +75,36 @@ TEST(ChatWriter, MakesToolCallsOfTextStreamedOrNot) {
     streamed.AppendChunk(&out, delta);
   }
   const std::vector<Json> events = Events(out);
-  ASSERT_EQ(events.size(), 2u);
-  const Json& last = events[1]["choices"][0];
-  EXPECT_EQ(last["finish_reason"], "tool_calls");
-  EXPECT_EQ(last["delta"]["tool_calls"][0]["index"], 0);
-  EXPECT_EQ(last["delta"]["tool_calls"][0]["function"]["name"], "f");
-  EXPECT_EQ(last["delta"]["tool_calls"][0]["id"].get<std::string>().size(), 29u);
+  // The name with the first byte of the arguments, which then come as they are written.
+  ASSERT_EQ(events.size(), 10u);
+  const Json& first = events[1]["choices"][0]["delta"]["tool_calls"][0];
+  EXPECT_EQ(first["index"], 0);
+  EXPECT_EQ(first["type"], "function");
+  EXPECT_EQ(first["function"], (Json{{"name", "f"}, {"arguments", "{"}}));
+  EXPECT_EQ(first["id"].get<std::string>().size(), 29u);
+  std::string arguments = "{";
+  for (size_t i = 2; i + 1 < events.size(); ++i) {
+    const Json& delta = events[i]["choices"][0]["delta"];
+    EXPECT_EQ(delta.size(), 1u);
+    EXPECT_EQ(delta["tool_calls"][0].size(), 2u) << "index and function";
+    arguments += delta["tool_calls"][0]["function"]["arguments"].get<std::string>();
+  }
+  EXPECT_EQ(arguments, R"({"x": 1})");
+  EXPECT_EQ(events.back()["choices"][0]["finish_reason"], "tool_calls");
+}
+
+TEST(ChatWriter, ACallThatIsCutOffIsThereAsFarAsItCame) {
+  const std::string call = R"(<tool_call>{"name": "f", "arguments": {"x": 1)";
+  for (const FinishReason finish : {FinishReason::kLength, FinishReason::kStop}) {
+    ChatWriter writer({.tool_calls = ToolCallFormat::kHermes});
+    writer.Begin(Head());
+    Answer answer;
+    answer.choices.push_back({.text = call, .finish_reason = finish});
+    const Json choice = Json::parse(writer.Body(answer))["choices"][0];
+    EXPECT_EQ(choice["finish_reason"], finish == FinishReason::kLength ? "length" : "stop");
+    EXPECT_EQ(choice["message"]["content"], nullptr);
+    EXPECT_EQ(choice["message"]["tool_calls"][0]["function"], (Json{{"name", "f"}, {"arguments", R"({"x": 1)"}}));
+  }
 }
 
 TEST(ChatWriter, WritesReasoningUnderBothNamesUnlessItIsNotWanted) {

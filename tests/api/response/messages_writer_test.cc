@@ -201,6 +201,21 @@ TEST(MessagesWriter, MakesToolUsesOfTextStreamedOrNot) {
   }
 }
 
+TEST(MessagesWriter, ACallThatIsCutOffHasTheMembersThatCame) {
+  const MessagesWriterOptions options = {.tool_calls = ToolCallFormat::kHermes, .call_ids = "a", .asked_tokens = 100};
+  const std::string begin = R"(<tool_call>{"name": "f", "arguments": {"x": [1, 2], "y": "a)";
+  const Json body = Body(options, begin);
+  EXPECT_EQ(body["stop_reason"], "end_turn");
+  EXPECT_EQ(body["content"][0]["input"], (Json{{"x", {1, 2}}}));
+  const std::vector<Json> events = Stream(options, {begin, ""}, FinishReason::kStop);
+  std::string told;
+  for (const Json& event : events) {
+    if (event["type"] == "content_block_delta") told += event["delta"]["partial_json"].get<std::string>();
+  }
+  EXPECT_EQ(told, R"({"x": [1, 2], "y": "a)");
+  EXPECT_EQ(events[events.size() - 3]["type"], "content_block_stop");
+}
+
 TEST(MessagesWriter, OfCallsOneAtATimeIsTheFirst) {
   const MessagesWriterOptions options = {
       .tool_calls = ToolCallFormat::kHermes, .call_ids = "a", .parallel_tool_calls = false, .asked_tokens = 100};

@@ -36,6 +36,11 @@ TEST(ResponseOutput, MakesItems) {
   EXPECT_EQ(output[2]["type"], "custom_tool_call");
   EXPECT_EQ(output[2]["input"], "do");
   EXPECT_NE(output[1]["call_id"], output[2]["call_id"]);
+  // A call that was cut off says so.
+  const Json cut = OutputOf(R"(<tool_call>{"name": "f", "arguments": {"x": )");
+  ASSERT_EQ(cut.size(), 1u);
+  EXPECT_EQ(cut[0]["status"], "incomplete");
+  EXPECT_EQ(cut[0]["arguments"], R"({"x": )");
   // Nothing at all is a message without a word: clients read the first item's text.
   EXPECT_EQ(OutputOf("")[0]["content"][0]["text"], "");
 }

@@ -7,19 +7,23 @@
 namespace hydrant {
 namespace {
 
-// Text, then name and arguments of each call. `step`: bytes given at once; 0: all.
+std::string Shown(const AnswerPieces& pieces) {
+  const WholeAnswer answer = Joined(pieces);
+  std::string shown = answer.text;
+  for (const ToolCall& call : answer.calls) shown += "|" + call.name + call.arguments + (call.whole ? "" : "!");
+  return shown;
+}
+
+// Text, then name and arguments of each call, and ! where they are cut off. `step`: bytes given at once; 0: all.
 std::string Parsed(ToolCallFormat format, std::string_view answer, size_t step = 0) {
   ToolCallParser parser(format, "id");
-  std::string text, calls;
-  const auto add = [&](const ToolCallParser::Output& output) {
-    text += output.text;
-    for (const ToolCall& call : output.calls) calls += "|" + call.name + call.arguments;
-  };
+  AnswerPieces all;
+  const auto add = [&](const AnswerPieces& pieces) { all.insert(all.end(), pieces.begin(), pieces.end()); };
   for (size_t at = 0; at < answer.size(); at += step == 0 ? answer.size() : step) {
     add(parser.Push(answer.substr(at, step == 0 ? answer.size() : step)));
   }
   add(parser.Finish());
-  return text + calls;
+  return Shown(all);
 }
 
 struct Case {
@@ -36,13 +40,19 @@ TEST(ToolCallParser, ReadsHermesCallsAndLeavesOthersAsText) {
   Check(ToolCallFormat::kHermes,
         {{"", ""},
          {"no calls, a < b <tool", "no calls, a < b <tool"},
-         {R"(<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>)", R"(|f{"x":1})"},
+         {R"(<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>)", R"(|f{"x": 1})"},
+         {" \n<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>", "|f{}"},
+         {" \n", " \n"},
+         {R"(<tool_call>{"arguments": {"x": 1}, "name": "f"}</tool_call>)", R"(|f{"x":1})"},
+         {R"(<tool_call>{"name": "f", "arguments": {"x": 1, "y)", R"(|f{"x": 1, "y!)"},
+         {R"(<tool_call>{"name": "f", "arguments": {"x": a}}</tool_call>)", R"(a}}</tool_call>|f{"x": !)"},
+         {R"(<tool_call>{"name": "f", "arguments": {}} no)", R"(no|f{})"},
          {"so:\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": "
           "\"g\"}\n</tool_call>\n",
           "so:\n|f{}|g{}"},
          {"<tool_call>{\"name\": \"f\"}</tool_call>\n\nIt is 2 1\n", "\n\nIt is 2 1|f{}"},
          {"<tool_call>{\"name\": \"f\"}</tool_call> \n<tool", " \n<tool|f{}"},
-         {R"(<tool_call>{"name": "f", "parameters": {"x": 1}}</tool_call>)", R"(|f{"x":1})"},
+         {R"(<tool_call>{"name": "f", "parameters": {"x": 1}}</tool_call>)", R"(|f{"x": 1})"},
          {R"(<tool_call>{"name": "f", "arguments": "{\"a\": 2}"}</tool_call>)", R"(|f{"a":2})"},
          {R"(<tool_call>{"name": "f", "arguments": {}})", "|f{}"},
          {R"(<tool_call>{"name": "f", )", R"(<tool_call>{"name": "f", )"},
@@ -52,7 +62,7 @@ TEST(ToolCallParser, ReadsHermesCallsAndLeavesOthersAsText) {
 
 TEST(ToolCallParser, TakesAClosingTagInAnArgumentForText) {
   const std::string call = R"(<tool_call>{"name": "f", "arguments": {"x": "a</tool_call>b"}})";
-  const std::string read = R"(|f{"x":"a</tool_call>b"})";
+  const std::string read = R"(|f{"x": "a</tool_call>b"})";
   const std::string open_string = R"(<tool_call>{"name": "f</tool_call>)";
   Check(ToolCallFormat::kHermes, {{call + "</tool_call>", read},
                                   {call, read},
@@ -69,29 +79,33 @@ TEST(ToolCallParser, ChangesNoInteger) {
   const auto call = [](const std::string& n) { return R"({"name":"f","parameters":{"n":)" + n + "}}"; };
   Check(ToolCallFormat::kLlama3Json, {{call("18446744073709551615"), R"(|f{"n":18446744073709551615})"},
                                       {call("-9223372036854775808"), R"(|f{"n":-9223372036854775808})"},
-                                      // The client gets it as the model wrote it.
-                                      {call("18446744073709551616"), call("18446744073709551616")}});
+                                      {call("18446744073709551616"), R"(|f{"n":18446744073709551616})"}});
 }
 
 TEST(ToolCallParser, ReadsLlamaCallsAtTheBeginningOnly) {
   Check(ToolCallFormat::kLlama3Json,
-        {{R"({"name": "f", "parameters": {"x": "}"}})", R"(|f{"x":"}"})"},
+        {{R"({"name": "f", "parameters": {"x": "}"}})", R"(|f{"x": "}"})"},
          {R"(<|python_tag|>{"name": "f", "parameters": {}}; {"name": "g", "arguments": {"y": [1, 2]}})",
-          R"(|f{}|g{"y":[1,2]})"},
+          R"(|f{}|g{"y": [1, 2]})"},
          {"hello {\"name\": \"f\"}", "hello {\"name\": \"f\"}"},
          {R"({"answer": 42})", R"({"answer": 42})"},
          {R"({"name": "Alice", "age": 30})", R"({"name": "Alice", "age": 30})"},
-         {R"({"name": "f", "parameters": {})", R"({"name": "f", "parameters": {})"},
-         {R"({"name": "f", "parameters": {}} and more)", R"({"name": "f", "parameters": {}} and more)"}});
+         {R"({"name": "f", "par)", R"({"name": "f", "par)"},
+         {R"({"name": "f", "parameters": {})", R"(|f{})"},
+         {R"({"name": "f", "parameters": {)", R"(|f{!)"},
+         {R"({"name": "f", "parameters": "{}"})", "|f{}"},
+         {R"({"name": "f", "parameters": {}} and more)", R"( and more|f{})"}});
 }
 
 TEST(ToolCallParser, ReadsMistralCallsInBothSpellings) {
-  Check(ToolCallFormat::kMistral,
-        {{R"([TOOL_CALLS] [{"name": "f", "arguments": {"x": 1}}, {"name": "g", "arguments": {}}])", R"(|f{"x":1}|g{})"},
-         {R"(well[TOOL_CALLS]f[ARGS]{"x": 1}[TOOL_CALLS]g{"y": 2})", R"(well|f{"x":1}|g{"y":2})"},
-         {R"([TOOL_CALLS]f[CALL_ID]abc123def[ARGS]{"x": 1})", R"(|f{"x":1})"},
-         {"[TOOL", "[TOOL"},
-         {"[TOOL_CALLS] nonsense", "[TOOL_CALLS] nonsense"}});
+  Check(
+      ToolCallFormat::kMistral,
+      {{R"([TOOL_CALLS] [{"name": "f", "arguments": {"x": 1}}, {"name": "g", "arguments": {}}])", R"(|f{"x": 1}|g{})"},
+       {R"(well[TOOL_CALLS]f[ARGS]{"x": 1}[TOOL_CALLS]g{"y": 2})", R"(well|f{"x": 1}|g{"y": 2})"},
+       {R"([TOOL_CALLS] [{"name": "f"}, {"arguments": {"x": 1}, "name": "g"}])", R"(|f{}|g{"x":1})"},
+       {R"([TOOL_CALLS]f[CALL_ID]abc123def[ARGS]{"x": 1})", R"(|f{"x": 1})"},
+       {"[TOOL", "[TOOL"},
+       {"[TOOL_CALLS] nonsense", "[TOOL_CALLS] nonsense"}});
 }
 
 TEST(ToolCallParser, ReadsFormatsByTheirGrammar) {
@@ -101,32 +115,98 @@ TEST(ToolCallParser, ReadsFormatsByTheirGrammar) {
       g = "<tool_call><function=g>\n</function></tool_call>";
   Check(ToolCallFormat::kQwen3Coder,
         {{"no calls, a < b <tool", "no calls, a < b <tool"},
-         {f, R"(|f{"a":"b \"c","n":[1,2]})"},
+         {f, R"(|f{"a": "b \"c", "n": [1, 2]})"},
          {"so:\n" + f + "\n" + g + "\n", R"(so:
-|f{"a":"b \"c","n":[1,2]}|g{})"},
+|f{"a": "b \"c", "n": [1, 2]}|g{})"},
          {g + " and\n" + g + "<tool_c", " and<tool_c|g{}|g{}"},
          {"<tool_call>{\"name\": \"f\"}</tool_call> " + g, "<tool_call>{\"name\": \"f\"}</tool_call> |g{}"},
          {f.substr(0, 40), f.substr(0, 40)},
-         // An argument that would become another number.
          {"x<tool_call><function=f>\n<parameter=a>\n18446744073709551616\n</parameter>\n</function></tool_call> y",
-          "x<tool_call><function=f>\n<parameter=a>\n18446744073709551616\n</parameter>\n</function></tool_call> y"}});
-  Check(ToolCallFormat::kDeepSeekV31, {{"a<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": "
-                                        "1}<｜tool▁call▁end｜><｜tool▁call▁begin｜>g<｜tool▁sep｜>{}"
-                                        "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-                                        R"(a|f{"x":1}|g{})"},
-                                       {"a<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": 1",
-                                        "a<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": 1"}});
-  Check(ToolCallFormat::kPythonic, {{"[f(a=1, b='x', c=None), g()]", R"(|f{"a":1,"b":"x","c":null}|g{})"},
+          "x y|f{\"a\": 18446744073709551616}"},
+         {f.substr(0, 60), R"(|f{"a": "b \"c"!)"}});
+  Check(ToolCallFormat::kDeepSeekV31,
+        {{"a<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": "
+          "1}<｜tool▁call▁end｜><｜tool▁call▁begin｜>g<｜tool▁sep｜>{}"
+          "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+          R"(a|f{"x": 1}|g{})"},
+         {"a<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": 1", "a|f{\"x\": 1!"}});
+  Check(ToolCallFormat::kPythonic, {{"[f(a=1, b='x', c=None), g()]", R"(|f{"a": 1, "b": "x", "c": null}|g{})"},
                                     {"[1, 2] is a list", "[1, 2] is a list"},
-                                    {"[f(a=1), g(] x", ", g(] x|f{\"a\":1}"},
+                                    {"[f(a=1), g(] x", ", g(] x|f{\"a\": 1}"},
                                     {"See [f(a=1)]", "See [f(a=1)]"}});
 }
 
 TEST(ToolCallParser, DecidesWhatLlamaSaysByItsFirstBytes) {
   ToolCallParser parser(ToolCallFormat::kLlama3Json, "id");
-  EXPECT_EQ(parser.Push("\n <|py").text, "");
-  EXPECT_EQ(parser.Push(" ").text, "\n <|py ") << "no tag any more";
-  EXPECT_EQ(parser.Push("{").text, "{");
+  EXPECT_EQ(Shown(parser.Push("\n <|py")), "");
+  EXPECT_EQ(Shown(parser.Push(" ")), "\n <|py ") << "no tag any more";
+  EXPECT_EQ(Shown(parser.Push("{")), "{");
+}
+
+using Kind = AnswerPiece::Kind;
+
+TEST(ToolCallParser, TellsOfACallWhileItIsWritten) {
+  ToolCallParser parser(ToolCallFormat::kHermes, "id");
+  const auto push = [&](std::string_view text) { return parser.Push(text); };
+  EXPECT_TRUE(push(R"(<tool_call>{"name": "f", "arguments": )").empty()) << "it may have none";
+  const AnswerPieces begun = push(R"({"x)");
+  ASSERT_EQ(begun.size(), 2u);
+  EXPECT_EQ(begun[0].kind, Kind::kCall);
+  EXPECT_EQ(begun[0].text, "f");
+  EXPECT_EQ(begun[1], (AnswerPiece{Kind::kArguments, "{\"x", 0, ""}));
+  EXPECT_EQ(push("\": 1"), (AnswerPieces{{Kind::kArguments, "\": 1", 0, ""}}));
+  EXPECT_EQ(push("}}"), (AnswerPieces{{Kind::kArguments, "}", 0, ""}, {Kind::kCallEnd, "", 0, ""}}));
+  // What is written otherwise comes argument by argument.
+  ToolCallParser pythonic(ToolCallFormat::kPythonic, "id");
+  EXPECT_TRUE(pythonic.Push("[f(a='b").empty());
+  EXPECT_EQ(Shown(pythonic.Push("c', ")), "|f{\"a\": \"bc\"");
+  EXPECT_EQ(pythonic.Push("b=2)"),
+            (AnswerPieces{{Kind::kArguments, ", \"b\": 2}", 0, ""}, {Kind::kCallEnd, "", 0, ""}}));
+}
+
+// Whatever the formats and wherever an answer is cut in two, the same comes out, and the pieces of a call stand together.
+TEST(ToolCallParser, CutsMakeNoDifference) {
+  const std::string answers[] = {
+      "So:\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": [1, \"</tool_call>é\\n\"]}}\n</tool_call>\n"
+      "<tool_call>{\"name\":\"g\"}</tool_call> <tool_call>{\"name\": \"h\", \"arguments\": {\"x\": tru}}</tool_call>",
+      " {\"name\": \"f\", \"parameters\": {\"x\": {}}}; {\"name\": \"g\", \"parameters\": \"{}\"}",
+      "a [TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"x\": 1}}, {\"name\": \"g\", \"arguments\": {}}] "
+      "b[TOOL_CALLS]h[ARGS]{\"y\":2",
+      "<tool_call>\n<function=f>\n<parameter=a>\nb "
+      "<c>\n</parameter>\n<parameter=n>\n2\n</parameter>\n</function>\n</tool_call>\n\nx",
+      "[f(a=1, b='x'), g()] [",
+      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"};
+  for (const std::string_view name : ToolCallFormatNames()) {
+    const ToolCallFormat format = *ToolCallFormatOf(name);
+    for (const std::string& answer : answers) {
+      const std::string whole = Parsed(format, answer);
+      EXPECT_EQ(Parsed(format, answer, 1), whole) << name;
+      // Everywhere in the answers that are of the format.
+      const size_t step = whole.find('|') == whole.npos ? 9 : 1;
+      for (size_t cut = 1; cut < answer.size(); cut += step) {
+        ToolCallParser parser(format, "id");
+        AnswerPieces all = parser.Read(answer.substr(0, cut), false);
+        for (AnswerPiece& piece : parser.Read(std::string_view(answer).substr(cut), true))
+          all.push_back(std::move(piece));
+        EXPECT_EQ(Shown(all), whole) << name << " cut at " << cut;
+        if (Joined(all).calls.empty()) {
+          EXPECT_EQ(Shown(all), answer);
+        }
+        bool open = false;
+        for (const AnswerPiece& piece : all) {
+          EXPECT_FALSE(open && (piece.kind == Kind::kText || piece.kind == Kind::kCall));
+          open = piece.kind == Kind::kCall || piece.kind == Kind::kArguments;
+        }
+        EXPECT_FALSE(open);
+      }
+    }
+  }
+}
+
+TEST(ToolCallParser, TakesTheWholeMembersOfWhatIsCutOff) {
+  EXPECT_EQ(WholeMembers(R"({"a": [1, 2], "b": ", 3)"), R"({"a": [1, 2]})");
+  EXPECT_EQ(WholeMembers(R"({"a": [1, 2)"), "{}");
+  EXPECT_EQ(WholeMembers("{"), "{}");
 }
 
 // Looking again at all that is held for every piece would look at 4 MB a million times, 2e12 bytes: over a minute where one
@@ -147,7 +227,7 @@ TEST(ToolCallParser, TakesTimeLinearInAnAnswerThatNeverCloses) {
     ToolCallParser parser(format, "id");
     size_t passed = 0;
     parser.Push(begin);
-    for (size_t i = 0; i < kBytes / 4; ++i) passed += parser.Push(std::string(4, filler)).text.size();
+    for (size_t i = 0; i < kBytes / 4; ++i) passed += Joined(parser.Push(std::string(4, filler))).text.size();
     parser.Finish();
     EXPECT_EQ(passed, 0u) << begin << filler;
     EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(15)) << begin << filler;
@@ -159,21 +239,20 @@ TEST(ToolCallParser, TakesManyCallsOutOfOnePiece) {
   std::string answer;
   for (int i = 0; i < 1000; ++i) answer += R"(<tool_call>{"name":"f"}</tool_call>)";
   ToolCallParser parser(ToolCallFormat::kHermes, "id");
-  EXPECT_EQ(parser.Push(answer + "<tool_call>").calls.size(), 1000u);
-  EXPECT_EQ(parser.Push("{\"name\":\"f\"}</tool_ca").calls.size(), 0u);
-  EXPECT_EQ(parser.Push("ll> ").calls.size(), 1u);
-  EXPECT_EQ(parser.Finish().text, "");
+  EXPECT_EQ(Joined(parser.Push(answer + "<tool_call>")).calls.size(), 1000u);
+  EXPECT_EQ(Joined(parser.Push("{\"name\":\"f\"}</tool_ca")).calls.size(), 0u);
+  EXPECT_EQ(Joined(parser.Push("ll> ")).calls.size(), 1u);
+  EXPECT_TRUE(parser.Finish().empty());
 }
 
 TEST(ToolCallParser, GivesIdsThatTheModelsTemplatesTake) {
   ToolCallParser hermes(ToolCallFormat::kHermes, "a"), mistral(ToolCallFormat::kMistral, "a");
-  ToolCallParser::Output output =
-      hermes.Push(R"(<tool_call>{"name":"f"}</tool_call><tool_call>{"name":"f"}</tool_call>)");
+  WholeAnswer output = Joined(hermes.Push(R"(<tool_call>{"name":"f"}</tool_call><tool_call>{"name":"f"}</tool_call>)"));
   ASSERT_EQ(output.calls.size(), 2u);
   EXPECT_TRUE(output.calls[0].id.starts_with("call_"));
   EXPECT_NE(output.calls[0].id, output.calls[1].id);
   mistral.Push(R"([TOOL_CALLS] [{"name":"f"}])");
-  output = mistral.Finish();
+  output = Joined(mistral.Finish());
   ASSERT_EQ(output.calls.size(), 1u);
   EXPECT_EQ(output.calls[0].id.size(), 9u);
 }
