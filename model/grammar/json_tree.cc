@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "absl/container/flat_hash_set.h"
 #include "model/grammar/regex/char_class.h"
 #include "model/grammar/regex/decimal.h"
+#include "model/grammar/regex/steady_map.h"
 #include "model/text/str_cat.h"
 
 namespace hydrant::grammar {
@@ -28,7 +28,7 @@ class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override { return Close(); }
   bool end_array() override { return Close(); }
   bool key(string_t& value) override {
-    if (!keys_.back().insert(value).second) {
+    if (!keys_.back().try_emplace(value, true).second) {
       error = StrCat("the key \"", value, "\" is twice in one object");
       return false;
     }
@@ -81,7 +81,7 @@ class JsonTreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   JsonTree& tree_;
   const JsonTreeLimits& limits_;
   std::vector<JsonId> open_;
-  std::vector<absl::flat_hash_set<std::string>> keys_;
+  std::vector<SteadyMap<std::string, bool>> keys_;
   std::string key_;
 };
 

@@ -83,7 +83,7 @@ bool SchemaBranches::AddType(Open& open, JsonId schema, JsonId type) {
 }
 
 void SchemaBranches::CheckKeywords(JsonId schema) {
-  if (!checked_.insert(schema).second || tree_.is_inner(schema)) return;
+  if (!checked_.try_emplace(schema, true).second || tree_.is_inner(schema)) return;
   const std::vector<std::pair<std::string, JsonId>> members = tree_.at(schema).members;
   for (const auto& [keyword, value] : members) {
     if (UseOf(keyword) != KeywordUse::kRefused) continue;

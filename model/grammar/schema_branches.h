@@ -13,9 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "model/grammar/regex/fuel.h"
+#include "model/grammar/regex/steady_map.h"
 #include "model/grammar/schema_tree.h"
 
 namespace hydrant::grammar {
@@ -82,10 +81,10 @@ class SchemaBranches {
   Fuel& fuel_;
   Disjoint disjoint_;
   std::optional<Refusal> refusal_;
-  absl::flat_hash_set<JsonId> checked_;
+  SteadyMap<JsonId, bool> checked_;
   static constexpr size_t kOneOfDepthMax = 8;
   std::vector<JsonId> one_of_open_, one_of_unproven_;
-  absl::flat_hash_map<JsonId, std::vector<JsonId>> one_of_, made_;  // options by the value of the keyword
+  SteadyMap<JsonId, std::vector<JsonId>> one_of_, made_;  // options by the value of the keyword
 };
 
 }  // namespace hydrant::grammar

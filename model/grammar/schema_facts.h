@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "model/grammar/regex/char_class.h"
 #include "model/grammar/regex/lazy_dfa.h"
 #include "model/grammar/regex/number_regex.h"
+#include "model/grammar/regex/steady_map.h"
 #include "model/grammar/schema_branches.h"
 #include "model/grammar/schema_tree.h"
 #include "model/grammar/shape.h"
@@ -67,7 +67,7 @@ class FactReader {
   Fuel& fuel_;
   SchemaBranches& branches_;
   bool unknown_formats_pass_;
-  absl::flat_hash_map<std::string, RegexId> patterns_, formats_;
+  SteadyMap<std::string, RegexId> patterns_, formats_;
   RegexId free_string_ = -1;
 };
 

@@ -74,7 +74,7 @@ Refusal SchemaTree::Refuse(RefusalKind kind, JsonId where, std::string_view keyw
 }
 
 std::variant<JsonId, Refusal> SchemaTree::Target(JsonId schema, std::string_view ref) const {
-  if (const auto found = identifiers_.find(std::string(ref)); found != identifiers_.end()) return found->second;
+  if (const std::string name(ref); identifiers_.contains(name)) return identifiers_.at(name);
   const size_t hash = std::min(ref.find('#'), ref.size());
   const std::string_view base = ref.substr(0, hash);
   if (!base.empty() && base != root_id_) {
@@ -84,8 +84,8 @@ std::variant<JsonId, Refusal> SchemaTree::Target(JsonId schema, std::string_view
   JsonId target = kNoJson;
   if (fragment.empty() || fragment[0] == '/') {
     target = json_.Resolve(fragment);
-  } else if (const auto found = identifiers_.find("#" + fragment); found != identifiers_.end()) {
-    target = found->second;
+  } else if (identifiers_.contains("#" + fragment)) {
+    target = identifiers_.at("#" + fragment);
   }
   if (target == kNoJson) return Refuse(RefusalKind::kInvalid, schema, "$ref", StrCat("'", ref, "' leads nowhere"));
   return target;

@@ -12,9 +12,9 @@
 #include <variant>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "model/grammar/json_tree.h"
 #include "model/grammar/refusal.h"
+#include "model/grammar/regex/steady_map.h"
 
 namespace hydrant::grammar {
 
@@ -69,8 +69,8 @@ class SchemaTree {
   JsonTree json_;
   JsonId client_values_;
   std::vector<JsonId> from_;  // of what follows from others, by id - client_values_
-  absl::flat_hash_map<JsonId, JsonId> negated_, exactly_;
-  absl::flat_hash_map<std::string, JsonId> identifiers_;  // by $id and $anchor
+  SteadyMap<JsonId, JsonId> negated_, exactly_;
+  SteadyMap<std::string, JsonId> identifiers_;  // by $id and $anchor
   std::string root_id_;
   bool ref_stands_alone_ = false;
 };

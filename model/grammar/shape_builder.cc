@@ -6,10 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "model/grammar/json_tree.h"
 #include "model/grammar/regex/char_class.h"
+#include "model/grammar/regex/steady_map.h"
 #include "model/grammar/schema_branches.h"
 #include "model/grammar/schema_facts.h"
 #include "model/grammar/schema_tree.h"
@@ -141,7 +140,7 @@ class ShapeBuilder {
   // Names in the schema's order, those that are only required behind them.
   std::vector<std::pair<std::string, bool>> NamesOf(const SchemaBranch& branch) {
     std::vector<std::pair<std::string, bool>> names;
-    absl::flat_hash_map<std::string, size_t> place;
+    SteadyMap<std::string, size_t> place;
     const auto add = [&](const std::string& name, bool required) {
       const auto [found, added] = place.try_emplace(name, names.size());
       if (added) names.emplace_back(name, false);
@@ -380,7 +379,7 @@ class ShapeBuilder {
   SchemaBranches branches_;
   FactReader facts_;
   std::vector<Conjunction> conjunctions_;  // by ShapeId
-  absl::flat_hash_map<Conjunction, ShapeId> shape_of_;
+  SteadyMap<Conjunction, ShapeId> shape_of_;
 };
 
 }  // namespace

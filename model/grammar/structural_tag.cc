@@ -7,8 +7,8 @@
 #include <variant>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "model/grammar/json_tree.h"
+#include "model/grammar/regex/steady_map.h"
 #include "model/text/str_cat.h"
 
 namespace hydrant::grammar {
@@ -78,14 +78,14 @@ class TagBuilder {
   std::vector<std::string> Strings(JsonId object, std::string_view name, bool needed) {
     if (!needed && json_.Find(object, name) == kNoJson) return {};
     std::vector<std::string> strings;
-    absl::flat_hash_set<std::string_view> known;
+    SteadyMap<std::string_view, bool> known;
     const JsonId array = Member(object, name, Kind::kArray, "an array of strings");
     size_t bytes = 0;
     for (const JsonId item : json_.at(array).items) {
       const JsonNode& node = json_.at(item);
       if (node.kind != Kind::kString || node.text.empty()) Fail(item, "must be a string that is not empty");
       bytes += node.text.size();
-      if (known.insert(node.text).second) strings.push_back(node.text);
+      if (known.try_emplace(node.text, true).second) strings.push_back(node.text);
     }
     if (needed && strings.empty()) Fail(array, "must not be empty");
     if (bytes > TriggerTable::kBytesMax) {

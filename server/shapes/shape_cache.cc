@@ -22,14 +22,13 @@ ShapeCache::ShapeCache(std::shared_ptr<const ShapeVocabulary> vocabulary, Option
 void ShapeCache::Charge(Entry& entry) {
   size_t bytes = BytesOf(entry.key);
   if (entry.result.has_value() && entry.result->index() == 0) bytes += std::get<0>(*entry.result)->bytes();
-  size_t& of_tenant = tenant_bytes_[entry.key.tenant];
-  of_tenant += bytes - entry.bytes;
+  HeldBy(entry.key.tenant) += bytes - entry.bytes;
   bytes_ += bytes - entry.bytes;
   entry.bytes = bytes;
 }
 
 void ShapeCache::Forget(Entries::iterator entry) {
-  tenant_bytes_[entry->key.tenant] -= entry->bytes;
+  HeldBy(entry->key.tenant) -= entry->bytes;
   bytes_ -= entry->bytes;
   by_key_.erase(entry->key);
   entries_.erase(entry);
@@ -39,7 +38,7 @@ void ShapeCache::Forget(Entries::iterator entry) {
 void ShapeCache::MakeRoom(int32_t tenant) {
   for (const bool all : {false, true}) {
     for (auto at = entries_.end(); at != entries_.begin();) {
-      const size_t held = all ? bytes_ : tenant_bytes_[tenant];
+      const size_t held = all ? bytes_ : HeldBy(tenant);
       if (held <= (all ? options_.bytes_max : options_.tenant_bytes_max)) break;
       --at;
       if (at == entries_.begin()) break;
@@ -77,7 +76,7 @@ ShapeResult ShapeCache::Get(const Key& key) {
   entries_.push_front({key, std::nullopt, 0});
   const Entries::iterator entry = entries_.begin();
   try {
-    by_key_.emplace(key, entry);
+    by_key_.try_emplace(key, entry);
   } catch (...) {
     entries_.pop_front();
     throw;

@@ -20,9 +20,9 @@
 #include <utility>
 #include <variant>
 
-#include "absl/container/flat_hash_map.h"
 #include "api/request/constraint.h"
 #include "model/grammar/refusal.h"
+#include "model/grammar/regex/steady_map.h"
 #include "server/shapes/compiled_shape.h"
 #include "server/shapes/shape_vocabulary.h"
 
@@ -82,6 +82,7 @@ class ShapeCache {
   void Charge(Entry& entry);
   void Forget(Entries::iterator entry);
   void MakeRoom(int32_t tenant);
+  size_t& HeldBy(int32_t tenant) { return tenant_bytes_.find(tenant)->second; }  // takes no memory
 
   const std::shared_ptr<const ShapeVocabulary> vocabulary_;
   const Options options_;
@@ -89,8 +90,8 @@ class ShapeCache {
   std::condition_variable compiled_;
   // Guarded by mutex_.
   Entries entries_;
-  absl::flat_hash_map<Key, Entries::iterator> by_key_;
-  absl::flat_hash_map<int32_t, size_t> tenant_bytes_;
+  grammar::SteadyMap<Key, Entries::iterator> by_key_;
+  grammar::SteadyMap<int32_t, size_t> tenant_bytes_;  // of every tenant that has had an entry
   size_t bytes_ = 0;
   ShapeCounts counts_;
 };

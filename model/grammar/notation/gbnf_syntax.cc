@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "model/grammar/regex/regex_arena.h"
+#include "model/grammar/regex/steady_map.h"
 #include "model/text/str_cat.h"
 #include "model/text/utf8.h"
 
@@ -312,7 +312,7 @@ class GbnfParser {
   size_t at_ = 0;
   GbnfSyntax syntax_;
   std::vector<Group> groups_;
-  absl::flat_hash_map<std::string, int32_t> rule_of_;
+  SteadyMap<std::string, int32_t> rule_of_;
   std::optional<std::string> error_;
 };
 

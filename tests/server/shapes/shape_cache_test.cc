@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "tests/engine/failing_new.h"
 #include "tests/server/shapes/shape_checks.h"
 
 namespace hydrant {
@@ -43,6 +45,29 @@ TEST(ShapeCache, EveryPartOfASpecCounts) {
   EXPECT_FALSE(cache.Find(key).has_value());
   key.spec.unknown_formats_pass = false;
   EXPECT_TRUE(cache.Find(key).has_value());
+}
+
+TEST(ShapeCache, IsAsItWasWhereMemoryRanOut) {
+  const ShapeCache::Key key = {0, "salt", SchemaSpec(R"({"type":"object","properties":{"a":{"enum":["b",1]}}})")};
+  int failures = 0;
+  for (int calls = 0;; calls += 1 + calls / 20) {
+    ShapeCache cache(ByteVocabulary());
+    cache.Get(KeyOf(0, "a"));
+    const ShapeCounts before = cache.counts();
+    FailNewAfter(calls);
+    try {
+      const MemoryRunsOut runs_out;
+      cache.Get(key);
+    } catch (const std::bad_alloc&) {
+      ++failures;
+      EXPECT_EQ(cache.counts().kept, before.kept) << calls;
+      EXPECT_EQ(cache.counts().kept_bytes, before.kept_bytes) << calls;
+    }
+    if (!NewFailed()) break;
+    EXPECT_EQ(cache.Get(key).index(), 0u) << calls;
+    EXPECT_TRUE(cache.Find(KeyOf(0, "a")).has_value()) << calls;
+  }
+  EXPECT_GT(failures, 50);
 }
 
 TEST(ShapeCache, RefusalsAreKept) {

@@ -92,5 +92,34 @@ TEST(SteadyMap, GrammarsAreWholeWhereMemoryRanOut) {
   }
 }
 
+// Wherever it is that memory runs out, a compile throws, and nothing is left of it.
+TEST(SteadyMap, CompilesThrowWhereMemoryRunsOut) {
+  std::vector<Case> cases = kCases;
+  cases.push_back({GrammarKind::kJsonSchema,
+                   R"({"$defs":{"a":{"$anchor":"x","enum":["b",2]}},"anyOf":[{"$ref":"#x"},{"if":{"type":"string"},)"
+                   R"("then":{"format":"date"},"else":{"type":"array"}}]})",
+                   ""});
+  cases.push_back(
+      {GrammarKind::kToolCalls, R"({"format":"hermes","choice":"auto","tools":[{"name":"ab"},{"name":"c"}]})", ""});
+  for (const Case& each : cases) {
+    int failures = 0;
+    for (int calls = 0;; calls += 1 + calls / 40) {
+      Compiled made = Refusal{RefusalKind::kInvalid, "", "", "not made"};
+      FailNewAfter(calls);
+      try {
+        const MemoryRunsOut runs_out;
+        made = CompileKind(each.kind, each.text);
+      } catch (const std::bad_alloc&) {
+        ++failures;
+        ASSERT_EQ(made.index(), 1u);
+      }
+      if (NewFailed()) continue;
+      EXPECT_EQ(made.index(), 0u) << each.text;
+      break;
+    }
+    EXPECT_GT(failures, 50) << each.text;
+  }
+}
+
 }  // namespace
 }  // namespace hydrant::grammar
