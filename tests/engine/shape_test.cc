@@ -6,6 +6,8 @@
 #include <bit>
 #include <map>
 #include <memory>
+#include <random>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,20 @@ namespace {
 using testing::ElementsAre;
 
 constexpr int32_t kEos = 2;
+
+// The lowest token that is allowed; of who asks nothing, 7.
+void ChooseTheLowestAllowed(ScriptedExecutor& executor) {
+  executor.spoil = [&executor](const StepRow& row, RowOutput& answer) {
+    if (row.forced_id >= 0) answer.sampled.id = row.forced_id;
+    if (row.forced_id >= 0 || executor.asked == nullptr || executor.asked->allowed_bits.empty()) return;
+    const std::span<const uint32_t> bits = executor.asked->allowed_bits;
+    int32_t id = 0;
+    while (id < kVocab && (bits[static_cast<size_t>(id) / 32] >> (id % 32) & 1) == 0) ++id;
+    answer.sampled.id = id;
+    answer.sampled.finite = id < kVocab;
+    answer.sampled.no_token = id == kVocab;
+  };
+}
 
 // Computes when it is told to, or at once.
 class ManualRunner : public MaskRunner {
@@ -45,17 +61,7 @@ class ShapeTest : public testing::TestWithParam<bool> {
     options.overlap = GetParam();
     options.masks = &runner;
     core = *EngineCore::Create(options, executor, [this] { return now_us += 10; });
-    // The lowest token that is allowed; of who asks nothing, 7.
-    executor.spoil = [this](const StepRow& row, RowOutput& answer) {
-      if (row.forced_id >= 0) answer.sampled.id = row.forced_id;
-      if (row.forced_id >= 0 || executor.asked == nullptr || executor.asked->allowed_bits.empty()) return;
-      const std::span<const uint32_t> bits = executor.asked->allowed_bits;
-      int32_t id = 0;
-      while (id < kVocab && (bits[static_cast<size_t>(id) / 32] >> (id % 32) & 1) == 0) ++id;
-      answer.sampled.id = id;
-      answer.sampled.finite = id < kVocab;
-      answer.sampled.no_token = id == kVocab;
-    };
+    ChooseTheLowestAllowed(executor);
   }
 
   // Its shape lives as long as the test.
@@ -307,6 +313,90 @@ TEST_P(ShapeTest, WithoutSuchATokenABudgetedSessionWaitsForItsTokens) {
   }
   EXPECT_EQ(tokens[1].size(), 4u);
   EXPECT_THAT(ends[1], ElementsAre(FinishReason::kComplete));
+}
+
+// What a sequence says and how it ends.
+struct Course {
+  std::vector<int32_t> tokens;
+  std::vector<FinishReason> ends;
+};
+
+// One alone, step by step, with masks at once: what there is to compare with.
+Course AloneOf(SequenceRequest request, const ScriptedShape::Script* script) {
+  ScriptedExecutor executor;
+  ChooseTheLowestAllowed(executor);
+  int64_t now_us = 0;
+  const std::unique_ptr<EngineCore> core = *EngineCore::Create(Options(), executor, [&now_us] { return now_us += 10; });
+  if (script != nullptr) request.shape = std::make_shared<ScriptedShape>(*script);
+  EXPECT_TRUE(core->Add(std::move(request)).ok());
+  Course course;
+  while (!core->idle()) {
+    for (const EngineEvent& event : core->Step()) {
+      if (event.token >= 0) course.tokens.push_back(event.token);
+      if (event.finish != FinishReason::kNone) course.ends.push_back(event.finish);
+    }
+  }
+  return course;
+}
+
+// Any lengths, budgets and sessions; a shape that goes on, ends, is lost, meets a limit, finds no memory or allows nothing.
+SequenceRequest AnyRequest(uint64_t id, std::mt19937& random, ScriptedShape::Script* script, bool* has_shape) {
+  const auto below = [&random](int32_t count) { return static_cast<int32_t>(random() % static_cast<uint32_t>(count)); };
+  SequenceRequest request = MakeRequest(id, 1 + below(50), 1 + below(24), below(3) == 0 ? 8 + below(12) : 0);
+  if (below(2) == 0) request = SessionTurnOf(id, std::move(request));
+  if (below(5) == 0) request.forced_ids = {50, 51};
+  *has_shape = below(5) > 0;
+  *script = {.vocab = kVocab, .key = id, .choices = 1 + below(3)};
+  if (below(2) == 0) script->end_id = kEos;
+  int32_t* const limits[] = {&script->complete_after, &script->lost_after, &script->limit_after,
+                             &script->no_memory_after, &script->nothing_after};
+  if (below(3) > 0) *limits[below(5)] = 1 + below(12);
+  return request;
+}
+
+TEST_P(ShapeTest, NobodyNoticesTheOthersOrWhenMasksCome) {
+  std::mt19937 random(5);
+  // Masks come at once, while layers are computed, or between two steps.
+  executor.starve = [this](const StepInput&) {
+    runner.ComputeAll();
+    return false;
+  };
+  uint64_t id = 0;
+  std::map<FinishReason, int> ways;
+  for (int episode = 0; episode < 250; ++episode) {
+    std::map<uint64_t, Course> alone;
+    std::set<uint64_t> left;
+    const uint64_t last = id + 1 + random() % 6;
+    for (int step = 0; id < last || !core->all_ended(); ++step) {
+      ASSERT_LT(step, 300);
+      runner.at_once = random() % 2 == 0;
+      while (id < last && random() % 2 == 0) {
+        ScriptedShape::Script script;
+        bool has_shape;
+        SequenceRequest request = AnyRequest(++id, random, &script, &has_shape);
+        alone[id] = AloneOf(request, has_shape ? &script : nullptr);
+        if (has_shape) request.shape = std::make_shared<ScriptedShape>(script);
+        if (!core->Add(std::move(request)).ok()) alone.erase(id);  // the queue is full
+      }
+      if (id > 0 && random() % 40 == 0 && core->Cancel(id)) left.insert(id);
+      Step();
+      runner.ComputeAll();
+    }
+    for (const auto& [who, course] : alone) {
+      SCOPED_TRACE(testing::Message() << "request " << who << " of episode " << episode);
+      if (left.contains(who)) {
+        ASSERT_LE(tokens[who].size(), course.tokens.size() + 1);
+        continue;
+      }
+      ASSERT_EQ(tokens[who], course.tokens);
+      ASSERT_EQ(ends[who], course.ends);
+      ++ways[ends[who].front()];
+    }
+  }
+  for (const FinishReason way : {FinishReason::kLength, FinishReason::kComplete, FinishReason::kStop,
+                                 FinishReason::kShapeLimit, FinishReason::kNoMemory, FinishReason::kNoToken}) {
+    EXPECT_GT(ways[way], 3) << static_cast<int>(way);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Steps, ShapeTest, testing::Bool(),
