@@ -28,6 +28,7 @@ struct Config {
   std::string model_root;  // FoundModel::root
   std::string host = "127.0.0.1";
   uint16_t port = 8000;
+  std::string replica_id;          // that answers name this server by; empty: they do not
   std::string served_model_name;   // empty: FoundModel::name
   std::string chat_template_path;  // empty: the checkpoint's
   std::string tool_call_parser = "auto";
@@ -61,6 +62,7 @@ struct Config {
   bool prefix_caching = true;
   double swap_space_gib = 0;                            // host memory for sequences that step aside; 0: none does
   std::optional<int64_t> session_memory_bytes;          // nullopt: as large as the pool
+  std::vector<std::string> session_headers;             // fields that name a session, lower case, the first that is there
   std::string session_dir;                              // empty: sessions do not outlive the process
   Durability session_durability = Durability::kTokens;  // with it; of tenants that say nothing else
   int64_t session_disk_bytes = int64_t{10} << 30;       // of KV files; 0: there are none

@@ -98,6 +98,7 @@ std::string_view NameOrAuto(const std::optional<KvType>& type) { return type.has
 void AddHttp(const Config& config, Settings* out) {
   out->Text("host", config.host);
   out->Integer("port", config.port);
+  out->Text("replica_id", config.replica_id);
   out->Text("served_model_name", config.served_model_name);
   out->Text("chat_template", config.chat_template_path);
   out->Text("tool_call_parser", config.tool_call_parser);
@@ -154,6 +155,7 @@ void AddKv(const Config& config, Settings* out) {
 }
 
 void AddLimits(const Limits& limits, const Config& config, Settings* out) {
+  out->List("session_headers", config.session_headers);
   out->Text("session_dir", config.session_dir);
   out->Text("session_key_file", config.session_key_path);
   out->Bool("session_dir_unsafe", config.session_dir_unsafe);

@@ -92,6 +92,7 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   context.limits = limits;
   context.prefix_caching = config.prefix_caching;
   context.session_durability = config.session_durability;
+  context.session_headers = config.session_headers;
   context.system_fingerprint = absl::StrCat("hydrant-", kVersion);
   return context;
 }
@@ -181,6 +182,7 @@ FrontendOptions MakeFrontendOptions(const Config& config, const SystemdNotifier&
   options.proxies =
       TrustedProxies::Parse(config.trusted_proxies, config.proxy_field, &wrong).value_or(TrustedProxies());
   assert(wrong.empty());  // ParseCommandLine looked
+  options.replica_id = config.replica_id;
   options.host = config.host;
   options.port = config.port;
   options.socket = systemd.socket();

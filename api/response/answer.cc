@@ -128,11 +128,15 @@ void AppendKvMember(std::string* out, const KvReport& kv) {
 void AppendTurnMember(std::string* out, const TurnReport& turn) {
   out->append(",\"hydrant\":{\"turn\":");
   AppendJsonInteger(out, static_cast<int64_t>(turn.turn));
+  out->append(",\"durable\":");
   if (turn.durable == Durability::kNone) {
-    out->append(",\"durable\":false}");
-    return;
+    out->append("false");
+  } else {
+    out->append("\"").append(DurabilityName(turn.durable)).append("\"");
   }
-  out->append(",\"durable\":\"").append(DurabilityName(turn.durable)).append("\"}");
+  out->append(",\"resumed\":");
+  AppendJsonBool(out, turn.resumed);
+  out->push_back('}');
 }
 
 void AppendFingerprintMember(std::string* out, const AnswerHead& head) {

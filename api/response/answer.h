@@ -76,6 +76,7 @@ struct KvReport {
 struct TurnReport {
   uint64_t turn = 0;
   Durability durable = Durability::kNone;
+  bool resumed = false;  // it began with the KV that the turn before left
 };
 
 // The members all bodies and chunks of one request share.
@@ -158,7 +159,7 @@ void AppendIdsOrNull(std::string* out, const std::vector<int32_t>* ids);
 // Each begins with a comma.
 void AppendUsageMember(std::string* out, const Usage& usage);
 void AppendKvMember(std::string* out, const KvReport& kv);
-// "hydrant":{"turn":7,"durable":"tokens"}, or "kv", or false.
+// "hydrant":{"turn":7,"durable":"tokens","resumed":true}, or "kv", or false.
 void AppendTurnMember(std::string* out, const TurnReport& turn);
 void AppendFingerprintMember(std::string* out, const AnswerHead& head);
 // How a body and a usage chunk end: what comes after the choices. `kv` and `turn` may be null; `fingerprint` is that member.

@@ -1,4 +1,5 @@
-// Bodies of GET /v1/models, GET /v1/models/{id}, GET /version and GET /load.
+// Bodies of GET /v1/models, GET /v1/models/{id}, GET /version and GET /load, and of what gateways ask: /server_info, /model_info,
+// /v1/loads, in the words of SGLang, whose they are.
 //
 // Thread: any (plain data, pure functions).
 #ifndef HYDRANT_API_RESPONSE_MODELS_H_
@@ -26,6 +27,28 @@ std::string ModelListJson(const std::vector<ModelCard>& cards);
 std::string VersionJson(std::string_view version);
 // {"server_load":n}
 std::string LoadJson(int64_t server_load);
+
+// What does not change while a server runs.
+struct ServerFacts {
+  ModelCard model;
+  std::string version;
+  int32_t blocks = 0;  // of the KV pool
+  int32_t sequences_max = 0;
+};
+
+struct ServerLoads {
+  int64_t time = 0;  // Unix seconds
+  int32_t running = 0;
+  int32_t waiting = 0;
+  int32_t blocks_used = 0;
+  int64_t parked_blocks = 0;  // outside the pool
+};
+
+// Sizes in tokens: a block has 16.
+std::string ServerInfoJson(const ServerFacts& facts);
+std::string ModelInfoJson(const ServerFacts& facts);
+// One rank, and the same as the aggregate of all.
+std::string LoadsJson(const ServerLoads& loads, const ServerFacts& facts);
 
 }  // namespace hydrant
 

@@ -66,7 +66,7 @@ std::string ReadSessionId(ObjectReader* request, const SessionHeaders& headers) 
   }
   if (const std::optional<std::string> id = ReadMember(request, "conversation_id")) return *id;
   if (headers.affinity.has_value()) return header(*headers.affinity, "x-session-affinity");
-  return "";
+  return headers.listed.value_or("");
 }
 
 std::string ReadChatKey(ObjectReader* request, const SessionHeaders& headers) {

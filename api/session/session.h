@@ -28,10 +28,11 @@ struct SessionHeaders {
   // What agents name their chats by, who keep the history themselves: X-Claude-Code-Session-Id; session-id, or session_id.
   std::optional<std::string> claude_code;
   std::optional<std::string> codex;
+  std::optional<std::string> listed;  // what a field of --session-headers names, as an id
 };
 
 // The id a request names, the first that is there of: `session_id`, X-Session-ID, `vllm_xargs.session_id`,
-// `conversation_id`, x-session-affinity. Empty: none. Sets request's error, which names the one that was read.
+// `conversation_id`, x-session-affinity, a field of --session-headers. Empty: none. Sets request's error, which names the one that was read.
 std::string ReadSessionId(ObjectReader* request, const SessionHeaders& headers);
 
 // What the client's program calls the chat, the first that is there of: X-Claude-Code-Session-Id, the session in `metadata.user_id` as

@@ -99,6 +99,7 @@ Frontend::Frontend(FrontendOptions options, Metrics& metrics, TenantRegistry& te
   context_.authenticate = TenantAuthentication(tenants_, auth_limiter_, on_failure);
   context_.origins = options_.origins;
   context_.proxies = options_.proxies;
+  context_.replica_id = options_.replica_id;
   admin_context_.proxies = options_.proxies;
   const auto name = [](const TenantEntry& tenant) { return tenant.account->name(); };
   context_.log.SetTenantName(name);

@@ -52,6 +52,7 @@ struct FrontendOptions {
   std::shared_ptr<RotatingKeys> metrics_keys = RotatingKeys::Of({});  // of /metrics on the clients' port
   OriginPolicy origins;
   TrustedProxies proxies;
+  std::string replica_id;  // ListenerContext::replica_id, of the clients' port
   std::string host = "127.0.0.1";
   uint16_t port = 0;
   std::optional<InheritedSocket> socket;  // in place of host and port

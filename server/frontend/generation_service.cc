@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/response/sse.h"
 #include "server/frontend/request_deadlines.h"
+#include "server/frontend/request_headers.h"
 #include "server/generation/generation_run.h"
 #include "server/process/clock.h"
 #include "server/process/log.h"
@@ -14,18 +15,6 @@ namespace hydrant {
 namespace {
 
 namespace asio = boost::asio;
-
-RequestHeaders RequestHeadersOf(const HttpHead& head) {
-  const auto field = [&head](std::string_view name) {
-    const std::string* value = head.Find(name);
-    return value == nullptr ? std::nullopt : std::optional<std::string>(*value);
-  };
-  std::optional<std::string> codex = field("session-id");
-  if (!codex.has_value()) codex = field("session_id");
-  return {{field("x-session-id"), field("x-session-affinity"), field("x-session-turn"),
-           field("x-claude-code-session-id"), std::move(codex)},
-          field("x-request-timeout")};
-}
 
 RejectReason ReasonOf(const ApiError& error) {
   if (error.status == 429) return RejectReason::kSessions;
@@ -84,7 +73,7 @@ asio::awaitable<void> GenerationService::ServeCounted(HttpExchange& exchange, Pr
   }
   const TenantEntry& tenant = *exchange.caller();
   std::optional<ApiResult<PreparedGeneration>> prepared;
-  const RequestHeaders headers = RequestHeadersOf(exchange.head());
+  const RequestHeaders headers = ReadRequestHeaders(exchange.head(), context_.session_headers);
   // By the body alone, also where a session's past is longer: nothing of that is encoded. It is copied and compared, in 0.1 ms
   // for a context of 8,192 tokens, and in 2 ms for a rolling chat of 131,072.
   const auto prepare_now = [&] {

@@ -1,6 +1,7 @@
 #include "server/frontend/routes.h"
 
 #include <algorithm>
+#include <ctime>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -102,6 +103,14 @@ HttpResponse Readiness(const RouteSources& sources) {
   return Empty(200);
 }
 
+// The counts of /metrics that gateways choose by.
+HttpResponse Loads(const RouteSources& sources, const ServerFacts& facts) {
+  const EngineCounters counters = sources.engine.counters();
+  return JsonResponse(LoadsJson({static_cast<int64_t>(std::time(nullptr)), counters.running, counters.waiting,
+                                 counters.blocks_used, counters.parked_blocks},
+                                facts));
+}
+
 // A route whose response is a function of the request's head.
 HttpRoute Simple(std::string method, std::string path, bool open, std::function<HttpResponse(const HttpHead&)> make) {
   return {std::move(method), std::move(path), open,
@@ -109,6 +118,18 @@ HttpRoute Simple(std::string method, std::string path, bool open, std::function<
             HttpResponse response = make(exchange.head());
             co_await exchange.Respond(std::move(response));
           }};
+}
+
+// What routers of SGLang ask for.
+void AddInfoRoutes(const std::shared_ptr<const ServerFacts>& facts, std::vector<HttpRoute>* routes) {
+  for (const char* path : {"/server_info", "/get_server_info"}) {
+    routes->push_back(
+        Simple("GET", path, false, [facts](const HttpHead&) { return JsonResponse(ServerInfoJson(*facts)); }));
+  }
+  for (const char* path : {"/model_info", "/get_model_info"}) {
+    routes->push_back(
+        Simple("GET", path, false, [facts](const HttpHead&) { return JsonResponse(ModelInfoJson(*facts)); }));
+  }
 }
 
 // A route whose response is a function of the body, computed on the worker threads when that may take long. It is one of the open
@@ -184,6 +205,10 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
                       co_await exchange.Respond(std::move(response));
                     }});
 
+  const auto facts = std::make_shared<const ServerFacts>(
+      ServerFacts{sources->model, sources->version, context.limits.blocks, context.limits.sequences_max});
+  AddInfoRoutes(facts, &routes);
+
   // Whatever else a tenant's key opens.
   for (HttpRoute& route : routes) {
     if (route.admit) continue;
@@ -200,6 +225,9 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   const bool keyed = sources->metrics_reader != nullptr;
   if (keyed || !sources->shared) {
     AddMetricsRoute(sources->metrics, sources->engine, *context.sessions, /*open=*/!keyed, &routes);
+    routes.back().authenticate = sources->metrics_reader;
+    routes.push_back(
+        Simple("GET", "/v1/loads", !keyed, [sources, facts](const HttpHead&) { return Loads(*sources, *facts); }));
     routes.back().authenticate = sources->metrics_reader;
   }
   // Last, for it tells of the others; itself is in it, too.

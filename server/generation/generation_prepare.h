@@ -46,6 +46,7 @@ struct ServingContext {
   std::shared_ptr<ShapeCache> shapes;                   // null: no request has a constraint
   Durability session_durability = Durability::kTokens;  // of tenants that say nothing else
   std::string system_fingerprint;
+  std::vector<std::string> session_headers;  // Config's
 };
 
 // The rules for requests of one tenant, beside the server's own.

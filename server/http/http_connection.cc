@@ -108,6 +108,7 @@ asio::awaitable<void> HttpConnection::Run() {
     keep_alive_ = head.keep_alive;
     client_ = context_.proxies.ClientOf(peer_, head);
     HttpExchange exchange(*this, std::move(head), client_);
+    exchange.SetReplica(context_.replica_id);
     bool failed = false;
     bool out_of_memory = false;
     try {

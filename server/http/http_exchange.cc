@@ -21,7 +21,8 @@ constexpr size_t kLastBytes = 64 << 10;
 
 // What a page of an allowed origin may read of a response.
 constexpr const char* kExposedFields =
-    "x-request-id, request-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
+    "x-request-id, request-id, x-hydrant-replica, retry-after, x-ratelimit-limit-requests, "
+    "x-ratelimit-remaining-requests, "
     "x-ratelimit-reset-requests, "
     "x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens";
 
@@ -35,6 +36,7 @@ HttpExchange::HttpExchange(ResponseStream& stream, HttpHead head, std::string_vi
 
 HttpResponse HttpExchange::WithCommonFields(HttpResponse response) const {
   if (response.close || !body_read_) stream_.CloseAfterResponse();
+  if (!replica_.empty()) response.fields.emplace_back("x-hydrant-replica", replica_);
   if (dialect_ == Dialect::kAnthropic) {
     response.fields.emplace_back("request-id", request_id_);
     if (response.error.has_value()) {

@@ -75,6 +75,7 @@ class HttpExchange {
   // For the reader of the request: what it found. A response that leaves bytes of its request unread ends the
   // connection.
   void SetOriginAdmitted() { origin_admitted_ = true; }
+  void SetReplica(std::string_view id) { replica_ = id; }  // which outlives the exchange
   void SetDialect(Dialect dialect) { dialect_ = dialect; }
   void SetCaller(Caller caller) { caller_ = std::move(caller); }
   std::string& body_so_far() { return body_; }
@@ -87,6 +88,7 @@ class HttpExchange {
   ResponseStream& stream_;
   HttpHead head_;
   const std::string_view client_;
+  std::string_view replica_;  // that answers; empty: they do not say
   std::string body_;
   std::string request_id_;
   Caller caller_;

@@ -48,6 +48,7 @@ struct ListenerContext {
   Authenticate authenticate;
   OriginPolicy origins;
   TrustedProxies proxies;
+  std::string replica_id;  // every answer says it in X-Hydrant-Replica; empty: none does
   std::vector<HttpRoute> routes;
 
   ConnectionTable connections;

@@ -148,6 +148,16 @@ std::string CompletionPost(std::string_view json, std::string_view fields) {
          std::string(fields) + "Content-Length: " + std::to_string(json.size()) + "\r\n\r\n" + std::string(json);
 }
 
+TenantsConfig TwoTenants() {
+  TenantsConfig tenants;
+  for (const char* name : {"a", "b"}) {
+    TenantConfig& tenant = tenants.tenants.emplace_back();
+    tenant.name = name;
+    tenant.keys = {DigestOfKey("key-" + std::string(name))};
+  }
+  return tenants;
+}
+
 std::string Get(std::string_view path, std::string_view fields) {
   return "GET " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\n" + std::string(fields) + "\r\n";
 }

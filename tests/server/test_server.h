@@ -90,6 +90,9 @@ inline constexpr int32_t kTestLayers = 2;
 inline constexpr int32_t kTestKvHeads = 3;
 static_assert(kTestLayers * kTestKvHeads == kScriptedPairs);
 
+// a and b, whose keys are key-a and key-b.
+TenantsConfig TwoTenants();
+
 struct TestServerOptions {
   FrontendOptions http;
   int32_t blocks = 1024;

@@ -76,10 +76,10 @@ TEST(CompletionBodyTest, KvWithoutABudgetSaysNull) {
   EXPECT_TRUE(body["kv"]["budget"].is_null());
   EXPECT_EQ(body["kv"]["session"], "s");
   EXPECT_FALSE(body.contains("hydrant"));
-  response.turn = TurnReport{7, Durability::kTokens};
-  EXPECT_EQ(Json::parse(BodyOf(response))["hydrant"], Json::parse(R"({"turn":7,"durable":"tokens"})"));
+  response.turn = TurnReport{7, Durability::kTokens, true};
+  EXPECT_EQ(Json::parse(BodyOf(response))["hydrant"], Json::parse(R"({"turn":7,"durable":"tokens","resumed":true})"));
   response.turn = TurnReport{8, Durability::kNone};
-  EXPECT_EQ(Json::parse(BodyOf(response))["hydrant"], Json::parse(R"({"turn":8,"durable":false})"));
+  EXPECT_EQ(Json::parse(BodyOf(response))["hydrant"], Json::parse(R"({"turn":8,"durable":false,"resumed":false})"));
 }
 
 TEST(LogprobsTest, FourParallelListsAndANullForTheFirstEcho) {

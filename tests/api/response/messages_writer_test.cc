@@ -255,7 +255,7 @@ TEST(MessagesWriter, TellsErrorsAndTurnsInTheStream) {
   delta.turn = &turn;
   writer.AppendChunk(&out, delta);
   writer.AppendUsage(&out, usage, nullptr);
-  EXPECT_EQ(Events(out).back()["hydrant"], (Json{{"turn", 7}, {"durable", "kv"}}));
+  EXPECT_EQ(Events(out).back()["hydrant"], (Json{{"turn", 7}, {"durable", "kv"}, {"resumed", false}}));
 }
 
 }  // namespace

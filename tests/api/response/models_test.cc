@@ -33,6 +33,26 @@ TEST(ModelsTest, NamesAreEscaped) {
 
 TEST(ModelsTest, AnEmptyListIsAList) { EXPECT_EQ(ModelListJson({}), R"({"object":"list","data":[]})"); }
 
+TEST(ModelsTest, WhatRoutersReadIsInTokensAndShares) {
+  const ServerFacts facts = {{"smol", 1700000000, "SmolLM2.gguf", 8192, 737280}, "0.1.0", 100, 8};
+  const Json info = Json::parse(ServerInfoJson(facts));
+  EXPECT_EQ(info["served_model_name"], "smol");
+  EXPECT_EQ(info["max_total_num_tokens"], 1600);
+  EXPECT_EQ(info["max_running_requests"], 8);
+  EXPECT_EQ(Json::parse(ModelInfoJson(facts))["model_path"], "SmolLM2.gguf");
+  const Json loads = Json::parse(LoadsJson({1700000000, 6, 3, 25, 7}, facts));
+  EXPECT_EQ(loads["timestamp"], "2023-11-14T22:13:20Z");
+  const Json& rank = loads["loads"][0];
+  EXPECT_EQ(rank["num_running_reqs"], 6);
+  EXPECT_EQ(rank["num_waiting_reqs"], 3);
+  EXPECT_EQ(rank["num_used_tokens"], 400);
+  EXPECT_EQ(rank["num_parked_tokens"], 112);
+  EXPECT_EQ(rank["token_usage"], 0.25);
+  EXPECT_EQ(rank["utilization"], 0.75);
+  EXPECT_EQ(loads["aggregate"]["total_reqs"], 9);
+  EXPECT_EQ(Json::parse(LoadsJson({}, {}))["loads"][0]["token_usage"], 0);
+}
+
 TEST(ModelsTest, VersionAndLoad) {
   EXPECT_EQ(VersionJson("0.1.0"), R"({"version":"0.1.0"})");
   EXPECT_EQ(LoadJson(3), R"({"server_load":3})");

@@ -73,7 +73,10 @@ TEST_F(AdminRoutesTest, NoneOfThemIsOnTheTenantsPort) {
     EXPECT_EQ(server_->Ask(Post(path, "Authorization: Bearer key-a\r\n")).status, 404) << path;
   }
   EXPECT_EQ(server_->Ask(Get("/admin/tenants", kAdmin)).status, 404);
-  EXPECT_EQ(server_->Ask(Get("/metrics")).status, 404) << "what one tenant does is not the others' business";
+  for (const char* path : {"/metrics", "/v1/loads"}) {
+    EXPECT_EQ(server_->Ask(Get(path, "Authorization: Bearer key-a\r\n")).status, 404)
+        << path << ": what one tenant does is not the others' business";
+  }
   EXPECT_EQ(server_->Ask(Get("/health")).status, 200);
   EXPECT_EQ(Admin(CompletionPost(kLong, kAdmin)).status, 404) << "and the other way round";
 }
@@ -171,6 +174,8 @@ class KeyFilesTest : public AdminRoutesTest {
 TEST_F(KeyFilesTest, MetricsHasAKeyOfItsOwnAlsoBesideTenants) {
   Start();
   EXPECT_EQ(Metrics("metrics-key"), 200);
+  EXPECT_EQ(server_->Ask(Get("/v1/loads", "Authorization: Bearer metrics-key\r\n")).status, 200);
+  EXPECT_EQ(server_->Ask(Get("/v1/loads", "Authorization: Bearer key-a\r\n")).status, 403);
   EXPECT_EQ(Metrics("wrong"), 401);
   EXPECT_EQ(Metrics("key-a"), 403) << "what one tenant does is not the others' business";
   EXPECT_EQ(server_->Ask(Get("/metrics")).status, 401);

@@ -67,6 +67,41 @@ TEST(Routes, TokenStringsAreForTextsOfAModestNumberOfTokens) {
   EXPECT_EQ(ask(257, "false"), 200);
 }
 
+TEST(Routes, RoutersFindOutWhatServesAndHowBusyItIs) {
+  TestServerOptions options;
+  options.http.replica_id = "replica-1:8000";
+  TestServer server(std::move(options));
+  for (const char* path : {"/server_info", "/get_server_info"}) {
+    const RawClient::Response response = server.Ask(Get(path));
+    const Json info = Json::parse(response.body);
+    EXPECT_EQ(info["served_model_name"], "test-model") << path;
+    EXPECT_EQ(info["model_path"], "test-model.gguf") << "a name, not a place";
+    EXPECT_EQ(info["context_length"], 4096);
+    EXPECT_EQ(info["max_total_num_tokens"], 1024 * 16);
+    EXPECT_EQ(response.Field("x-hydrant-replica"), "replica-1:8000");
+  }
+  for (const char* path : {"/model_info", "/get_model_info"}) {
+    EXPECT_EQ(Json::parse(server.Ask(Get(path)).body)["is_generation"], true) << path;
+  }
+  EXPECT_EQ(server.Ask(Get("/nowhere")).Field("x-hydrant-replica"), "replica-1:8000");
+  EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"a","session_id":"s"})")).status, 200);
+  EXPECT_TRUE(Eventually([&] {
+    const Json rank = Json::parse(server.Ask(Get("/v1/loads?include=core")).body)["loads"][0];
+    return rank["num_total_reqs"] == 0 && rank["num_used_tokens"] == 0 && rank["num_parked_tokens"] == 16 &&
+           rank["max_total_num_tokens"] == 1024 * 16;
+  })) << server.Ask(Get("/v1/loads")).body;
+}
+
+TEST(Routes, WhatServesIsForWhoHasAKey) {
+  TestServerOptions options;
+  options.tenants = TwoTenants();
+  TestServer server(std::move(options));
+  const std::string key = "Authorization: Bearer key-a\r\n";
+  EXPECT_EQ(server.Ask(Get("/server_info")).status, 401);
+  EXPECT_EQ(server.Ask(Get("/server_info", key)).status, 200);
+  EXPECT_EQ(server.Ask(Get("/server_info", key)).Field("x-hydrant-replica"), "") << "nobody asked for it";
+}
+
 TEST(Routes, VersionAndLoadAreJson) {
   TestServer server;
   EXPECT_EQ(server.Ask(Get("/version")).body, R"({"version":"1.2.3"})");

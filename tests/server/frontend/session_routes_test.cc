@@ -71,9 +71,9 @@ TEST(Sessions, TheEndOfATurnSaysWhatIsPromisedAndARestartKeepsIt) {
   {
     DurableServer durable(directory);
     const Response first = durable.server->Ask(Turn("Once upon a time."));
-    EXPECT_THAT(first.body, HasSubstr(R"("hydrant":{"turn":1,"durable":"tokens"})"));
+    EXPECT_THAT(first.body, HasSubstr(R"("hydrant":{"turn":1,"durable":"tokens","resumed":false})"));
     const Response second = durable.server->Ask(numbered("1"));
-    const size_t said = second.body.find(R"("hydrant":{"turn":2,"durable":"tokens"})");
+    const size_t said = second.body.find(R"("hydrant":{"turn":2,"durable":"tokens","resumed":true})");
     ASSERT_NE(said, std::string::npos) << second.body;
     EXPECT_GT(said, second.body.find("finish_reason\":\"length"));
     EXPECT_EQ(second.body.find("\"hydrant\"", said + 5), std::string::npos) << "once";
@@ -92,7 +92,8 @@ TEST(Sessions, TheEndOfATurnSaysWhatIsPromisedAndARestartKeepsIt) {
   EXPECT_EQ(durable.server->Ask(numbered("2")).status, 200);
   EXPECT_EQ(durable.server->Ask(Delete("/v1/sessions/s")).status, 200);
   durable.journal->Stop();  // nothing is durable any more
-  EXPECT_THAT(durable.server->Ask(numbered("0")).body, HasSubstr(R"("hydrant":{"turn":1,"durable":false})"));
+  EXPECT_THAT(durable.server->Ask(numbered("0")).body,
+              HasSubstr(R"("hydrant":{"turn":1,"durable":false,"resumed":false})"));
   EXPECT_EQ(durable.server->Ask(Delete("/v1/sessions/s")).status, 200) << "the log never had it";
 }
 
@@ -300,6 +301,64 @@ TEST(Sessions, TheIdMayComeInAHeader) {
   const Response wrong = server.Ask(CompletionPost(body, "X-Session-ID: a/b\r\n"));
   EXPECT_EQ(wrong.status, 400);
   EXPECT_THAT(wrong.body, HasSubstr(R"("param":"X-Session-ID")"));
+}
+
+TEST(Sessions, AGatewaysHeadersNameOneWhereTheyAreListed) {
+  const std::string body = R"({"prompt":"One","max_tokens":3})";
+  TestServerOptions options;
+  options.http.context.session_headers = {"x-session-id", "x-routing-key"};
+  TestServer server(std::move(options));
+  const auto turn = [&](const std::string& fields, int status = 200) {
+    const Response response = server.Ask(CompletionPost(body, fields));
+    EXPECT_EQ(response.status, status) << fields << response.body;
+    return response.body;
+  };
+  const auto is_there = [&](const std::string& id) { return server.Ask(Get("/v1/sessions/" + id)).status == 200; };
+  turn("X-Routing-Key: mine\r\n");
+  EXPECT_TRUE(is_there("mine"));
+  turn("X-Routing-Key: second\r\nX-Session-ID: first\r\n");
+  EXPECT_TRUE(is_there("first"));
+  EXPECT_FALSE(is_there("second"));
+  // What is no id is hashed, the same everywhere, and never a path, another header's line or an error.
+  turn("X-Session-ID: a.b/../c\r\n");
+  EXPECT_TRUE(is_there("header_837137dbe28383f941b6d374d6016e0c")) << server.Ask(Get("/v1/sessions")).body;
+  turn("X-Session-ID: " + std::string(4000, 'x') + "\r\n");
+  turn("X-Session-ID: " + std::string(4000, 'x') + "y\r\n");
+  turn("X-Session-ID:\r\nX-Routing-Key: after nothing\r\n");
+  EXPECT_THAT(turn("X-Session-ID: a.b/../c\r\n"), HasSubstr(R"("hydrant":{"turn":2,)"));
+  size_t sessions = 0;
+  const std::string list = server.Ask(Get("/v1/sessions")).body;
+  for (size_t at = list.find("\"id\":"); at != std::string::npos; at = list.find("\"id\":", at + 1)) ++sessions;
+  EXPECT_EQ(sessions, 6u) << list;
+  // What a body says counts before; and no other field than those that are listed names one so.
+  EXPECT_EQ(server.Ask(Turn("One")).status, 200);
+  EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"One","session_id":"a.b"})", "X-Routing-Key: k\r\n")).status, 400);
+  EXPECT_FALSE(is_there("k"));
+  turn("X-Session-Affinity: a.b\r\n", 400);
+}
+
+TEST(Sessions, AHeadersValueIsASessionOfItsOwnTenantAlone) {
+  TestServerOptions options;
+  options.http.context.session_headers = {"x-routing-key"};
+  options.tenants = TwoTenants();
+  TestServer server(std::move(options));
+  const auto turn = [&](const char* key) {
+    const std::string fields = "X-Routing-Key: a.b\r\nAuthorization: Bearer " + std::string(key) + "\r\n";
+    return server.Ask(CompletionPost(R"({"prompt":"One","max_tokens":3})", fields)).body;
+  };
+  EXPECT_THAT(turn("key-a"), HasSubstr(R"("hydrant":{"turn":1,)"));
+  EXPECT_THAT(turn("key-b"), HasSubstr(R"("hydrant":{"turn":1,)")) << "b goes on from what a said";
+  EXPECT_THAT(turn("key-a"), HasSubstr(R"("hydrant":{"turn":2,)"));
+}
+
+TEST(Sessions, ATurnSaysWhetherItsKvWasThere) {
+  TestServer server;
+  std::string history = "Once upon a time.";
+  const Response first = server.Ask(Turn(history));
+  EXPECT_THAT(first.body, HasSubstr(R"("turn":1,"durable":false,"resumed":false})"));
+  history += TextOf(first) + " And then?";
+  EXPECT_THAT(server.Ask(Turn(history)).body, HasSubstr(R"("turn":2,"durable":false,"resumed":true})"));
+  EXPECT_THAT(server.Ask(Turn("Another story.")).body, HasSubstr(R"("turn":3,"durable":false,"resumed":false})"));
 }
 
 TEST(Sessions, AreListedByPageFoundAndDeleted) {

@@ -48,7 +48,7 @@ def say(server, session, turn, max_tokens=12, length=20, durable=None):
     status, answer = ask(server.base, body)
     assert status == 200, (session, turn, status, answer)
     said = answer["hydrant"]
-    assert durable is None or said == {"turn": turn, "durable": durable}, (session, said)
+    assert durable is None or (said["turn"], said["durable"]) == (turn, durable), (session, said)
     choice = answer["choices"][0]
     return (choice["token_ids"], choice["logprobs"]["top_logprobs"]), answer["usage"]["prompt_tokens_details"]["cached_tokens"]
 
