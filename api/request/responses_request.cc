@@ -156,6 +156,9 @@ void ReadPlace(ObjectReader* request, const RequestContext& context, ResponsesRe
     request->Fail("conversation", "'conversation' cannot be combined with 'previous_response_id'.");
   }
   if (request->Has("store")) responses->store = request->Bool("store", true);
+  if (responses->store == false && !responses->conversation_id.empty()) {
+    request->FailUnsupported("store", "'store': false beside 'conversation', which keeps what is said in it,");
+  }
 }
 
 // The text of an object's members, without its braces.

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <ctime>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -91,6 +93,9 @@ Answer GetResponse(const Asked& asked) {
   const std::optional<FoundResponse> found = FindResponse(asked.sessions(), asked.tenant(), asked.id);
   if (!found.has_value()) return ErrorResponse(ResponseNotFound());
   if (asked.part.empty()) {
+    if (PercentDecode(asked.query).find("message.output_text.logprobs") != std::string::npos) {
+      return ErrorResponse(UnsupportedField("include", "'message.output_text.logprobs' of a response that is kept"));
+    }
     if (QueryValue(asked.query, "stream") == "true") {
       return ErrorResponse(UnsupportedField("stream", "'stream' of a response that is kept"));
     }
@@ -202,9 +207,53 @@ std::string ConversationObject(const std::string& id, int64_t created_s, const J
   return Dump({{"id", id}, {"object", "conversation"}, {"created_at", created_s}, {"metadata", metadata}});
 }
 
+std::optional<Json::array_t> AllItems(const TurnNotes& notes, const RequestContext& context) {
+  Json::array_t all;
+  for (const std::shared_ptr<const TurnNote>& note : notes) {
+    std::optional<NoteItems> items = ItemsOf(*note, context);
+    if (!items.has_value()) return std::nullopt;
+    for (Json::array_t* list : {&items->in, &items->out}) {
+      all.insert(all.end(), std::make_move_iterator(list->begin()), std::make_move_iterator(list->end()));
+    }
+  }
+  return all;
+}
+
+bool IsCall(const Json& item) { return item.at("type") == "function_call" || item.at("type") == "custom_tool_call"; }
+
+// The place of the first output whose call is not before it. Nullopt: there is none.
+std::optional<size_t> WithoutCall(const Json::array_t& items) {
+  std::set<std::string> called;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!items[i].contains("call_id")) continue;
+    const std::string id = items[i].at("call_id");
+    if (IsCall(items[i])) {
+      called.insert(id);
+    } else if (!called.contains(id)) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
+// No response could be made of a conversation that has an output and not its call. `before`: what it has.
+std::optional<ApiError> CheckOutputs(const Json::array_t& items, const TurnNotes& before,
+                                     const RequestContext& context) {
+  std::optional<size_t> without = WithoutCall(items);
+  if (!without.has_value()) return std::nullopt;
+  std::optional<Json::array_t> all = AllItems(before, context);
+  if (!all.has_value()) return ConversationNotFound();
+  const size_t begin = all->size();
+  all->insert(all->end(), items.begin(), items.end());
+  without = WithoutCall(*all);
+  if (!without.has_value() || *without < begin) return std::nullopt;
+  return InvalidField(absl::StrCat("items[", *without - begin, "].call_id"), "There is no call of this id before it.");
+}
+
 Answer StartConversation(const Asked& asked) {
   ApiResult<ConversationBody> body = ReadConversationBody(asked, /*needs_items=*/false);
   if (!body.ok()) return ErrorResponse(body.error());
+  if (auto error = CheckOutputs(body.value().items, {}, asked.context.request)) return ErrorResponse(*error);
   const std::string id = absl::StrCat("conv_", RandomId());
   NameItems(NewResponseStem(id), &body.value().items);
   const int64_t now_s = std::time(nullptr);
@@ -235,6 +284,7 @@ Answer PostConversation(const Asked& asked) {
   NameItems(NewResponseStem(asked.id), &body.value().items);
   const auto change = [&](TurnNotes* notes) -> std::optional<ApiError> {
     if (!asked.part.empty()) {
+      if (auto error = CheckOutputs(body.value().items, *notes, asked.context.request)) return error;
       notes->push_back(ItemNote("{}", body.value().items));
       return CheckNotes(*notes, asked);
     }
@@ -256,23 +306,11 @@ Answer PostConversation(const Asked& asked) {
   return {ItemPage(std::move(body.value().items), "order=asc&limit=100"), Waits::kForChange};
 }
 
-std::optional<Json::array_t> AllItems(const SessionPast& past, const RequestContext& context) {
-  Json::array_t all;
-  for (const std::shared_ptr<const TurnNote>& note : past.notes) {
-    std::optional<NoteItems> items = ItemsOf(*note, context);
-    if (!items.has_value()) return std::nullopt;
-    for (Json::array_t* list : {&items->in, &items->out}) {
-      all.insert(all.end(), std::make_move_iterator(list->begin()), std::make_move_iterator(list->end()));
-    }
-  }
-  return all;
-}
-
 Answer GetConversation(const Asked& asked) {
   const std::shared_ptr<const SessionPast> past = FindConversation(asked);
   if (past == nullptr) return ErrorResponse(ConversationNotFound());
   if (asked.part.empty()) return JsonResponse(ConversationJson(*past));
-  std::optional<Json::array_t> items = AllItems(*past, asked.context.request);
+  std::optional<Json::array_t> items = AllItems(past->notes, asked.context.request);
   if (!items.has_value()) return ErrorResponse(ConversationNotFound());
   if (asked.part == "items") return ItemPage(*std::move(items), asked.query);
   for (const Json& item : *items) {
@@ -300,7 +338,9 @@ std::optional<ApiError> RemoveItem(TurnNotes* notes, const std::string& id, cons
     auto last = std::make_shared<TurnNote>(*notes->back());
     last->tokens = 0;
     notes->back() = std::move(last);
-    return std::nullopt;
+    const std::optional<Json::array_t> left = AllItems(*notes, context);
+    if (!left.has_value() || !WithoutCall(*left).has_value()) return std::nullopt;
+    return InvalidField("item_id", "The output of this call is in the conversation: delete that first.");
   }
   return ConversationNotFound();
 }
@@ -329,7 +369,7 @@ Answer DeleteConversation(const Asked& asked) {
 
 // Has `answer` made by the workers, and sends it: what deletes something once the disk has taken it, or cannot.
 asio::awaitable<void> RespondWith(HttpExchange& exchange, const ServingContext& context, WorkerPool& workers,
-                              size_t path_bytes, const AnswerTo& answer) {
+                                  size_t path_bytes, const AnswerTo& answer) {
   const std::string_view target = exchange.head().path;
   const std::string below = PercentDecode(target.substr(std::min(path_bytes, target.size())));
   const size_t slash = below.find('/');

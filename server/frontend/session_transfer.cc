@@ -9,6 +9,7 @@
 #include "server/process/ascii_text.h"
 #include "server/sessions/past_check.h"
 #include "server/sessions/past_codec.h"
+#include "server/sessions/response_notes.h"
 #include "server/tenants/tenant_registry.h"
 
 namespace hydrant {
@@ -81,6 +82,12 @@ std::optional<ApiError> SessionTransfer::Import(const std::string& body, const T
   std::optional<SessionPast> past = DecodePast({&file->past, 1}, file->model);
   if (!past.has_value()) return InvalidSessionState("past: what it says does not fit together");
   if (auto error = CheckPast(*past, context_.request.vocab_size, context_.kv)) return error;
+  // The last answer was added when there was room before it.
+  const int64_t notes_max = 2 * NotesBytesMax(context_.request.context);
+  if (NotesBytes(past->notes) > notes_max) {
+    return TooLarge(absl::StrCat("The responses of the session take more than ", notes_max, " bytes."),
+                    "payload_too_large", "notes");
+  }
   past->turn = *turn = file->turn;
   const SessionStore::Kept kept = {std::make_shared<const SessionPast>(*std::move(past)), file->facts.created_s,
                                    file->used_s};

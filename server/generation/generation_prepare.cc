@@ -240,7 +240,7 @@ uint64_t BitsAt(const SessionName& bytes, size_t begin) {
 
 // What a chat's sessions are called, for what its client calls it. Nothing that the client wrote can be read from it.
 std::string ChatName(const std::string& key, const TenantRules& tenant, const ServingContext& context) {
-  const std::string owner = std::to_string(tenant.sessions.tenant);
+  const std::string owner = absl::StrCat("chats of ", tenant.tenant);
   const SessionJournal* journal = context.sessions->journal();
   const std::string said = "chat " + key;
   std::string name = "auto_";

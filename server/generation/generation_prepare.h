@@ -59,6 +59,7 @@ struct TenantRules {
   int32_t max_tokens_max = 0;  // longest answer; 0: no limit
   double seconds_max = 0;      // of a request; 0: no limit
   SessionOwner sessions;
+  std::string tenant;  // its name, which is the same after the tenants file was read again
 };
 
 // A prompt as the engine will see it.

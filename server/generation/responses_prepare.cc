@@ -24,10 +24,9 @@ using Json = nlohmann::ordered_json;
 struct Past {
   std::string session_id;
   std::shared_ptr<const SessionPast> past;
-  size_t notes = 0;              // those up to the response
-  bool newest = false;           // the session itself goes on
-  bool locked = false;           // it is a conversation: no other one is begun in its place
-  std::vector<NoteItems> items;  // of the notes
+  size_t notes = 0;     // those up to the response
+  bool newest = false;  // the session itself goes on
+  bool locked = false;  // it is a conversation: no other one is begun in its place
 
   const TurnNote* last() const { return notes == 0 ? nullptr : past->notes[notes - 1].get(); }
   TurnNotes all_notes() const {
@@ -42,7 +41,7 @@ ApiError PreviousNotFound() {
                   "previous_response_not_found", "previous_response_id");
 }
 
-// Reads what the request goes on from. Its notes are read whole: a call may have been made long before its output comes.
+// Finds what the request goes on from. Its notes are not read: a turn of a chain needs few of them, if any.
 ApiResult<std::optional<Past>> FindPastOf(const ResponsesRequest& request, const ServingContext& context,
                                           const TenantRules& rules) {
   Past found;
@@ -62,11 +61,6 @@ ApiResult<std::optional<Past>> FindPastOf(const ResponsesRequest& request, const
     found.newest = found.locked = true;
   } else {
     return std::optional<Past>();
-  }
-  for (size_t i = 0; i < found.notes; ++i) {
-    std::optional<NoteItems> items = ItemsOf(*found.past->notes[i], context.request);
-    if (!items.has_value()) return found.locked ? ConversationNotFound() : PreviousNotFound();
-    found.items.push_back(*std::move(items));
   }
   return std::optional<Past>(std::move(found));
 }
@@ -97,13 +91,14 @@ std::optional<ApiError> ResolveReferences(ResponsesRequest* request, const Servi
 }
 
 // All of the conversation.
-std::optional<ApiError> MakeConversation(const std::optional<Past>& past, ResponsesRequest* request) {
+std::optional<ApiError> MakeConversation(const std::optional<Past>& past, const RequestContext& context,
+                                         ResponsesRequest* request) {
   ItemMessages messages(request->instructions);
-  if (past.has_value()) {
-    for (const NoteItems& items : past->items) {
-      if (std::optional<ApiError> error = messages.Add(items.in, "input")) return error;
-      if (std::optional<ApiError> error = messages.Add(items.out, "input")) return error;
-    }
+  for (size_t i = 0; past.has_value() && i < past->notes; ++i) {
+    const std::optional<NoteItems> items = ItemsOf(*past->past->notes[i], context);
+    if (!items.has_value()) return past->locked ? ConversationNotFound() : PreviousNotFound();
+    if (std::optional<ApiError> error = messages.Add(items->in, "input")) return error;
+    if (std::optional<ApiError> error = messages.Add(items->out, "input")) return error;
   }
   if (std::optional<ApiError> error = messages.Add(request->items, "input")) return error;
   if (messages.messages().empty()) return InvalidField("input", "'input' must not be empty.");
@@ -132,10 +127,28 @@ Json WithoutOldest(const Json& messages, size_t cut) {
 
 bool IsCall(const Json& item) { return item.at("type") == "function_call" || item.at("type") == "custom_tool_call"; }
 
-bool HasOutputOf(const Json& call, const Json::array_t& items) {
-  return std::any_of(items.begin(), items.end(), [&call](const Json& item) {
-    return !IsCall(item) && item.contains("call_id") && item.at("call_id") == call.at("call_id");
-  });
+// The calls whose outputs `items` have. The newest notes come first: a call is rarely made long before its output comes, and a note
+// that does not have its id is not read.
+Json::array_t CallsOf(const Json::array_t& items, const Past& past, const RequestContext& context) {
+  std::vector<Json> wanted;  // ids
+  for (const Json& item : items) {
+    if (!IsCall(item) && item.contains("call_id")) wanted.push_back(item.at("call_id"));
+  }
+  Json::array_t calls;  // the last one first
+  for (size_t i = past.notes; i-- > 0 && !wanted.empty();) {
+    const TurnNote& note = *past.past->notes[i];
+    const auto is_in_note = [&note](const Json& id) { return note.text.find(Text(id)) != std::string::npos; };
+    if (std::none_of(wanted.begin(), wanted.end(), is_in_note)) continue;
+    const std::optional<NoteItems> read = ItemsOf(note, context);
+    if (!read.has_value()) continue;
+    for (const Json::array_t* list : {&read->out, &read->in}) {
+      for (auto item = list->rbegin(); item != list->rend(); ++item) {
+        if (IsCall(*item) && std::erase(wanted, item->at("call_id")) > 0) calls.push_back(*item);
+      }
+    }
+  }
+  std::reverse(calls.begin(), calls.end());
+  return calls;
 }
 
 // What the template writes after an answer of the assistant, and for the messages after it: rendered with a short conversation before
@@ -160,15 +173,8 @@ std::optional<RequestPrompt> RenderAddition(const ResponsesRequest& request, con
   const size_t at = text.rfind(kAnswer);
   if (at == std::string_view::npos) return std::nullopt;
   const std::string end(text.substr(at + std::string_view(kAnswer).size()));
-  // The calls whose outputs come: templates look for them.
-  Json::array_t calls;
-  for (const NoteItems& items : past.items) {
-    for (const Json::array_t* list : {&items.in, &items.out}) {
-      for (const Json& item : *list) {
-        if (IsCall(item) && HasOutputOf(item, request.items)) calls.push_back(item);
-      }
-    }
-  }
+  // Templates look for the calls whose outputs come.
+  const Json::array_t calls = CallsOf(request.items, past, context.request);
   if (messages.Add(calls, "input").has_value()) return std::nullopt;
   const ApiResult<RequestPrompt> before = render(false);
   if (!before.ok() || messages.Add(request.items, "input").has_value()) return std::nullopt;
@@ -190,8 +196,7 @@ class ResponsesPreparer {
   ResponsesPreparer(ResponsesRequest request, std::optional<Past> past, const ServingContext& context,
                     const TenantRules& rules)
       : request_(std::move(request)), past_(std::move(past)), context_(context), rules_(rules) {
-    // What is kept is found again by its id; a conversation keeps all that is said in it.
-    stores_ = request_.store.value_or(true) || (past_.has_value() && past_->locked);
+    stores_ = request_.store.value_or(true);
   }
 
   ApiResult<PreparedGeneration> Prepare() {
@@ -250,7 +255,7 @@ class ResponsesPreparer {
       prompt.is_ids = true;
       const std::vector<int32_t>& tokens = past_->past->tokens;
       prompt.ids.assign(tokens.begin(), tokens.begin() + past_->last()->tokens);
-      const std::vector<int32_t> more = PromptAlone(*addition, false, *context_.tokenizer).ids;
+      const std::vector<int32_t> more = PromptAlone(*addition, false, *context_.tokenizer, AdditionIdsMax()).ids;
       prompt.ids.insert(prompt.ids.end(), more.begin(), more.end());
       addition = std::move(prompt);
     }
@@ -259,11 +264,17 @@ class ResponsesPreparer {
     return prepared;
   }
 
+  // One token more than any prompt has: what is longer is refused for its length, and need not be all there.
+  size_t AdditionIdsMax() const {
+    const bool rolls = request_.kv.rolls() || past_->past->spec.rolls();
+    return static_cast<size_t>(rolls ? context_.limits.request_tokens_max() : int64_t{context_.request.context});
+  }
+
   static bool IsTooLong(const ApiError& error) { return error.code == "context_length_exceeded"; }
 
   ApiResult<PreparedGeneration> FromMessages() {
     ResponsesRequest whole = request_;
-    if (std::optional<ApiError> error = MakeConversation(past_, &whole)) return *std::move(error);
+    if (std::optional<ApiError> error = MakeConversation(past_, context_.request, &whole)) return *std::move(error);
     ApiResult<PreparedGeneration> prepared = Rendered(whole, whole.conversation.messages);
     if (prepared.ok() || !request_.truncates || !IsTooLong(prepared.error())) return prepared;
     // The fewest turns that have to go: half of those in question at a time.
@@ -383,7 +394,8 @@ ApiResult<int64_t> CountResponseTokens(std::string_view body, const ServingConte
   if (std::optional<ApiError> error = ResolveReferences(&request, context, rules)) return *std::move(error);
   const ApiResult<std::optional<Past>> past = FindPastOf(request, context, rules);
   if (!past.ok()) return past.error();
-  if (std::optional<ApiError> error = MakeConversation(past.value(), &request)) return *std::move(error);
+  if (std::optional<ApiError> error = MakeConversation(past.value(), context.request, &request))
+    return *std::move(error);
   const ApiResult<RequestPrompt> prompt = RenderConversation(request.conversation, context);
   if (!prompt.ok()) return prompt.error();
   return std::ssize(PromptAlone(prompt.value(), /*add_special_tokens=*/false, *context.tokenizer).ids);

@@ -31,10 +31,26 @@ std::optional<ApiError> CheckKv(const SessionPast& past, const KvModelFacts& fac
   return InvalidField("kv", "What 'kv' came to is not what it comes to on this server.");
 }
 
+// A conversation in which nothing was generated yet: what was said in it is in its notes alone.
+std::optional<ApiError> CheckUnbegun(const SessionPast& past, const KvModelFacts& facts) {
+  if (past.computed != 0) return InvalidField("computed", "No token has been computed where there is none.");
+  if (past.added_special_tokens != 0) {
+    return InvalidField("added_special_tokens", "There are fewer tokens than the server is said to have added.");
+  }
+  if (past.text.has_value()) return InvalidField("text", "The session has a text, and no tokens.");
+  KvSpec spec = past.spec;
+  if (std::optional<ApiError> error = CheckKvSpec(spec, facts.budget_max)) return error;
+  SessionPast here, there;
+  there.kv = past.kv;
+  if (EncodePast(here, nullptr, {}) == EncodePast(there, nullptr, {})) return std::nullopt;
+  return InvalidField("kv", "'kv' has come to nothing where there are no tokens.");
+}
+
 }  // namespace
 
 std::optional<ApiError> CheckPast(const SessionPast& past, int32_t vocab, const KvModelFacts& facts) {
   const auto tokens = static_cast<int32_t>(past.tokens.size());
+  if (tokens == 0 && !past.notes.empty()) return CheckUnbegun(past, facts);
   if (tokens == 0) return InvalidField("tokens", "The session has no tokens.");
   if (std::any_of(past.tokens.begin(), past.tokens.end(), [vocab](int32_t id) { return id < 0 || id >= vocab; })) {
     return InvalidField("tokens", "A token id is not in the vocabulary.");

@@ -102,6 +102,7 @@ TEST(ResponsesRequest, RefusesByName) {
       {R"("x")", R"(,"text":{"format":{"type":"json_object"}})", "text.format unsupported"},
       {R"("x")", R"(,"truncation":"some")", "truncation invalid_value"},
       {R"("x")", R"(,"conversation":"c","previous_response_id":"r")", "conversation invalid_value"},
+      {R"("x")", R"(,"conversation":"c","store":false)", "store unsupported"},
       {R"("x")", R"(,"conversation":{})", "conversation.id missing_field"},
       {R"("x")", R"(,"metadata":{"a":1})", "metadata invalid_value"},
       {R"("x")", R"(,"tools":[{"type":"custom","name":"g","format":{"type":"grammar","syntax":"lark"}}])",

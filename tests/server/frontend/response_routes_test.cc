@@ -11,6 +11,9 @@
 
 #include "nlohmann/json.hpp"
 #include "server/sessions/journal/session_journal.h"
+#include "server/sessions/past_codec.h"
+#include "server/sessions/response_notes.h"
+#include "server/sessions/transfer/session_file.h"
 #include "tests/server/durable_server.h"
 #include "tests/server/test_server.h"
 #include "tests/support/temp_dir.h"
@@ -86,6 +89,54 @@ TEST_F(Kept, AConversationHasItemsThatComeAndGo) {
   EXPECT_EQ(CodeOf("GET", path, 404), "conversation_not_found");
 }
 
+TEST_F(Kept, AnOutputIsInAConversationWithItsCallOrNotAtAll) {
+  const auto items = [](const std::string& list) { return R"({"items":[)" + list + "]}"; };
+  const std::string call = R"({"type":"function_call","call_id":"c","name":"f","arguments":"{}"})",
+                    output = R"({"type":"function_call_output","call_id":"c","output":"1"})";
+  EXPECT_EQ(CodeOf("POST", "/v1/conversations", 400, items(output)), "invalid_value");
+  EXPECT_EQ(CodeOf("POST", "/v1/conversations", 400, items(output + "," + call)), "invalid_value");
+  const std::string path = "/v1/conversations/" + Ask("POST", "/v1/conversations")["id"].get<std::string>();
+  EXPECT_EQ(Ask("POST", path + "/items", items(output), 400)["error"]["param"], "items[0].call_id");
+  const std::string item = Ask("POST", path + "/items", items(call))["data"][0]["id"];
+  const std::string answer = Ask("POST", path + "/items", items(output))["data"][0]["id"];
+  EXPECT_EQ(Ask("DELETE", path + "/items/" + item, "", 400)["error"]["param"], "item_id");
+  EXPECT_EQ(Ask("GET", path + "/items")["data"].size(), 2u);
+  Ask("DELETE", path + "/items/" + answer);
+  Ask("DELETE", path + "/items/" + item);
+}
+
+std::string PutState(const std::string& id, const std::string& state) {
+  return "PUT /v1/sessions/" + id +
+         "/state HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: *\r\nContent-Length: " + std::to_string(state.size()) +
+         "\r\n\r\n" + state;
+}
+
+TEST_F(Kept, AConversationMovesAlsoBeforeItsFirstResponse) {
+  const std::string id = Ask("POST", "/v1/conversations", R"({"items":[{"role":"user","content":"hi"}]})")["id"];
+  const RawClient::Response state = server_.Ask(Get("/v1/sessions/" + id + "/state"));
+  ASSERT_EQ(state.status, 200);
+  TestServer other(ChatServer());
+  EXPECT_EQ(other.Ask(PutState(id, state.body)).status, 201);
+  EXPECT_EQ(Json::parse(other.Ask(Get("/v1/conversations/" + id + "/items")).body)["data"].size(), 1u);
+  const RawClient::Response said =
+      other.Ask(Request("POST", "/v1/responses", R"({"input":"more","conversation":")" + id + "\"}"));
+  EXPECT_EQ(said.status, 200) << said.body;
+  // What an import brings is held to what a session may keep.
+  absl::StatusOr<SessionFile> file = ReadSessionFile(state.body);
+  ASSERT_TRUE(file.ok());
+  SessionPast past = *DecodePast({&file->past, 1}, file->model);
+  auto note = std::make_shared<TurnNote>(*past.notes.back());
+  note->text += std::string(2 * NotesBytesMax(4096), ' ');
+  past.notes.push_back(std::move(note));
+  file->past = EncodePast(past, nullptr, file->model);
+  TestServerOptions roomy = ChatServer();
+  roomy.http.limits.body_bytes_max = 32 << 20;
+  TestServer third(std::move(roomy));
+  const RawClient::Response refused = third.Ask(PutState(id, WriteSessionFile(*file)));
+  EXPECT_EQ(refused.status, 413);
+  EXPECT_EQ(Json::parse(refused.body)["error"]["param"], "notes") << refused.body;
+}
+
 TEST_F(Kept, OnlyTheResponseItselfIsDeletedAndNothingBelowIt) {
   const auto make = [this](const std::string& more) {
     return Ask("POST", "/v1/responses", R"({"input":"hi","max_output_tokens":4)" + more + "}")["id"].get<std::string>();
@@ -94,6 +145,7 @@ TEST_F(Kept, OnlyTheResponseItselfIsDeletedAndNothingBelowIt) {
   EXPECT_EQ(CodeOf("DELETE", path + "/input_items", 404), "route_not_found");
   EXPECT_EQ(CodeOf("GET", path + "/output", 404), "route_not_found");
   EXPECT_EQ(Ask("GET", path)["id"], first);
+  EXPECT_EQ(CodeOf("GET", path + "?include%5B%5D=x&include%5B%5D=message.output_text.logprobs", 400), "unsupported");
   EXPECT_EQ(Ask("GET", path + "/input_items")["data"].size(), 1u);
   // A branch has nothing but its own, once the one that it goes on from is found in its own session.
   const std::string after = R"(,"previous_response_id":")" + first + "\"";

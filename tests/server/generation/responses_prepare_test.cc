@@ -167,6 +167,43 @@ TEST_F(Responses, WhatASessionKeepsIsBounded) {
   EXPECT_EQ(sessions_.counts().busy, 0);
 }
 
+// A turn costs what is new: of what was said before it reads the calls whose outputs come, and no note without their ids.
+TEST_F(Responses, ATurnOfAChainReadsNoNoteThatItDoesNotNeed) {
+  const std::string first = Begin(R"("input":"hi")", "Yo");
+  const std::string second =
+      Begin(After(first, R"("input":[{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}])"), "Well");
+  const auto spoil = [](TurnNotes* notes) {
+    auto note = std::make_shared<TurnNote>(*notes->front());
+    note->text += "]";
+    notes->front() = std::move(note);
+    return std::optional<ApiError>();
+  };
+  ASSERT_FALSE(ChangeNotes(sessions_, {}, SessionOfResponse(first), spoil, [](bool) {}).has_value());
+  const std::string before = "<user>hi</><assistant>Yo(f)</><assistant>Well</>";
+  EXPECT_EQ(PromptOf(Prepare(After(second))), before + "<user>more</><assistant>");
+  const std::string output = R"("input":[{"type":"function_call_output","call_id":"c","output":"1"}])";
+  EXPECT_EQ(PromptOf(Prepare(After(second, output))), before + "<tool>1</><assistant>");
+  EXPECT_EQ(PromptOf(Prepare(After(second, R"("input":"more","instructions":"A")"))), "previous_response_not_found");
+}
+
+// Makes one id more than may be, and no more.
+class StoppingTokenizer : public ByteTokenizer {
+ public:
+  std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const override {
+    std::vector<int32_t> ids = ByteTokenizer::Encode(text, options);
+    if (ids.size() > options.ids_max) ids.resize(options.ids_max + 1);
+    return ids;
+  }
+};
+
+TEST_F(Responses, ABranchIsNotTokenisedBeyondTheContext) {
+  context_.tokenizer = std::make_shared<StoppingTokenizer>();
+  const std::string first = Begin(R"("input":"hi")", "Yo"), second = Begin(After(first), "Well");
+  const ApiResult<PreparedGeneration> branch = Prepare(After(first, "\"input\":\"" + std::string(100'000, 'a') + "\""));
+  ASSERT_EQ(PromptOf(branch), "context_length_exceeded");
+  EXPECT_EQ(branch.error().message.find("100"), std::string::npos) << branch.error().message;
+}
+
 TEST_F(Responses, WithAnotherHeadAllIsRenderedAgain) {
   const std::string first = Begin(R"("input":"hi","instructions":"A")", "Yo");
   EXPECT_EQ(PromptOf(Prepare(After(first, R"("input":"more","instructions":"A")"))),

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 
 namespace hydrant {
@@ -43,6 +44,24 @@ TEST(PastCheck, WhatTheServerMakesItselfIsTaken) {
   SessionPast whole = PastUnder(KvPreset::kFull, KvBudgetKind::kUnset, 0);
   whole.computed = 3;
   EXPECT_EQ(ParamOf(whole), "") << "a stop token that is not kept was the last";
+}
+
+TEST(PastCheck, AConversationMayHaveItemsAndNoTokensYet) {
+  SessionPast past;
+  past.notes.push_back(std::make_shared<const TurnNote>());
+  EXPECT_EQ(ParamOf(past), "");
+  past.computed = 1;
+  EXPECT_EQ(ParamOf(past), "computed");
+  past.computed = 0;
+  past.text = "";
+  EXPECT_EQ(ParamOf(past), "text");
+  past.text.reset();
+  past.kv.budget.keep = 5;
+  EXPECT_EQ(ParamOf(past), "kv");
+  past.spec.preset = KvPreset::kH2o;
+  past.spec.budget_kind = KvBudgetKind::kTokens;
+  past.spec.budget_tokens = 513;
+  EXPECT_EQ(ParamOf(past), "kv.budget");
 }
 
 TEST(PastCheck, WhatItWouldNotMakeIsRefusedByField) {
