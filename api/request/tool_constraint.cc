@@ -32,8 +32,14 @@ bool MayBeCalled(const Json& tool, const ToolChoice& choice) {
          std::find(choice.allowed.begin(), choice.allowed.end(), NameOf(tool)) != choice.allowed.end();
 }
 
+bool IsJsonForm(ConstraintKind kind) {
+  return kind == ConstraintKind::kJsonSchema || kind == ConstraintKind::kJsonObject;
+}
+
 // The grammar that is asked for (grammar/tool_calls.h). Tools come in their order, so that equal requests have equal ones.
-std::string SpecText(const Json& tools, const ToolChoice& choice, const std::string& format) {
+// `answer`: the schema of one that is no call, as the client wrote it; empty: there is none.
+std::string SpecText(const Json& tools, const ToolChoice& choice, const std::string& format,
+                     const std::string& answer) {
   const bool required = choice.kind != Kind::kAuto;
   Json::array_t listed;
   for (const Json& tool : tools) {
@@ -53,7 +59,10 @@ std::string SpecText(const Json& tools, const ToolChoice& choice, const std::str
                                    {"choice", required ? "required" : "auto"},
                                    {"parallel", choice.parallel && choice.kind != Kind::kNamed},
                                    {"tools", std::move(listed)}};
-  return spec.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = spec.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (answer.empty()) return text;
+  text.pop_back();
+  return text.append(",\"answer\":").append(answer).append("}");
 }
 
 // The name that an object gives. Nullopt: none.
@@ -143,17 +152,20 @@ void ReadToolConstraint(ObjectReader* request, const RequestContext& context, co
                          absl::StrCat("'", choice.field, "' names a function that is none of the 'tools'."));
   }
   const bool chooses = required || !choice.allowed.empty();
-  if (!chooses && std::none_of(tools.begin(), tools.end(), IsStrict)) return;
-  const std::string field = chooses ? choice.field : "tools";
-  const std::string what = required  ? absl::StrCat("A '", field, "' that asks for a call")
-                           : chooses ? absl::StrCat("A '", field, "' of type allowed_tools")
-                                     : "A function's 'strict': true";
+  // A form in JSON is that of an answer without calls: it stands beside them.
+  const bool has_form = fields->constraint.has_value() && IsJsonForm(fields->constraint->spec.kind);
+  if (!chooses && !has_form && std::none_of(tools.begin(), tools.end(), IsStrict)) return;
+  const std::string field = chooses ? choice.field : has_form ? fields->constraint->field : "tools";
+  const std::string what = required   ? absl::StrCat("A '", field, "' that asks for a call")
+                           : chooses  ? absl::StrCat("A '", field, "' of type allowed_tools")
+                           : has_form ? absl::StrCat("'", field, "' beside 'tools'")
+                                      : "A function's 'strict': true";
   if (!context.constraints) return request->FailUnsupported(field, what);
   if (context.tool_format.empty()) {
     return request->Fail(field, absl::StrCat(what, " needs a model whose template shows how it writes calls."),
                          "no_tool_call_format");
   }
-  if (fields->constraint.has_value()) {
+  if (fields->constraint.has_value() && !has_form) {
     return request->Fail(
         field, absl::StrCat("'", fields->constraint->field, "' and '", field, "' both say what the answer has to be."),
         "conflicting_constraints");
@@ -162,9 +174,16 @@ void ReadToolConstraint(ObjectReader* request, const RequestContext& context, co
     return request->Fail("stop", absl::StrCat("'stop' cannot be combined with a '", field, "' that asks for a call."));
   }
   Constraint constraint;
+  if (has_form) constraint = *fields->constraint;
+  if (!has_form || required) constraint.field = "tools";
+  std::string answer;
+  if (has_form && !required) {
+    answer = constraint.spec.kind == ConstraintKind::kJsonObject ? R"({"type":"object"})" : constraint.spec.text;
+    if (!Json::accept(answer))
+      return request->Fail(field, absl::StrCat("'", field, "' is not JSON."), "invalid_schema");
+  }
   constraint.spec.kind = ConstraintKind::kToolCalls;
-  constraint.spec.text = SpecText(tools, choice, context.tool_format);
-  constraint.field = "tools";
+  constraint.spec.text = SpecText(tools, choice, context.tool_format, answer);
   if (constraint.spec.text.size() > kToolsBytesMax) {
     return request->Fail("tools", absl::StrCat("'tools' have more than ", kToolsBytesMax, " bytes."),
                          "structured_output_too_large");

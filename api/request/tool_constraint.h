@@ -37,7 +37,8 @@ ToolChoice ReadToolChoice(ObjectReader* request, ToolNaming naming);
 
 // Sets `fields->constraint` where answers have to be held to something: a call is required, a tool is `strict`, or not all of them may be
 // called. Then a call's name is one of those, and its arguments keep to the schema: of strict tools, and of all where a call is required. `tools` is null or
-// what ReadTools returns; `fields` is read else. Sets request's error, a 400.
+// what ReadTools returns; `fields` is read else. A form in JSON that they have is joined: the answer is calls, or a value of that form; where
+// a call is required the form has nothing to say. Sets request's error, a 400.
 void ReadToolConstraint(ObjectReader* request, const RequestContext& context, const nlohmann::ordered_json& tools,
                         const ToolChoice& choice, GenerationFields* fields);
 

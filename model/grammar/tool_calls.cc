@@ -28,6 +28,7 @@ class CallsBuilder {
     } else {
       BuildTriggered();
     }
+    if (answer_ != kNoJson) AddAnswer();
     return refusal_;
   }
 
@@ -53,7 +54,9 @@ class CallsBuilder {
     if (format_ == nullptr) return Fail(0, "'format' names no format of tool calls");
     const std::string said = choice == kNoJson ? "" : json_.at(choice).text;
     if (said != "auto" && said != "required") return Fail(0, "'choice' must be auto or required");
-    required_ = said == "required";
+    answer_ = json_.Find(0, "answer");
+    // Whatever is no call is the answer.
+    required_ = said == "required" || answer_ != kNoJson;
     const JsonId parallel = json_.Find(0, "parallel");
     parallel_ = parallel == kNoJson || json_.at(parallel).kind == JsonKind::kTrue;
     if (any_tool_) return true;
@@ -111,6 +114,17 @@ class CallsBuilder {
         arena.Concat(std::vector{PatternOf(format_->before_pattern), PatternOf(format_->call_pattern),
                                  arena.Or(std::move(names)), PatternOf(format_->arguments_pattern), kAnything});
     script_.root = script_.Fork({calls, script_.Text(arena.Not(begin), kReturnNode)});
+  }
+
+  // Calls, or a value of the schema and nothing else.
+  void AddAnswer() {
+    auto shape = parts_.Schema(json_.Dump(answer_), "");
+    if (auto* refusal = std::get_if<Refusal>(&shape)) {
+      if (!refusal_) refusal_ = std::move(*refusal);
+      return;
+    }
+    const NodeId value = script_.Value(std::get<ShapeId>(shape), kReturnNode);
+    script_.root = script_.Fork({script_.root, value});
   }
 
   NodeId Calls(NodeId after) {
@@ -351,6 +365,7 @@ class CallsBuilder {
   const ToolFormat* format_ = nullptr;   // of the call that is being made
   bool required_ = false, parallel_ = true, any_tool_ = true;
   std::vector<Tool> tools_;
+  JsonId answer_ = kNoJson;
   ShapeId any_object_ = kNoShape, any_value_ = kNoShape;
 };
 

@@ -3,7 +3,8 @@
 //
 // What is asked for is JSON, so that it can be compared and kept like a schema:
 //   {"format": a ToolFormat's name, "choice": "auto" | "required", "parallel": bool,
-//    "tools": [{"name": …, "parameters": a schema; without it any object}]}
+//    "tools": [{"name": …, "parameters": a schema; without it any object}],
+//    "answer": a schema; with it there is a value of that or there are calls, and no other text}
 // Without "tools" any name is one, and calls are as FindReadFormats says; without "format" or with another member it is refused.
 //
 // Thread: the one that compiles.

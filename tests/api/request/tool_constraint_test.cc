@@ -82,6 +82,19 @@ TEST(ToolConstraint, NotAllToolsThatAreToldOfMayBeCalled) {
   EXPECT_EQ(ParseChat(allowed("auto", "f")).value().conversation.tools.size(), 2u) << "the model is told of both";
 }
 
+TEST(ToolConstraint, AFormIsThatOfAnAnswerWithoutCalls) {
+  const std::string form =
+      R"(,"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object","properties":)"
+      R"({"x":{"type":"integer"}},"required":["x"],"additionalProperties":false}}})";
+  const std::string f = Call("f", R"({"a": 1})"), loose = Call("f", R"({"b": 1})");
+  ExpectAnswers(kTools + form, {R"({"x": 1})", f, loose, f + "\n" + f},
+                {"", "hi", "{}", "hi " + f, f + R"({"x": 1})", Call("h", "{}")});
+  ExpectAnswers(kTools + form + R"(,"parallel_tool_calls":false)", {R"({"x": 1})", f}, {f + "\n" + f});
+  ExpectAnswers(WithStrict() + R"(,"response_format":{"type":"json_object"})", {"{}", R"({"y": [1]})", f},
+                {"[]", loose});
+  ExpectAnswers(kTools + form + R"(,"tool_choice":"required")", {f}, {R"({"x": 1})", loose});
+}
+
 TEST(ToolConstraint, IsNoneWhereNothingIsPromised) {
   for (const std::string members : {"", kTools, R"(,"tool_choice":"auto")"}) {
     const ApiResult<ChatRequest> parsed = ParseChat(members);
@@ -127,9 +140,10 @@ TEST(ToolConstraint, RefusesWhatItCannotHold) {
        {tools + R"(,"tool_choice":{"type":"function","function":{"name":"h"}})", "tool_choice", "invalid_value"},
        {tools + R"(,"tool_choice":"required","stop":"x")", "stop", "invalid_value"},
        {tools + R"(,"tool_choice":"required","ignore_eos":true)", "ignore_eos", "invalid_value"},
-       {tools + R"(,"tool_choice":"required","response_format":{"type":"json_object"})", "tool_choice",
+       {tools + R"(,"tool_choice":"required","response_format":{"type":"regex","regex":"a"})", "tool_choice",
         "conflicting_constraints"},
-       {WithStrict() + R"(,"response_format":{"type":"json_object"})", "tools", "conflicting_constraints"}}) {
+       {WithStrict() + R"(,"guided_choice":["a"])", "tools", "conflicting_constraints"},
+       {tools + R"(,"guided_json":"{},\"choice\":1")", "guided_json", "invalid_schema"}}) {
     const ApiResult<ChatRequest> parsed = ParseChat(c.members);
     ASSERT_FALSE(parsed.ok()) << c.members;
     EXPECT_EQ(parsed.error().param, c.param) << c.members;
