@@ -60,7 +60,7 @@ def wait_for(what, condition, timeout=PATIENCE_S):
 
 
 class Cluster:
-    """`replicas`: how many; or None with an `autoscaling` configuration."""
+    """`replicas`: how many, where there is no `autoscaling` configuration."""
 
     def __init__(self, program, model=None, settings=None, replicas=3, autoscaling=None):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="hydrant-ray-"))
@@ -82,7 +82,7 @@ class Cluster:
             env=self._environment, preexec_fn=end_with_parent, cwd=self.folder,
         )  # fmt: skip
         try:
-            self.wait_for_replicas(replicas or autoscaling["min_replicas"])
+            self.wait_for_replicas(replicas if autoscaling is None else autoscaling["min_replicas"])
         except BaseException:
             print(self.log()[-8000:])
             self.end()

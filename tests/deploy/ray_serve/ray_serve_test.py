@@ -8,7 +8,9 @@
 import http.client
 import json
 import os
+import re
 import signal
+import statistics
 import sys
 import threading
 import time
@@ -188,6 +190,39 @@ def check_fewer(cluster):
     expect(len(home) == len(chats), "to their slots", len(home))
 
 
+def check_overhead(cluster):
+    """What Serve and the proxy add, to a request of one token and to the first event of a stream; in turns, for the machine is shared."""
+    slot = cluster.ask("/v1/models", X_Session_ID="overhead")[1]["x-hydrant-replica"]
+    ports = {int(port) for port in re.findall(r"listening on http://127\.0\.0\.1:(\d+)", cluster.log())}
+    direct = next((port for port in ports if replica_at(port) == slot), None)
+    expect(direct is not None, "the slot's own port is known", slot)
+    connections = {port: http.client.HTTPConnection("127.0.0.1", port, timeout=60) for port in (direct, cluster.port)}
+    times = {port: [] for port in connections}
+    body = {"prompt": "Once", "max_tokens": 1, "stream": True}
+    for _ in range(300):
+        for port, connection in connections.items():
+            began = time.perf_counter()
+            connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json", "X-Session-ID": "overhead"})
+            response = connection.getresponse()
+            response.readline()
+            times[port].append(1000 * (time.perf_counter() - began))
+            response.read()
+    middle = {port: statistics.median(values) for port, values in times.items()}
+    print(f"overhead: p50 to the first event {middle[direct]:.1f} ms directly, {middle[cluster.port]:.1f} ms through Serve: "
+          f"+{middle[cluster.port] - middle[direct]:.1f} ms")  # fmt: skip
+
+
+def replica_at(port):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", "/v1/models")
+        return connection.getresponse().getheader("x-hydrant-replica")
+    except OSError:
+        return None
+    finally:
+        connection.close()
+
+
 def check_autoscaling(program):
     autoscaling = {"min_replicas": 1, "max_replicas": 3, "metrics_interval_s": 1, "look_back_period_s": 2, "upscale_delay_s": 0,
                    "downscale_delay_s": 0, "policy": {"policy_function": "hydrant_ray.scaling:decide"}}  # fmt: skip
@@ -215,7 +250,7 @@ def check_autoscaling(program):
         cluster.end()
 
 
-SHARED = {"affinity": check_affinity, "streams": check_streams, "kill": check_kill, "upgrade": check_upgrade, "fewer": check_fewer}
+SHARED = {"overhead": check_overhead, "affinity": check_affinity, "streams": check_streams, "kill": check_kill, "upgrade": check_upgrade, "fewer": check_fewer}
 
 
 def main():
