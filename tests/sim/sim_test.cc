@@ -133,7 +133,7 @@ TEST(Swaps, HoldEveryInvariantOverRandomEpisodes) {
   const Seeds seeds = SeedsOfRun(0);
   EpisodeResult sum;
   uint64_t episodes = 0;
-  for (uint64_t seed = seeds.first; episodes < (kSanitized ? 40 : 400); ++seed, ++episodes) {
+  for (uint64_t seed = seeds.first; episodes < (kSanitized ? 40 : 1000); ++seed, ++episodes) {
     const EpisodeResult result = RunEpisode({.seed = seed, .swaps = true});
     ASSERT_EQ(result.failure, "") << "replay with HYDRANT_SIM_SEED=" << seed;
     sum.requests += result.requests;
