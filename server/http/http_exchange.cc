@@ -21,7 +21,8 @@ constexpr size_t kLastBytes = 64 << 10;
 
 // What a page of an allowed origin may read of a response.
 constexpr const char* kExposedFields =
-    "x-request-id, request-id, x-hydrant-replica, retry-after, x-ratelimit-limit-requests, "
+    "x-request-id, request-id, x-hydrant-replica, x-hydrant-durable, "
+    "x-hydrant-tools-not-offered, retry-after, x-ratelimit-limit-requests, "
     "x-ratelimit-remaining-requests, "
     "x-ratelimit-reset-requests, "
     "x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens";

@@ -180,7 +180,8 @@ ApiError ConversationNotFound() {
 }
 
 ApiError ConversationLocked() {
-  return Conflict("A response of this conversation is being computed; there is one at a time.", "conversation_locked");
+  return Conflict("The conversation is being changed, by a response or a request of its own; one thing at a time.",
+                  "conversation_locked");
 }
 
 std::optional<ApiError> ChangeNotes(SessionStore& sessions, const SessionOwner& owner, const std::string& session_id,
