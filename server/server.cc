@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <csignal>
+#include <cstring>
 #include <ctime>
 #include <future>
 #include <memory>
@@ -283,7 +284,10 @@ absl::Status OpenJournal(const Config& config, Parts* parts) {
 // Null: there is no room for KV on the disk, or in the memory that it comes from.
 absl::Status MakeKv(const Config& config, const ModelConfig& model, const Sizing& sizing, Parts* parts) {
   if (!KeepsKvFiles(config, sizing.limits)) {
-    if (parts->journal != nullptr) parts->journal->NoteKvResealed();  // nobody reads what is there
+    // Nobody would read what is there, seal it anew, or remove it with its session.
+    const int error = parts->journal == nullptr ? 0 : RemoveKvFiles(*parts->journal->TakeKv());
+    if (error < 0) Log(LogLevel::kWarning, absl::StrCat("KV of sessions is left on the disk: ", std::strerror(-error)));
+    if (parts->journal != nullptr && error == 0) parts->journal->NoteKvResealed();
     if (config.session_durability != Durability::kKv) return absl::OkStatus();
     return absl::ResourceExhaustedError(
         "--session-durability: kv: there is no memory for sessions' KV, from which it goes "

@@ -135,10 +135,15 @@ std::string SessionDeletedJson(std::string_view id, bool purged) {
   return out;
 }
 
-std::string SessionImportedJson(std::string_view id, uint64_t turn, bool durable) {
+std::string SessionImportedJson(std::string_view id, uint64_t turn, bool durable, std::string_view kv) {
   std::string out = "{\"id\":";
   AppendJsonString(&out, id);
-  absl::StrAppend(&out, ",\"object\":\"session\",\"turn\":", turn, ",\"durable\":", durable ? "\"tokens\"}" : "false}");
+  absl::StrAppend(&out, ",\"object\":\"session\",\"turn\":", turn, ",\"durable\":", durable ? "\"tokens\"" : "false");
+  if (!kv.empty()) {
+    out.append(",\"kv\":");
+    AppendJsonString(&out, kv);
+  }
+  out.push_back('}');
   return out;
 }
 

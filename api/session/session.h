@@ -82,7 +82,8 @@ std::string SessionListJson(const std::vector<SessionCard>& cards, bool has_more
 // `purged`: and no file has what it said.
 std::string SessionDeletedJson(std::string_view id, bool purged = false);
 // {"id":…,"object":"session","turn":…,"durable":"tokens"} or false
-std::string SessionImportedJson(std::string_view id, uint64_t turn, bool durable);
+// `kv`: what became of the KV that came along; empty: none did.
+std::string SessionImportedJson(std::string_view id, uint64_t turn, bool durable, std::string_view kv = {});
 
 // "turn-7" with its quotes: the entity tag of a session's state.
 std::string SessionTag(uint64_t turn);

@@ -87,9 +87,13 @@ Admitted AdmissionControl::AdmitGeneration(const HttpExchange& exchange) {
 }
 
 Admitted AdmissionControl::AdmitWork(const HttpExchange& exchange) {
+  return AdmitWork(exchange, static_cast<int64_t>(exchange.head().content_length));
+}
+
+Admitted AdmissionControl::AdmitWork(const HttpExchange& exchange, int64_t held_bytes) {
   auto place = std::make_unique<Place>(*this, exchange.caller());
   std::optional<Refusal> refusal = place->Open();
-  if (!refusal.has_value()) refusal = place->TryHold(static_cast<int64_t>(exchange.head().content_length));
+  if (!refusal.has_value()) refusal = place->TryHold(held_bytes);
   if (refusal.has_value()) return {nullptr, Reject(*exchange.caller(), *refusal)};
   return {std::move(place), std::nullopt};
 }
@@ -101,9 +105,9 @@ Admitted AdmissionControl::AdmitAnswer(const HttpExchange& exchange) {
   return {std::make_unique<Place>(*this, exchange.caller()), std::nullopt};
 }
 
-Admitted AdmissionControl::AdmitBody(const HttpExchange& exchange, const Caller& tenant) {
+Admitted AdmissionControl::AdmitBody(const Caller& tenant, int64_t held_bytes) {
   auto place = std::make_unique<Place>(*this, tenant);
-  const std::optional<Refusal> refusal = place->TryHold(static_cast<int64_t>(exchange.head().content_length));
+  const std::optional<Refusal> refusal = place->TryHold(held_bytes);
   if (refusal.has_value()) return {nullptr, ErrorResponse(refusal->error)};
   return {std::move(place), std::nullopt};
 }

@@ -36,11 +36,13 @@ class AdmissionControl {
   // A request that will generate, or one that will not but costs processor time by its body.
   Admitted AdmitGeneration(const HttpExchange& exchange);
   Admitted AdmitWork(const HttpExchange& exchange);
+  // The same of a body of which at most so many bytes are in memory.
+  Admitted AdmitWork(const HttpExchange& exchange, int64_t held_bytes);
   // A request that costs next to nothing, whose answer may be long all the same: it takes no place among the open ones.
   Admitted AdmitAnswer(const HttpExchange& exchange);
 
   // A request of the operator about a tenant's sessions: its body counts among the tenant's bytes, and it takes no place.
-  Admitted AdmitBody(const HttpExchange& exchange, const Caller& tenant);
+  Admitted AdmitBody(const Caller& tenant, int64_t held_bytes);
 
   // The response to a request that was turned away, which is counted.
   HttpResponse Reject(const TenantEntry& tenant, const Refusal& refusal) const;

@@ -134,7 +134,8 @@ absl::Status Frontend::Open(EnginePort& engine) {
                                                      shape_workers_, directory_);
   inspector_ = std::make_unique<KvInspector>(engine, options_.kv_shape, *options_.context.sessions,
                                              *options_.context.tokenizer, workers_);
-  transfer_ = std::make_unique<SessionTransfer>(options_.context, *admission_, workers_);
+  transfer_ =
+      std::make_unique<SessionTransfer>(options_.context, *admission_, workers_, options_.limits.body_bytes_max);
   ModelCard card;
   card.id = options_.context.request.model_names.front();
   card.created = static_cast<int64_t>(std::time(nullptr));

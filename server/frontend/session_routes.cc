@@ -132,6 +132,7 @@ void AddRoutes(const std::string& path, const SessionRouteSources& sources, cons
         co_await transfer.Take(exchange, std::move(owner), std::move(target.id));
       }));
   routes->back().content_type = kSessionFileType;
+  routes->back().streams_body = true;
 }
 
 }  // namespace
@@ -146,7 +147,7 @@ void AddSessionRoutes(const SessionRouteSources& sources, AdmissionControl& admi
     if (const auto error = CheckPut(exchange, kPath, owner_of, transfer, &owner)) {
       return {nullptr, admission.Answer(*error, *exchange.caller())};
     }
-    return admission.AdmitWork(exchange);
+    return admission.AdmitWork(exchange, transfer.HeldBytes(exchange.head()));
   };
 }
 
@@ -172,7 +173,7 @@ void AddAdminSessionRoutes(const SessionRouteSources& sources, AdmissionControl&
     if (const auto error = CheckPut(exchange, kAdminPath, owner_of, transfer, &owner)) {
       return {nullptr, ErrorResponse(*error)};
     }
-    return admission.AdmitBody(exchange, owner);
+    return admission.AdmitBody(owner, transfer.HeldBytes(exchange.head()));
   };
 }
 

@@ -21,29 +21,33 @@ namespace hydrant {
 
 class SessionTransfer {
  public:
-  // The arguments outlive it.
-  SessionTransfer(const ServingContext& context, const AdmissionControl& admission, WorkerPool& workers)
-      : context_(context), admission_(admission), workers_(workers) {}
+  // The arguments outlive it. `past_bytes_max`: of what a session says, in a file that is taken.
+  SessionTransfer(const ServingContext& context, const AdmissionControl& admission, WorkerPool& workers,
+                  int64_t past_bytes_max)
+      : context_(context), admission_(admission), workers_(workers), past_bytes_max_(past_bytes_max) {}
 
-  // GET …/state of a session of `tenant`: 200 with its file, whose tag is its last turn.
+  // GET …/state of a session of `tenant`: 200 with its file, whose tag is its last turn. With `kv=1` its KV comes along where it is on
+  // the disk, or parked, and then is written first.
   boost::asio::awaitable<void> Give(HttpExchange& exchange, Caller tenant, std::string id) const;
   // PUT …/state, in two steps: what is wrong with the request's head, before a byte of its body is read; then 201 once the session is
-  // durable, or cannot be made so.
+  // durable, or cannot be made so. Of KV no more than two pieces are in memory, and a block; nothing is imported before all is checked.
   std::optional<ApiError> CheckTake(const HttpExchange& exchange, const TenantEntry& tenant,
                                     const std::string& id) const;
+  // What of a body may come to be in memory.
+  int64_t HeldBytes(const HttpHead& head) const;
   boost::asio::awaitable<void> Take(HttpExchange& exchange, Caller tenant, std::string id) const;
   // DELETE: answers when no start will find the session again, and with `purge=now` when no file has what it said.
   boost::asio::awaitable<void> Forget(HttpExchange& exchange, Caller tenant, std::string id) const;
 
  private:
   SessionFile FileOf(const SessionStore::Kept& kept, const TenantEntry& tenant, const std::string& id) const;
-  // Begins the import of a body. `done` as in SessionStore::Import.
-  std::optional<ApiError> Import(const std::string& body, const TenantEntry& tenant, const std::string& id,
-                                 uint64_t* turn, std::function<void(bool)> done) const;
+  boost::asio::awaitable<void> GiveKv(HttpExchange& exchange, WorkOwner owner, HttpResponse response,
+                                      KvOutgoing& kv) const;
 
   const ServingContext& context_;
   const AdmissionControl& admission_;
   WorkerPool& workers_;
+  const int64_t past_bytes_max_;
 };
 
 }  // namespace hydrant

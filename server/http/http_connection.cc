@@ -17,7 +17,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/http/body_reader.h"
 #include "server/process/ascii_text.h"
 #include "server/process/clock.h"
 #include "server/process/log.h"
@@ -109,6 +108,8 @@ asio::awaitable<void> HttpConnection::Run() {
     client_ = context_.proxies.ClientOf(peer_, head);
     HttpExchange exchange(*this, std::move(head), client_);
     exchange.SetReplica(context_.replica_id);
+    body_received_ = 0;
+    body_waited_us_ = 0;
     bool failed = false;
     bool out_of_memory = false;
     try {
@@ -258,7 +259,8 @@ bool HttpConnection::AdmitsPage(const HttpHead& head) const {
 std::optional<ApiError> HttpConnection::CheckBodyHead(const HttpHead& head, const HttpRoute& route) const {
   // Before everything that not every one of them needs: whatever is let through here has its body read into memory.
   const auto bytes_max = static_cast<uint64_t>(BodyBytesMax(route));
-  if (head.framing == BodyFraming::kLength && head.content_length > bytes_max) return PayloadTooLarge(bytes_max);
+  const bool is_long = head.framing == BodyFraming::kLength && head.content_length > bytes_max;
+  if (is_long && !route.streams_body) return PayloadTooLarge(bytes_max);
   if (!route.body) return std::nullopt;
   if (head.framing == BodyFraming::kNone && head.Find("content-length") == nullptr) return LengthRequired();
   const std::string* encoding = head.Find("content-encoding");
@@ -322,7 +324,7 @@ asio::awaitable<void> HttpConnection::Serve(HttpExchange& exchange) {
     exchange.SetPlace(std::move(admitted.place));
   }
   // A body that comes with a GET is not read; the response ends the connection.
-  if (!exchange.body_read() && found.route->takes_body()) {
+  if (!exchange.body_read() && found.route->takes_body() && !found.route->streams_body) {
     const bool got = co_await ReadBody(exchange, /*keep=*/found.route->body, BodyBytesMax(*found.route));
     if (!got) co_return;
   }
@@ -338,58 +340,6 @@ asio::awaitable<void> HttpConnection::RefuseAtHead(HttpExchange& exchange, HttpR
     if (!got) co_return;
   }
   co_await exchange.Respond(std::move(response));
-}
-
-asio::awaitable<bool> HttpConnection::ReadBody(HttpExchange& exchange, bool keep, int64_t bytes_max) {
-  const HttpHead& head = exchange.head();
-  if (head.expects_continue && head.version_minor >= 1 && input_.empty()) {
-    const bool ok = co_await WriteAll("HTTP/1.1 100 Continue\r\n\r\n");
-    if (!ok) co_return false;
-  }
-  std::string& body = exchange.body_so_far();
-  BodyReader reader(head, context_.limits, &body);
-  const int64_t began_us = MonotonicUs();
-  ArmDeadline(reader.due_s());
-  while (true) {
-    const HttpProgress progress = reader.Take(&input_);
-    if (progress == HttpProgress::kRejected) {
-      DisarmDeadline();
-      co_await exchange.RespondError(reader.reject());
-      co_return false;
-    }
-    if (std::ssize(body) > bytes_max) {  // it did not say so
-      DisarmDeadline();
-      co_await exchange.RespondError(PayloadTooLarge(static_cast<uint64_t>(bytes_max)));
-      co_return false;
-    }
-    if (!keep) body.clear();
-    if (head.framing == BodyFraming::kChunked && exchange.place() != nullptr) {
-      std::optional<HttpResponse> refusal = exchange.place()->HoldBody(static_cast<int64_t>(body.size()));
-      if (refusal.has_value()) {
-        DisarmDeadline();
-        co_await exchange.Respond(std::move(*refusal));
-        co_return false;
-      }
-    }
-    if (progress == HttpProgress::kDone) break;
-    const ReadResult result = co_await ReadSome();
-    if (result == ReadResult::kBytes) continue;
-    const double left_s = reader.due_s() - static_cast<double>(MonotonicUs() - began_us) * 1e-6;
-    if (result == ReadResult::kTimeout && left_s > 0) {
-      ArmDeadline(left_s);  // it brought something meanwhile
-      continue;
-    }
-    DisarmDeadline();
-    if (result == ReadResult::kClosed) {
-      client_gone_ = true;
-    } else {
-      co_await exchange.RespondError(RequestTimeout());
-    }
-    co_return false;
-  }
-  DisarmDeadline();
-  exchange.SetBodyRead(true);
-  co_return true;
 }
 
 asio::awaitable<bool> HttpConnection::Refuse(ApiError error) {

@@ -46,6 +46,7 @@ class HttpConnection : public ResponseStream, public std::enable_shared_from_thi
                     std::unique_ptr<ConnectionTable::Place> place);
 
   boost::asio::awaitable<bool> WriteAll(std::string_view data) override;
+  boost::asio::awaitable<BodyProgress> ReadBodyPiece(const HttpHead& head, std::string* piece) override;
   void CloseAfterResponse() override { keep_alive_ = false; }
   bool KeepsAlive() override;
   void WatchClient() override;
@@ -111,6 +112,10 @@ class HttpConnection : public ResponseStream, public std::enable_shared_from_thi
   bool keyed_ = false;  // has shown a valid key, where one is asked for
   bool client_gone_ = false;
   size_t linger_bytes_;  // discarded at most after the last response
+
+  // What came of the body that is read piece by piece, and how long that was waited for.
+  uint64_t body_received_ = 0;
+  int64_t body_waited_us_ = 0;
 
   // Since the connection last gave its io thread back.
   int64_t turn_began_us_ = 0;

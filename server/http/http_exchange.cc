@@ -103,19 +103,26 @@ asio::awaitable<void> HttpExchange::RespondError(ApiError error) {
   co_await Respond(std::move(response));
 }
 
-void HttpExchange::BeginStream(HttpResponse head) {
+void HttpExchange::BeginStream(HttpResponse head, int64_t bytes) {
   assert(status_ == 0);
-  chunked_ = head_.version_minor >= 1;
-  if (!chunked_) head.close = true;
+  chunked_ = head_.version_minor >= 1 && bytes < 0;
+  head_only_ = head_.method == "HEAD" && bytes >= 0;
+  if (!chunked_ && bytes < 0) head.close = true;
   head = WithCommonFields(std::move(head));
   status_ = head.status;
   streaming_ = true;
-  AppendHead(head, head_.version_minor, stream_.KeepsAlive(), -1, request_id_, &stream_head_);
+  AppendHead(head, head_.version_minor, stream_.KeepsAlive(), bytes, request_id_, &stream_head_);
+}
+
+asio::awaitable<BodyProgress> HttpExchange::ReadBodyPiece(std::string* piece) {
+  const BodyProgress progress = co_await stream_.ReadBodyPiece(head_, piece);
+  if (progress == BodyProgress::kOver) body_read_ = true;
+  co_return progress;
 }
 
 asio::awaitable<bool> HttpExchange::Write(std::string_view piece) {
   assert(streaming_);
-  if (piece.empty()) co_return !stream_.client_gone();
+  if (piece.empty() || head_only_) co_return !stream_.client_gone();
   std::string out = std::move(stream_head_);
   stream_head_.clear();
   if (chunked_) {

@@ -49,9 +49,14 @@ class HttpExchange {
   // A response in pieces: the head travels with the first piece. Each Write is one socket write when the reader keeps
   // up; it returns false, and so does every later one, when the client is gone or did not take the bytes within
   // stream_stall_s. REQUIRES: no response yet; EndStream last.
-  void BeginStream(HttpResponse head);
+  // `bytes`: of all pieces together; -1: not known. To a HEAD no piece is written.
+  void BeginStream(HttpResponse head, int64_t bytes = -1);
   boost::asio::awaitable<bool> Write(std::string_view piece);
   boost::asio::awaitable<void> EndStream();
+  // In its place: the rest is not to be had, which the end of the connection says.
+  void CutStream() { stream_.CloseAfterResponse(); }
+  // ResponseStream's. REQUIRES: a route that reads its body by itself.
+  boost::asio::awaitable<BodyProgress> ReadBodyPiece(std::string* piece);
 
   // ResponseStream's.
   void WatchClient() { stream_.WatchClient(); }
@@ -101,6 +106,7 @@ class HttpExchange {
   bool origin_admitted_ = false;  // a page of the Origin that it names may read the response
   bool streaming_ = false;
   bool chunked_ = false;     // the stream's pieces travel as chunks
+  bool head_only_ = false;   // a HEAD asked for it
   std::string stream_head_;  // not sent yet
 };
 

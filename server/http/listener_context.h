@@ -34,6 +34,9 @@ struct HttpRoute {
   bool body = true;  // a POST or PUT that must have one; else it may come without, and what comes is not kept
   // Asked once the head has passed every check, before a byte of the body is read. Null: everything is admitted.
   std::function<Admitted(const HttpExchange&)> admit;
+  // It reads its body by itself, piece by piece, and says how long that may be: HttpExchange::ReadBodyPiece. REQUIRES: `admit` refuses
+  // one whose length is not known.
+  bool streams_body = false;
   int64_t body_bytes_max = 0;  // of its own, where Limits::body_bytes_max is too much; 0: none
   Dialect dialect = Dialect::kOpenAi;
   bool audited = false;                                // its requests change the server: each is logged

@@ -8,12 +8,20 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <string>
 #include <string_view>
+
+#include "server/http/http_message.h"
 
 namespace hydrant {
 
 // A time that does not come.
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+// What became of a body's next piece: it came; there is no more; the client is gone; it sends too slowly.
+enum class BodyProgress : uint8_t { kPiece, kOver, kGone, kSlow };
+// A piece has so many at most.
+inline constexpr size_t kBodyPieceBytes = 1 << 20;
 
 class ResponseStream {
  public:
@@ -21,6 +29,9 @@ class ResponseStream {
 
   // False: the client is gone, or did not take the bytes within stream_stall_s.
   virtual boost::asio::awaitable<bool> WriteAll(std::string_view data) = 0;
+  // The next piece of the body of the request that `head` begins, for a route that reads it by itself (HttpRoute::streams_body), of a
+  // known length. What it takes the caller to come back counts for no deadline.
+  virtual boost::asio::awaitable<BodyProgress> ReadBodyPiece(const HttpHead& head, std::string* piece) = 0;
   // The connection ends with this response.
   virtual void CloseAfterResponse() = 0;
   // True if the connection stays open after this response. Called once, when the response's head is written.

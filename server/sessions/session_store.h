@@ -171,9 +171,15 @@ class SessionStore {
     std::shared_ptr<const SessionPast> past;
     int64_t created_s = 0;  // Unix time
     int64_t used_s = 0;
+    SessionName name{};  // with a journal
   };
   // Errors: 404 as above; 409 for one with a turn in progress. May wait for the disk where there is a journal.
   ApiResult<Kept> Export(int32_t tenant, const std::string& id);
+  // Has the session's KV written, where it is parked and on no disk. `done` is told when that is so, or cannot be: once, on any thread,
+  // also on this one. May wait for the disk.
+  void KeepKv(int32_t tenant, const std::string& id, std::function<void()> done);
+  // The KV file of what was exported, as it travels. Null: there is none. Waits for the disk.
+  std::unique_ptr<KvOutgoing> SendKv(const Kept& kept);
   // Whether a session whose log record is of about `bytes` may be imported now: it takes nobody's place. Errors: 412 session_exists;
   // 413 session_disk_exceeded, 429 session_limit_exceeded, 503 too_many_sessions.
   std::optional<ApiError> CheckImport(const SessionOwner& owner, const std::string& id, int64_t bytes);
@@ -182,6 +188,15 @@ class SessionStore {
   // (past_check.h).
   std::optional<ApiError> Import(const SessionOwner& owner, const std::string& id, const Kept& kept,
                                  std::function<void(bool durable)> done);
+
+  // Takes the KV of a session that is going to be imported: `past` is its. Null: no KV is kept here, or `bytes` bytes of it are not taken,
+  // or not at present. The store outlives it.
+  std::unique_ptr<KvIncoming> ReceiveKv(const SessionOwner& owner, const std::string& id, const SessionPast& past,
+                                        int64_t bytes);
+  // Puts it beside the session, which has been imported: the next turn goes on from it, if `kept`, which is told as Import's. It is not
+  // where the session has gone on, or is gone; or for want of room. REQUIRES: its Finish was well.
+  void TakeKv(const SessionOwner& owner, std::unique_ptr<KvIncoming> kv, int64_t used_s,
+              std::function<void(bool kept)> done);
 
   // Errors: 404; 409 for one with a turn in progress.
   ApiResult<SessionCard> Get(int32_t tenant, const std::string& id);

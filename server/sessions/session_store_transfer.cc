@@ -17,7 +17,7 @@ ApiResult<SessionStore::Kept> SessionStore::Export(int32_t tenant, const std::st
     const Session* session = Find(tenant, id);
     if (session == nullptr) return SessionNotFound(/*expired=*/false);
     if (session->busy) return SessionBusy();
-    kept = {session->past, session->created_s, session->used_s};
+    kept = {session->past, session->created_s, session->used_s, session->name};
     name = session->name;
     turn = session->past_turn;
   }
@@ -29,6 +29,43 @@ ApiResult<SessionStore::Kept> SessionStore::Export(int32_t tenant, const std::st
   const Session* session = Find(tenant, id);
   if (session == nullptr) return SessionNotFound(/*expired=*/false);
   return session->past_turn == turn ? SessionDamaged() : SessionBusy();
+}
+
+void SessionStore::KeepKv(int32_t tenant, const std::string& id, std::function<void()> done) {
+  std::optional<KvWish> wish;
+  if (options_.kv != nullptr) {
+    const Lock lock(*this);
+    Session* session = Find(tenant, id);
+    const bool parked = session != nullptr && !session->busy && ParkedPast(*session) != nullptr;
+    if (parked) wish = WishOf(session);
+  }
+  if (!wish.has_value()) return done();
+  WriteKv(*std::move(wish), {}, /*urgent=*/true, [done = std::move(done)](bool) { done(); });
+}
+
+std::unique_ptr<KvOutgoing> SessionStore::SendKv(const Kept& kept) {
+  if (options_.kv == nullptr) return nullptr;
+  const std::shared_ptr<const OpenKvFile> file =
+      options_.kv->Open(kept.name, kept.past->turn, [&] { return BindingOf(kept.name, *kept.past); });
+  return file == nullptr ? nullptr : options_.kv->Send(file);
+}
+
+std::unique_ptr<KvIncoming> SessionStore::ReceiveKv(const SessionOwner& owner, const std::string& id,
+                                                    const SessionPast& past, int64_t bytes) {
+  if (options_.kv == nullptr) return nullptr;
+  const std::string tenant = options_.tenant_name(owner.tenant);
+  if (owner.disk_bytes > 0 && bytes > owner.disk_bytes) return nullptr;
+  return options_.kv->Receive(BindingOf(options_.journal->NameOf(tenant, id), past), bytes);
+}
+
+void SessionStore::TakeKv(const SessionOwner& owner, std::unique_ptr<KvIncoming> kv, int64_t used_s,
+                          std::function<void(bool)> done) {
+  KvWrite write;
+  write.binding = kv->header().binding;
+  write.tenant = options_.tenant_name(owner.tenant);
+  write.used_s = used_s;
+  write.received = std::move(kv);
+  options_.kv->Write(std::move(write), /*urgent=*/true, std::move(done));
 }
 
 std::optional<ApiError> SessionStore::CheckImport(const SessionOwner& owner, const std::string& id, int64_t bytes) {

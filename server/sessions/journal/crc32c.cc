@@ -40,7 +40,28 @@ __attribute__((target("sse4.2"))) uint32_t Crc32cByInstruction(std::string_view 
 }
 #endif
 
+// The product of two polynomials over GF(2), modulo the checksum's. The highest bit is the coefficient of x^0.
+uint32_t Product(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (uint32_t coefficient = uint32_t{1} << 31; coefficient != 0; coefficient >>= 1) {
+    if ((a & coefficient) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) != 0 ? kPolynomial : 0);
+  }
+  return product;
+}
+
 }  // namespace
+
+// A byte behind a text multiplies what was before it by x^8. What both checksums begin and end with cancels out.
+uint32_t Crc32cOfBoth(uint32_t first, uint32_t second, uint64_t second_bytes) {
+  uint32_t power = uint32_t{1} << 31;         // x^0
+  uint32_t square = uint32_t{1} << (31 - 8);  // x^8
+  for (; second_bytes > 0; second_bytes >>= 1) {
+    if ((second_bytes & 1) != 0) power = Product(power, square);
+    square = Product(square, square);
+  }
+  return Product(power, first) ^ second;
+}
 
 uint32_t Crc32cByTable(std::string_view bytes) {
   uint32_t crc = 0xffffffff;

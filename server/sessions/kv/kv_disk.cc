@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <optional>
 
+#include "server/sessions/kv/kv_travel.h"
+
 namespace hydrant {
 namespace {
 
@@ -13,6 +15,18 @@ std::string_view TextOf(std::span<const std::byte> bytes) {
 }
 
 }  // namespace
+
+int RemoveKvFiles(LogDirectory& directory) {
+  std::vector<std::string> names;
+  int error = directory.List(&names);
+  int64_t removed = 0;
+  for (const std::string& name : names) {
+    if (!ParseKvFileName(name).has_value() && !name.ends_with(".kv.tmp")) continue;  // none of ours
+    ++removed;
+    if (const int failed = directory.Remove(name); failed < 0 && failed != -ENOENT) error = failed;
+  }
+  return error == 0 && removed > 0 ? directory.SyncNames() : error;
+}
 
 int KvDisk::Write(const KvFileHeader& header, std::span<const std::byte> payload,
                   const std::function<void(int64_t)>& wrote) {
@@ -135,34 +149,60 @@ std::shared_ptr<const OpenKvFile> KvDisk::Open(const SessionName& session, uint6
   return nullptr;
 }
 
+KvReject KvDisk::ReadAt(const OpenKvFile& file, char* to, int64_t bytes, int64_t offset) {
+  if (file.sealed_ != nullptr) return file.sealed_->Read(to, bytes, offset);
+  const int64_t got = ReadAll(*directory_, file.fd_, to, static_cast<size_t>(bytes), offset);
+  if (got < 0) return KvReject::kIo;
+  return got == bytes ? KvReject::kNone : KvReject::kShort;
+}
+
+// What is sealed is read in its order, so that no piece is opened twice but the last.
+KvReject KvDisk::ReadHead(const OpenKvFile& file, std::string* head) {
+  const KvFileHeader& header = file.header_;
+  head->resize(static_cast<size_t>(header.head_bytes()));
+  std::string trailer(kKvTrailerBytes, '\0');
+  KvReject reject = ReadAt(file, head->data(), std::ssize(*head), 0);
+  if (reject == KvReject::kNone) {
+    reject = ReadAt(file, trailer.data(), std::ssize(trailer), file.file_bytes_ - std::ssize(trailer));
+  }
+  // The header was looked at when the file was opened; its checksum is in the trailer's, so that it is the same one.
+  return reject == KvReject::kNone ? CheckKvFile(header, *head, trailer, file.file_bytes_) : reject;
+}
+
+KvReject KvDisk::ReadChunk(const OpenKvFile& file, std::string_view head, int64_t i, std::span<std::byte> out) {
+  char* const to = reinterpret_cast<char*>(out.data());
+  const KvReject reject =
+      ReadAt(file, to, std::ssize(out), file.header_.head_bytes() + ChunkRange(file.header_, i).first);
+  return reject == KvReject::kNone && !ChunkFits(head, i, TextOf(out)) ? KvReject::kDamaged : reject;
+}
+
 KvReject KvDisk::Read(const OpenKvFile& file, std::span<std::byte> out) {
   const KvFileHeader& header = file.header_;
   assert(std::ssize(out) == header.payload_bytes());
-  const auto read = [&](char* to, int64_t bytes, int64_t offset) {
-    if (file.sealed_ != nullptr) return file.sealed_->Read(to, bytes, offset);
-    const int64_t got = ReadAll(*directory_, file.fd_, to, static_cast<size_t>(bytes), offset);
-    if (got < 0) return KvReject::kIo;
-    return got == bytes ? KvReject::kNone : KvReject::kShort;
-  };
-  // What is sealed is read in its order, so that no piece is opened twice but the last.
-  std::string head(static_cast<size_t>(header.head_bytes()), '\0'), trailer(kKvTrailerBytes, '\0');
-  KvReject reject = read(head.data(), std::ssize(head), 0);
-  if (reject == KvReject::kNone)
-    reject = read(trailer.data(), std::ssize(trailer), file.file_bytes_ - std::ssize(trailer));
-  if (reject != KvReject::kNone) return reject;
-  // The header was looked at when the file was opened; its checksum is in the trailer's, so that it is the same one.
-  reject = CheckKvFile(header, head, trailer, file.file_bytes_);
-  char* const to = reinterpret_cast<char*>(out.data());
+  std::string head;
+  KvReject reject = ReadHead(file, &head);
+  if (reject == KvReject::kIo || reject == KvReject::kShort) return reject;
   for (int64_t i = 0; reject == KvReject::kNone && i < header.chunks(); ++i) {
     const auto [begin, end] = ChunkRange(header, i);
-    reject = read(to + begin, end - begin, header.head_bytes() + begin);
-    if (reject == KvReject::kNone && !ChunkFits(head, i, {to + begin, static_cast<size_t>(end - begin)})) {
-      reject = KvReject::kDamaged;
-    }
+    reject = ReadChunk(file, head, i, out.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
   }
   if (reject == KvReject::kNone && !CheckPositions(header, out)) reject = KvReject::kPositions;
   directory_->Uncache(file.fd_);
   return reject;
+}
+
+std::unique_ptr<KvIncoming> KvDisk::Receive(const KvBinding& expected, const std::string& unfinished) {
+  return std::make_unique<KvIncoming>(*directory_, keys_.get(), format_, expected, unfinished);
+}
+
+int KvDisk::Adopt(KvIncoming& incoming) {
+  const KvBinding& binding = incoming.header().binding;
+  const std::string name = KvFileName(binding.session, binding.turn);
+  int error = directory_->Rename(incoming.unfinished(), name);
+  if (error == 0) error = directory_->SyncNames();
+  if (error != 0) directory_->Remove(name);
+  if (error == 0) incoming.SetAdopted();
+  return error;
 }
 
 }  // namespace hydrant

@@ -46,6 +46,11 @@ class OpenKvFile {
   const std::unique_ptr<SealedReader> sealed_;
 };
 
+class KvIncoming;
+
+// Removes every KV file of a directory whose KV nobody keeps, and what was not finished of one. 0, or an errno, negated: some may be left.
+int RemoveKvFiles(LogDirectory& directory);
+
 class KvDisk {
  public:
   // With `keys` files are sealed (sealed_file.h): what they say, and what is checked of it, is the same.
@@ -74,11 +79,23 @@ class KvDisk {
 
   // Null, and the reason; kNone: there is no such file.
   std::shared_ptr<const OpenKvFile> Open(const SessionName& session, uint64_t turn, KvReject* reject);
+  // Header and table, as far as they can be told to be those that were written: behind this chunks may be read. The trailer is looked
+  // at, too.
+  KvReject ReadHead(const OpenKvFile& file, std::string* head);
+  // Chunk `i` of the payload into `out` [ChunkRange(…, i)].
+  KvReject ReadChunk(const OpenKvFile& file, std::string_view head, int64_t i, std::span<std::byte> out);
+
+  // Begins to take a file that comes from elsewhere, under a name that no start takes for one. Any thread.
+  std::unique_ptr<KvIncoming> Receive(const KvBinding& expected, const std::string& unfinished);
+  // It gets its name, and its bytes are durable: 0, or an errno, negated, and it is gone. REQUIRES: its Finish was well.
+  int Adopt(KvIncoming& incoming);
+
   // All of the payload into `out` [payload_bytes], which is what was written only where kNone is returned.
   KvReject Read(const OpenKvFile& file, std::span<std::byte> out);
 
  private:
   int Finish(int fd, int error, const std::string& unfinished, const std::string& name);
+  KvReject ReadAt(const OpenKvFile& file, char* to, int64_t bytes, int64_t offset);
 
   const std::unique_ptr<LogDirectory> directory_;
   const KvFormat format_;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cassert>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -45,10 +46,28 @@ uint32_t ReadNative(ByteReader* reader) {
   return value;
 }
 
-uint32_t CrcOfTable(std::string_view head, int64_t i) {
-  ByteReader reader(head.substr(kKvHeaderBytes + static_cast<size_t>(i) * sizeof(uint32_t)));
-  return reader.Fixed<uint32_t>();
+// Calls visit(bytes of a number) for the numbers of every live slot in the arrays that begin at `begin` of block `i`.
+template <typename Visit>
+bool EachOfBlock(const KvFileHeader& header, int64_t i, std::span<const std::byte> block, size_t begin, int64_t arrays,
+                 const Visit& visit) {
+  const int64_t tiles = int64_t{header.format.layers} * header.format.kv_heads;
+  const int64_t slots = std::min<int64_t>(kBlockSlots, header.live - i * kBlockSlots);
+  for (int64_t tile = 0; tile < arrays * tiles; ++tile) {
+    const std::byte* const at = block.data() + begin + tile * kBlockSlots * 4;
+    for (int64_t slot = 0; slot < slots; ++slot) {
+      if (!visit(at + slot * 4)) return false;
+    }
+  }
+  return true;
 }
+
+// What scores, or positions, of a block take.
+size_t ArrayBytes(const KvFormat& format) {
+  return static_cast<size_t>(int64_t{format.layers} * format.kv_heads * kBlockSlots) * sizeof(int32_t);
+}
+// A block ends with its positions, and with the logical ones behind them where the cache is inspected; before them are its scores
+// (kernels/kv_pieces.h).
+int64_t PositionArrays(const KvFormat& format) { return format.inspected ? 2 : 1; }
 
 bool RangesFit(const KvFileHeader& header, int64_t payload_bytes) {
   const KvFormat& format = header.format;
@@ -92,8 +111,8 @@ std::pair<int64_t, int64_t> ChunkRange(const KvFileHeader& header, int64_t i) {
   return {i * kChunk, std::min((i + 1) * kChunk, header.payload_bytes())};
 }
 
-std::string EncodeKvHead(const KvFileHeader& header, std::span<const std::byte> payload) {
-  assert(std::ssize(payload) == header.payload_bytes() && header.format.device.size() <= kKvDeviceBytes);
+std::string EncodeKvHeader(const KvFileHeader& header) {
+  assert(header.format.device.size() <= kKvDeviceBytes);
   const KvFormat& format = header.format;
   const KvBinding& binding = header.binding;
   std::string out(kHeaderMagic);
@@ -119,6 +138,12 @@ std::string EncodeKvHead(const KvFileHeader& header, std::span<const std::byte> 
   PutFixed(header.wall_s, &out);
   out.resize(kKvHeaderBytes - sizeof(uint32_t), '\0');
   PutFixed(Crc32c(out), &out);
+  return out;
+}
+
+std::string EncodeKvHead(const KvFileHeader& header, std::span<const std::byte> payload) {
+  assert(std::ssize(payload) == header.payload_bytes());
+  std::string out = EncodeKvHeader(header);
   out.reserve(static_cast<size_t>(header.head_bytes()));
   const std::string_view bytes = View(payload);
   for (int64_t i = 0; i < header.chunks(); ++i) {
@@ -216,27 +241,39 @@ KvReject CheckKvBinding(const KvBinding& file, const KvBinding& own) {
   return file.policy == own.policy ? KvReject::kNone : KvReject::kPolicy;
 }
 
+uint32_t CrcOfChunk(std::string_view head, int64_t i) {
+  ByteReader reader(head.substr(kKvHeaderBytes + static_cast<size_t>(i) * sizeof(uint32_t)));
+  return reader.Fixed<uint32_t>();
+}
+
 bool ChunkFits(std::string_view head, int64_t i, std::string_view chunk) {
-  return Crc32c(chunk) == CrcOfTable(head, i);
+  return Crc32c(chunk) == CrcOfChunk(head, i);
+}
+
+bool CheckBlockPositions(const KvFileHeader& header, int64_t i, std::span<const std::byte> block) {
+  const int64_t arrays = PositionArrays(header.format);
+  const size_t begin = block.size() - static_cast<size_t>(arrays) * ArrayBytes(header.format);
+  return EachOfBlock(header, i, block, begin, arrays, [&](const std::byte* at) {
+    int32_t position = 0;
+    std::memcpy(&position, at, sizeof(position));
+    return position >= 0 && position < header.binding.computed;
+  });
+}
+
+bool CheckBlockScores(const KvFileHeader& header, int64_t i, std::span<const std::byte> block) {
+  const size_t behind = static_cast<size_t>(PositionArrays(header.format) + 1) * ArrayBytes(header.format);
+  return EachOfBlock(header, i, block, block.size() - behind, 1, [](const std::byte* at) {
+    float score = 0;
+    std::memcpy(&score, at, sizeof(score));
+    return std::isfinite(score);
+  });
 }
 
 bool CheckPositions(const KvFileHeader& header, std::span<const std::byte> payload) {
-  const KvFormat& format = header.format;
-  const int64_t tiles = int64_t{format.layers} * format.kv_heads;
-  const int64_t array_bytes = tiles * kBlockSlots * static_cast<int64_t>(sizeof(int32_t));
-  // A block ends with its positions, and with the logical ones behind them where the cache is inspected (kernels/kv_pieces.h).
-  const int64_t arrays = format.inspected ? 2 : 1;
-  std::array<int32_t, kBlockSlots> positions{};
-  for (int64_t block = 0; block < BlocksForSlots(header.live); ++block) {
-    const int64_t slots = std::min<int64_t>(kBlockSlots, header.live - block * kBlockSlots);
-    const int64_t begin = (block + 1) * format.block_bytes - arrays * array_bytes;
-    for (int64_t tile = 0; tile < arrays * tiles; ++tile) {
-      std::memcpy(positions.data(), payload.data() + begin + tile * std::ssize(positions) * 4, sizeof(positions));
-      for (int64_t slot = 0; slot < slots; ++slot) {
-        const int32_t position = positions[static_cast<size_t>(slot)];
-        if (position < 0 || position >= header.binding.computed) return false;
-      }
-    }
+  const auto block_bytes = static_cast<size_t>(header.format.block_bytes);
+  for (int64_t i = 0; i < BlocksForSlots(header.live); ++i) {
+    if (!CheckBlockPositions(header, i, payload.subspan(static_cast<size_t>(i) * block_bytes, block_bytes)))
+      return false;
   }
   return true;
 }

@@ -102,6 +102,8 @@ enum class KvReject : uint8_t {
 inline constexpr size_t kKvRejects = 18;
 std::string_view KvRejectName(KvReject reject);
 
+// The first 4 KiB.
+std::string EncodeKvHeader(const KvFileHeader& header);
 // Header and table. REQUIRES: payload.size() == header.payload_bytes().
 std::string EncodeKvHead(const KvFileHeader& header, std::span<const std::byte> payload);
 // `head`: what EncodeKvHead gave.
@@ -115,10 +117,16 @@ KvReject CheckKvFormat(const KvFormat& file, const KvFormat& own);
 KvReject CheckKvBinding(const KvBinding& file, const KvBinding& own);
 // Whether this is chunk `i` of the payload. REQUIRES: `head` as CheckKvFile found it; i < header.chunks().
 bool ChunkFits(std::string_view head, int64_t i, std::string_view chunk);
+// What the table says of it.
+uint32_t CrcOfChunk(std::string_view head, int64_t i);
 // Where it lies in the payload: [first, second).
 std::pair<int64_t, int64_t> ChunkRange(const KvFileHeader& header, int64_t i);
 // Whether every live slot has a position in [0, computed). Rotation looks positions up in a table.
 bool CheckPositions(const KvFileHeader& header, std::span<const std::byte> payload);
+// The same of block `i`, whose bytes these are [block_bytes].
+bool CheckBlockPositions(const KvFileHeader& header, int64_t i, std::span<const std::byte> block);
+// Whether every live slot of it has a score that is a number.
+bool CheckBlockScores(const KvFileHeader& header, int64_t i, std::span<const std::byte> block);
 
 // A whole file in memory; the checks above together. `binding` null: whosever it is. On kNone *header and *payload (within `file`)
 // are set.

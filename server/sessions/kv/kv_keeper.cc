@@ -27,7 +27,15 @@ void BeModest() { (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), k
 }  // namespace
 
 KvKeeper::KvKeeper(std::unique_ptr<LogDirectory> directory, KvFormat format, Options options)
-    : disk_(std::move(directory), std::move(format), options.keys), options_(std::move(options)) {}
+    : disk_(std::move(directory), std::move(format), options.keys),
+      options_(std::move(options)),
+      opener_(
+          [this](const SessionName& session, uint64_t turn) {
+            KvOpener::Opened opened;
+            opened.file = disk_.Open(session, turn, &opened.reject);
+            return opened;
+          },
+          options_.clock, options_.read_max_us) {}
 
 void KvKeeper::Start(Hooks hooks) {
   hooks_ = std::move(hooks);
@@ -41,6 +49,7 @@ void KvKeeper::Start(Hooks hooks) {
     pthread_setname_np(pthread_self(), "kv reader");
     RunReader();
   });
+  opener_.Start();
 }
 
 void KvKeeper::Stop() {
@@ -60,6 +69,7 @@ void KvKeeper::Stop() {
   read_arrived_.notify_one();
   if (writer_.joinable()) writer_.join();
   if (reader_.joinable()) reader_.join();
+  opener_.Stop();
   for (Writing& writing : writes) {
     if (writing.done) writing.done(false);
   }
@@ -121,6 +131,7 @@ void KvKeeper::Remove(const SessionName& session, std::function<void()> done) {
         if (writing.write.binding.session != session) continue;
         waiting_bytes_ -= static_cast<int64_t>(writing.write.kv.size);
         writing.write.kv = {};  // nothing is written, and whoever waits hears so
+        writing.cancelled = true;
       }
     }
   }
@@ -252,7 +263,8 @@ void KvKeeper::DoRemoval(Removal& removal) {
 void KvKeeper::DoWrite(Writing& writing) {
   bool durable = false;
   try {
-    durable = !writing.write.kv.empty() && WriteOne(writing.write);
+    const bool nothing = writing.cancelled || (writing.write.kv.empty() && writing.write.received == nullptr);
+    durable = !nothing && WriteOne(writing.write);
   } catch (const std::bad_alloc&) {
     // No memory for the header.
   }
@@ -273,6 +285,7 @@ void KvKeeper::DoWrite(Writing& writing) {
   } else if (durable) {
     Tell(writing.write.binding.session, writing.write.binding.turn);
   }
+  writing.write.received.reset();  // what was not adopted is gone when somebody hears so
   if (writing.done) writing.done(durable && !goes);
 }
 
@@ -289,11 +302,15 @@ void KvKeeper::Pace(int64_t bytes) {
 
 bool KvKeeper::WriteOne(const KvWrite& write) {
   KvFileHeader header;
-  header.format = disk_.format();
-  header.binding = write.binding;
-  header.live = write.kv.live;
-  header.wall_s = write.used_s;
-  if (header.live < 1 || header.payload_bytes() != static_cast<int64_t>(write.kv.size)) return false;
+  if (write.received != nullptr) {
+    header = write.received->header();
+  } else {
+    header.format = disk_.format();
+    header.binding = write.binding;
+    header.live = write.kv.live;
+    header.wall_s = write.used_s;
+    if (header.live < 1 || header.payload_bytes() != static_cast<int64_t>(write.kv.size)) return false;
+  }
   // It may have been forgotten, or have gone on, while this waited. What is forgotten from now on takes the file with it (Remove).
   const std::optional<Options::Owner> owner = options_.owner_of(write.binding.session);
   if (!owner.has_value() || owner->turn != write.binding.turn) return false;
@@ -303,7 +320,9 @@ bool KvKeeper::WriteOne(const KvWrite& write) {
     ++counts_.passed;
     return false;
   }
-  const int error = disk_.Write(header, write.kv.view(), [this](int64_t bytes) { Pace(bytes); });
+  const int error = write.received != nullptr
+                        ? disk_.Adopt(*write.received)
+                        : disk_.Write(header, write.kv.view(), [this](int64_t bytes) { Pace(bytes); });
   uint64_t before = 0;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -407,22 +426,49 @@ void KvKeeper::CutToSize() {
 
 std::shared_ptr<const OpenKvFile> KvKeeper::Open(const SessionName& session, uint64_t turn,
                                                  const std::function<KvBinding()>& expected) {
-  KvReject reject = KvReject::kNone;
-  std::shared_ptr<const OpenKvFile> file;
+  KvOpener::Opened opened = {nullptr, KvReject::kTimeout};
   bool hangs = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     hangs = ReadHangs();
   }
-  if (hangs) {
-    reject = KvReject::kTimeout;
-  } else {
-    file = disk_.Open(session, turn, &reject);
-  }
-  if (file != nullptr) reject = CheckKvBinding(file->header().binding, expected());
-  if (reject == KvReject::kNone) return file;
-  Reject(reject);
+  if (!hangs) opened = opener_.Open(session, turn);
+  if (opened.file != nullptr) opened.reject = CheckKvBinding(opened.file->header().binding, expected());
+  if (opened.reject == KvReject::kNone) return opened.file;
+  Reject(opened.reject);
   return nullptr;
+}
+
+std::unique_ptr<KvOutgoing> KvKeeper::Send(std::shared_ptr<const OpenKvFile> file) {
+  KvReject reject = KvReject::kNone;
+  std::unique_ptr<KvOutgoing> outgoing = KvOutgoing::Open(disk_, std::move(file), &reject);
+  if (outgoing == nullptr) Reject(reject);
+  return outgoing;
+}
+
+std::unique_ptr<KvIncoming> KvKeeper::Receive(const KvBinding& expected, int64_t bytes) {
+  uint64_t number = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const bool room = incoming_bytes_ == 0 || incoming_bytes_ + bytes <= options_.reading_bytes_max;
+    // The sweep would take it for what a killed process left.
+    if (stopping_ || !swept_ || bytes > options_.bytes_max || !room) return nullptr;
+    incoming_bytes_ += bytes;
+    number = ++incoming_;
+  }
+  const auto give_back = [this, bytes] {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    incoming_bytes_ -= bytes;
+  };
+  try {
+    const std::string name = KvFileName(expected.session, expected.turn) + "." + std::to_string(number) + ".kv.tmp";
+    std::unique_ptr<KvIncoming> incoming = disk_.Receive(expected, name);
+    incoming->OnEnd(give_back);
+    return incoming;
+  } catch (const std::bad_alloc&) {
+    give_back();
+    throw;
+  }
 }
 
 void KvKeeper::Reject(KvReject reject) {

@@ -1,5 +1,5 @@
-// KvKeeper keeps KV files with two threads of its own: one that writes and removes them, one that reads them back. Nobody else waits
-// for the disk on their account, but for Open, which reads a header.
+// KvKeeper keeps KV files with threads of its own: one that writes and removes them, one that opens them (kv_opener.h), one that reads
+// them back. Nobody else waits for the disk on their account for longer than it may.
 //
 // What is asked is carried out in this order: what is to go, what somebody waits for, the sweep (once, at the start: what is there and
 // belongs to nobody goes, and the rest becomes known), what is written so that it need not be in memory.
@@ -12,7 +12,8 @@
 //     look at everything again.
 //  2. At most `waiting_bytes_max` bytes wait to be written and `reading_bytes_max` to be read; what comes beyond is not done.
 //  3. Every `done` is called once, whatever happens.
-//  4. The files take at most `bytes_max` bytes, and one more while it is written.
+//  4. The files take at most `bytes_max` bytes, and one more while it is written, and `reading_bytes_max` (or one) while they come from
+//     elsewhere.
 #ifndef HYDRANT_SERVER_SESSIONS_KV_KV_KEEPER_H_
 #define HYDRANT_SERVER_SESSIONS_KV_KV_KEEPER_H_
 
@@ -35,6 +36,8 @@
 #include "server/sessions/journal/session_journal.h"
 #include "server/sessions/kv/kv_catalogue.h"
 #include "server/sessions/kv/kv_disk.h"
+#include "server/sessions/kv/kv_opener.h"
+#include "server/sessions/kv/kv_travel.h"
 
 namespace hydrant {
 
@@ -44,6 +47,8 @@ struct KvWrite {
   std::string tenant;  // its name
   int64_t used_s = 0;  // Unix time of the turn's end
   KvBytes kv;          // empty: there is none, and `done` hears so
+  // In its place: what came from another server, and is on the disk under another name. Its Finish was well.
+  std::shared_ptr<KvIncoming> received;
 };
 
 struct KvCounts {
@@ -111,13 +116,19 @@ class KvKeeper {
   // `look` is called soon.
   void Wake();
 
-  // The file of that turn if it is what it has to be: waits for the disk. Null: there is none, or it was refused, which is counted.
+  // The file of that turn if it is what it has to be: waits for the disk, for `read_max_us` at most once Start was called, and not at all
+  // while something else has waited for longer. Null: there is none, or it was refused, which is counted.
   // `expected` is asked if there is one.
   std::shared_ptr<const OpenKvFile> Open(const SessionName& session, uint64_t turn,
                                          const std::function<KvBinding()>& expected);
   // `done` is told on the reading thread, or on this one where it cannot be read at all; empty: it is not what was written, which is
   // counted, or there was no memory for it.
   void Read(std::shared_ptr<const OpenKvFile> file, std::function<void(KvBytes)> done);
+  // The file as it travels to another server. Null: it is not what was written, which is counted. Waits for the disk.
+  std::unique_ptr<KvOutgoing> Send(std::shared_ptr<const OpenKvFile> file);
+  // Takes a file of `bytes` bytes from another server, whose turn's KV it has to be. Null: so much is not taken, or not at present. This
+  // outlives it.
+  std::unique_ptr<KvIncoming> Receive(const KvBinding& expected, int64_t bytes);
   // It is not read, or whoever asked for it waits no longer: it is counted as rejected. `done` is told all the same.
   void CountUnread(KvReject why);
   // Bytes a second of the last files that were read; 0: none was.
@@ -133,6 +144,7 @@ class KvKeeper {
     KvWrite write;
     std::function<void(bool)> done;
     int64_t since_us = 0;
+    bool cancelled = false;
   };
   struct Removal {
     SessionName session{};
@@ -195,6 +207,8 @@ class KvKeeper {
   std::deque<Reading> reads_;
   int64_t waiting_bytes_ = 0;
   int64_t reading_bytes_ = 0;
+  int64_t incoming_bytes_ = 0;
+  uint64_t incoming_ = 0;  // that there were
   double read_rate_ = 0;
   std::optional<int64_t> read_since_us_;  // the one that is being read
   bool swept_ = false;
@@ -202,6 +216,7 @@ class KvKeeper {
   bool stopping_ = false;
   KvCounts counts_;
   CommitTimes write_times_, read_times_;
+  KvOpener opener_;
   std::thread writer_, reader_;  // last: they use the others
 };
 

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <optional>
 #include <tuple>
@@ -11,6 +13,7 @@
 #include "api/kv/kv_spec.h"
 #include "api/session/session.h"
 #include "server/process/clock.h"
+#include "server/sessions/kv/kv_file.h"
 #include "server/sessions/past_codec.h"
 
 namespace hydrant {
@@ -51,6 +54,7 @@ absl::StatusOr<std::unique_ptr<DirectoryPlace>> DirectoryPlace::Open(const std::
   if (!directory.ok()) return directory.status();
   std::unique_ptr<LogDirectory> files = (*directory)->TakeLog();
   std::unique_ptr<DirectoryPlace> place(new DirectoryPlace(path, *std::move(directory), std::move(keys)));
+  place->kv_ = place->directory_->TakeKv();
   SessionLogOptions options;
   options.directory = place->directory_->id();
   options.keys = place->keys_;
@@ -141,9 +145,34 @@ absl::StatusOr<bool> DirectoryPlace::Forget(const std::string& tenant, const std
   record.turn = *last;
   record.wall_s = NowS();
   if (!Write(std::move(record))) return absl::UnavailableError(absl::StrCat(path_, ": the disk does not take it"));
+  if (absl::Status status = RemoveKv(directory_->NameOf(tenant, id)); !status.ok()) return status;
   if (!purge) return true;
   if (absl::Status status = Purge(); !status.ok()) return status;
   return true;
+}
+
+absl::Status DirectoryPlace::RemoveKv(const SessionName& name) {
+  int error = 0;
+  if (!kv_files_.has_value()) {
+    std::vector<std::string> files;
+    error = kv_->List(&files);
+    kv_files_.emplace();
+    for (const std::string& file : files) {
+      if (const std::optional<KvFileNameParts> parts = ParseKvFileName(file)) {
+        (*kv_files_)[parts->session].push_back(parts->turn);
+      }
+    }
+  }
+  const auto found = kv_files_->find(name);
+  if (error == 0 && found == kv_files_->end()) return absl::OkStatus();
+  for (size_t i = 0; error == 0 && i < found->second.size(); ++i) {
+    error = kv_->Remove(KvFileName(name, found->second[i]));
+    if (error == -ENOENT) error = 0;
+  }
+  if (error == 0) error = kv_->SyncNames();
+  if (error == 0) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(path_, ": the session is gone, and its KV may be left: ", std::strerror(-error)));
 }
 
 absl::Status DirectoryPlace::Purge() {

@@ -4,7 +4,9 @@
 #ifndef HYDRANT_SERVER_SESSIONS_TOOLS_DIRECTORY_PLACE_H_
 #define HYDRANT_SERVER_SESSIONS_TOOLS_DIRECTORY_PLACE_H_
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +41,8 @@ class DirectoryPlace : public SessionPlace {
   absl::StatusOr<SessionFile> Read(const SessionName& name);
   bool Write(LogRecord record);
   absl::Status Purge();
+  // The session's KV files leave the disk.
+  absl::Status RemoveKv(const SessionName& name);
   void VerifySegment(LogDirectory& files, uint32_t number, VerifyReport* report);
   void VerifyRecords(std::string_view bytes, uint32_t number, VerifyReport* report);
 
@@ -46,6 +50,9 @@ class DirectoryPlace : public SessionPlace {
   const std::unique_ptr<SessionDirectory> directory_;
   const std::shared_ptr<const SessionKeys> keys_;
   std::unique_ptr<SessionLog> log_;
+  std::unique_ptr<LogDirectory> kv_;
+  // Turns of the files that there were when somebody asked first.
+  std::optional<absl::flat_hash_map<SessionName, std::vector<uint64_t>, SessionNameHash>> kv_files_;
 };
 
 }  // namespace hydrant

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/sessions/tools/state_files.h"
-#include "server/sessions/transfer/session_file.h"
 
 namespace hydrant {
 namespace {
@@ -55,32 +54,40 @@ class Handover {
  private:
   // ABORTED: it is busy, or has gone on meanwhile, so that it is to be tried again.
   absl::Status Move(const PlacedSession& session) {
-    const absl::StatusOr<std::string> bytes = from_.Export(session.tenant, session.id);
-    if (absl::IsNotFound(bytes.status())) {
+    const absl::StatusOr<MovingSession> state = from_.ExportState(session.tenant, session.id);
+    if (absl::IsNotFound(state.status())) {
       ++report_.gone;
       return absl::OkStatus();
     }
-    if (!bytes.ok()) return bytes.status();
-    const absl::StatusOr<SessionFile> file = ReadSessionFile(*bytes);
-    if (!file.ok()) return file.status();
-    const absl::StatusOr<ImportOutcome> outcome = ImportOnce(to_, session.tenant, *bytes, /*replaces=*/true);
+    if (!state.ok()) return state.status();
+    const int64_t kv_bytes = state->kv == nullptr ? 0 : state->kv->bytes();
+    const int64_t bytes = std::ssize(state->file.past) + kv_bytes;
+    std::string kv;
+    const absl::StatusOr<ImportOutcome> outcome = ImportOnce(to_, session.tenant, *state, /*replaces=*/true, &kv);
     if (!outcome.ok()) return outcome.status();
+    if (*outcome != ImportOutcome::kPresent && kv_bytes > 0) {
+      ++report_.kv_sent;
+      report_.kv_taken += kv == "taken" ? 1 : 0;
+      if (kv != "taken") Say(session, absl::StrCat(" goes without its KV: ", kv.empty() ? "nobody takes it" : kv));
+    }
     if (*outcome == ImportOutcome::kNotDurable) {
       ++report_.not_durable;
-      report_.bytes += std::ssize(*bytes);
+      report_.bytes += bytes;
       return absl::OkStatus();
     }
-    const absl::StatusOr<bool> forgotten = from_.Forget(session.tenant, session.id, file->turn, /*purge=*/false);
+    const absl::StatusOr<bool> forgotten = from_.Forget(session.tenant, session.id, state->file.turn, /*purge=*/false);
     if (absl::IsOutOfRange(forgotten.status())) return absl::AbortedError("it has gone on meanwhile");
     if (!forgotten.ok() && !absl::IsNotFound(forgotten.status())) return forgotten.status();
     ++(*outcome == ImportOutcome::kPresent ? report_.present : report_.moved);
-    if (*outcome == ImportOutcome::kImported) report_.bytes += std::ssize(*bytes);
+    if (*outcome == ImportOutcome::kImported) report_.bytes += bytes;
     return absl::OkStatus();
   }
   void Stays(const PlacedSession& session, const std::string& why) {
     ++report_.left;
-    options_.say(
-        absl::StrCat("session ", session.tenant, session.tenant.empty() ? "" : "/", session.id, " stays: ", why));
+    Say(session, absl::StrCat(" stays: ", why));
+  }
+  void Say(const PlacedSession& session, const std::string& what) {
+    options_.say(absl::StrCat("session ", session.tenant, session.tenant.empty() ? "" : "/", session.id, what));
   }
   void SayHowFar() {
     const int64_t now_us = options_.clock();

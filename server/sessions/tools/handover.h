@@ -33,6 +33,8 @@ struct HandoverReport {
   int64_t not_durable = 0;  // copied, and still where they were: a restart of the new place would lose them
   int64_t left = 0;         // not copied: busy to the end, or refused
   int64_t bytes = 0;        // of their files
+  int64_t kv_sent = 0;      // of `moved`: with KV
+  int64_t kv_taken = 0;     // of these: whose KV is there now; the others' next turn computes the history
 
   bool complete() const { return left == 0 && not_durable == 0; }
 };

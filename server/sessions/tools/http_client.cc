@@ -4,10 +4,10 @@
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/core/error.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +20,31 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using boost::system::error_code;
+
+// A body that is taken piece by piece: of Beast's "Body", what a reader needs.
+struct PieceBody {
+  using value_type = std::function<bool(std::string_view piece)>;
+  class reader {
+   public:
+    template <bool kIsRequest, class Fields>
+    reader(http::header<kIsRequest, Fields>& /*head*/, value_type& take) : take_(take) {}
+    void init(const boost::optional<std::uint64_t>& /*bytes*/, error_code& error) { error = {}; }
+    template <class Buffers>
+    size_t put(const Buffers& buffers, error_code& error) {
+      error = {};
+      size_t bytes = 0;
+      for (const auto buffer : beast::buffers_range_ref(buffers)) {
+        if (!take_({static_cast<const char*>(buffer.data()), buffer.size()})) error = asio::error::operation_aborted;
+        bytes += buffer.size();
+      }
+      return bytes;
+    }
+    void finish(error_code& error) { error = {}; }
+
+   private:
+    value_type& take_;
+  };
+};
 
 constexpr std::string_view kHttp = "http://";
 constexpr std::string_view kUnix = "unix:";
@@ -127,32 +152,54 @@ absl::Status HttpClient::Send(std::string_view bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<HttpClient::Reply> HttpClient::ReadReply(bool has_body) {
-  http::response_parser<http::string_body> parser;
+absl::StatusOr<HttpClient::Reply> HttpClient::ReadReply(bool has_body, const Sink* sink) {
+  http::response_parser<PieceBody> parser;
+  Reply reply;
+  absl::Status refused;
+  bool sinks = false;
+  parser.get().body() = [&](std::string_view piece) {
+    if (sinks) {
+      refused = sink->take(piece);
+      return refused.ok();
+    }
+    reply.body.append(piece);
+    return reply.body.size() <= kBodyBytesMax;
+  };
   parser.header_limit(kHeadBytesMax);
-  parser.body_limit(kBodyBytesMax);
+  parser.body_limit(boost::none);
   parser.skip(!has_body);
+  bool begun = false;
   while (!parser.is_done()) {
     error_code result;
     stream_->expires_after(std::chrono::seconds(kWaitS));
-    http::async_read_some(*stream_, received_, parser, [&result](const error_code& error, size_t) { result = error; });
+    const auto done = [&result](const error_code& error, size_t) { result = error; };
+    if (begun) {
+      http::async_read_some(*stream_, received_, parser, done);
+    } else {
+      http::async_read_header(*stream_, received_, parser, done);
+    }
     Wait();
+    if (!refused.ok()) return refused;
     if (result) return Fail(result);
+    if (begun) continue;
+    begun = true;
+    const auto bytes = parser.content_length();
+    sinks = sink != nullptr && parser.get().result() == http::status::ok && bytes.has_value();
+    if (sinks) sink->begin(*bytes);
   }
-  Reply reply;
   reply.status = parser.get().result_int();
   for (const auto& field : parser.get()) {
     reply.fields.emplace_back(LowerCase(std::string_view(field.name_string())), std::string(field.value()));
   }
-  reply.body = std::move(parser.get().body());
   if (!parser.keep_alive()) Close();
   return reply;
 }
 
 absl::StatusOr<HttpClient::Reply> HttpClient::Ask(std::string_view method, const std::string& target,
-                                                  const std::string& fields, std::string_view body) {
+                                                  const std::string& fields, const Body& body, const Sink* sink) {
   std::string head = absl::StrCat(std::string(method), " ", target, " HTTP/1.1\r\nHost: ", host_, "\r\n", fields);
-  if (!body.empty()) absl::StrAppend(&head, "Content-Length: ", body.size(), "\r\n");
+  const uint64_t rest = body.rest == nullptr ? 0 : static_cast<uint64_t>(body.rest->bytes());
+  if (body.begin.size() + rest > 0) absl::StrAppend(&head, "Content-Length: ", body.begin.size() + rest, "\r\n");
   head.append("\r\n");
   while (true) {
     const bool fresh = !stream_.has_value();
@@ -160,9 +207,10 @@ absl::StatusOr<HttpClient::Reply> HttpClient::Ask(std::string_view method, const
       if (absl::Status status = Connect(); !status.ok()) return status;
     }
     absl::Status sent = Send(head);
-    if (sent.ok()) sent = Send(body);
+    if (sent.ok()) sent = Send(body.begin);
+    if (sent.ok() && rest > 0) sent = body.rest->Read([this](std::string_view piece) { return Send(piece); });
     // A server that refuses a body by its head says so and closes: what it said is there to be read.
-    absl::StatusOr<Reply> reply = ReadReply(method != "HEAD");
+    absl::StatusOr<Reply> reply = ReadReply(method != "HEAD", sink);
     if (reply.ok()) return reply;
     Close();
     if (fresh) return sent.ok() ? reply.status() : sent;

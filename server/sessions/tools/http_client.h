@@ -9,6 +9,8 @@
 #include <boost/beast/core/basic_stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/sessions/tools/moving_session.h"
 
 namespace hydrant {
 
@@ -35,6 +38,17 @@ class HttpClient {
     std::string Field(std::string_view name) const;
   };
 
+  // Where the body of an answer goes that is not to be in memory as a whole: of a 200 whose length is known, that is.
+  struct Sink {
+    std::function<void(uint64_t bytes)> begin;  // once, or more often: what came before was broken off
+    std::function<absl::Status(std::string_view piece)> take;
+  };
+  // A body that is sent in parts: what it begins with, and what follows.
+  struct Body {
+    std::string_view begin;
+    const KvSpool* rest = nullptr;
+  };
+
   // "http://HOST[:PORT]", or "unix:PATH". Errors: INVALID_ARGUMENT.
   static absl::StatusOr<HttpClient> To(const std::string& url);
   const std::string& url() const { return url_; }
@@ -42,7 +56,12 @@ class HttpClient {
   // `fields`: header lines, each with its CRLF. A connection that the server has closed meanwhile is opened again, and what was
   // asked is asked once more: it has to do no harm twice. Errors: UNAVAILABLE.
   absl::StatusOr<Reply> Ask(std::string_view method, const std::string& target, const std::string& fields,
-                            std::string_view body);
+                            std::string_view body) {
+    return Ask(method, target, fields, Body{body, nullptr}, nullptr);
+  }
+  // `sink` null: the answer is in the reply. Errors: also what the sink says.
+  absl::StatusOr<Reply> Ask(std::string_view method, const std::string& target, const std::string& fields,
+                            const Body& body, const Sink* sink);
 
  private:
   using Stream = boost::beast::basic_stream<boost::asio::generic::stream_protocol>;
@@ -51,7 +70,7 @@ class HttpClient {
   absl::Status Connect();
   boost::system::error_code ConnectTo(const Stream::endpoint_type& endpoint);
   absl::Status Send(std::string_view bytes);
-  absl::StatusOr<Reply> ReadReply(bool has_body);
+  absl::StatusOr<Reply> ReadReply(bool has_body, const Sink* sink);
   absl::Status Fail(const boost::system::error_code& error) const;
   // Runs what was begun on the stream to its end, which its deadline brings at the latest.
   void Wait();

@@ -84,10 +84,10 @@ std::string HttpPlace::Target(const std::string& tenant, const std::string& belo
 }
 
 absl::StatusOr<HttpClient::Reply> HttpPlace::Ask(std::string_view method, const std::string& target, std::string fields,
-                                                 std::string_view body) {
+                                                 const HttpClient::Body& body, const HttpClient::Sink* sink) {
   if (!key_.empty()) absl::StrAppend(&fields, "Authorization: Bearer ", key_, "\r\n");
   for (int attempt = 1;; ++attempt) {
-    absl::StatusOr<HttpClient::Reply> reply = client_.Ask(method, target, fields, body);
+    absl::StatusOr<HttpClient::Reply> reply = client_.Ask(method, target, fields, body, sink);
     if (!reply.ok() || !IsTooMuchNow(*reply) || attempt == kAttemptsMax) return reply;
     const std::string after = reply->Field("retry-after");
     int pause_s = 1;
@@ -167,22 +167,52 @@ absl::StatusOr<std::string> HttpPlace::Export(const std::string& tenant, const s
   return std::move(reply->body);
 }
 
+absl::StatusOr<MovingSession> HttpPlace::ExportState(const std::string& tenant, const std::string& id) {
+  std::unique_ptr<MovingSessionReader> reader;
+  const HttpClient::Sink sink = {[&](uint64_t bytes) { reader = std::make_unique<MovingSessionReader>(bytes); },
+                                 [&](std::string_view piece) { return reader->Take(piece); }};
+  const absl::StatusOr<HttpClient::Reply> reply =
+      Ask("GET", Target(tenant, absl::StrCat("/", id, "/state"), "kv=1"), "", {}, &sink);
+  if (reply.ok() && reply->status != 200) return StatusOf(name(), *reply);
+  absl::Status status = reply.status();
+  if (reply.ok() && reader != nullptr) {
+    absl::StatusOr<MovingSession> state = reader->Finish();
+    if (state.ok()) return state;
+    status = state.status();
+  }
+  // It was KV that broke off: what was said is there to be had.
+  absl::StatusOr<MovingSession> without = SessionPlace::ExportState(tenant, id);
+  return without.ok() || status.ok() ? without : status;
+}
+
 absl::StatusOr<bool> HttpPlace::Import(const std::string& tenant, const std::string& bytes) {
   absl::StatusOr<SessionFile> file = ReadSessionFile(bytes);
   if (!file.ok()) return file.status();
-  if (!IsSessionId(file->facts.id)) return absl::InvalidArgumentError("header: the session's id is none");
-  const std::string target = Target(tenant, absl::StrCat("/", file->facts.id, "/state"));
-  std::string changed;
-  if (file->facts.tenant != tenant) {
-    file->facts.tenant = tenant;
-    changed = WriteSessionFile(*file);
-  }
+  std::string kv;
+  return ImportState(tenant, {*std::move(file), nullptr, 0}, &kv);
+}
+
+absl::StatusOr<bool> HttpPlace::ImportState(const std::string& tenant, const MovingSession& state, std::string* kv) {
+  kv->clear();
+  if (!IsSessionId(state.file.facts.id)) return absl::InvalidArgumentError("header: the session's id is none");
+  const std::string target = Target(tenant, absl::StrCat("/", state.file.facts.id, "/state"));
+  MovingSession sent = state;
+  sent.file.facts.tenant = tenant;
   const std::string fields = absl::StrCat("If-None-Match: *\r\nContent-Type: ", std::string(kSessionFileType), "\r\n");
-  const absl::StatusOr<HttpClient::Reply> reply = Ask("PUT", target, fields, changed.empty() ? bytes : changed);
+  absl::StatusOr<HttpClient::Reply> reply = Ask("PUT", target, fields, {sent.Head(), sent.kv.get()});
+  // One that takes no such length, or broke off: what was said is what counts.
+  const bool is_told = reply.ok() && (reply->status == 201 || !RefusedBy(*reply).code.empty());
+  const bool is_too_long = is_told && RefusedBy(*reply).code == "payload_too_large";
+  if (sent.kv != nullptr && (!is_told || is_too_long)) {
+    reply = Ask("PUT", target, fields, {sent.Head(/*with_kv=*/false), nullptr});
+    *kv = "not_sent";
+  }
   if (!reply.ok()) return reply.status();
   if (reply->status != 201) return StatusOf(name(), *reply);
   const ApiResult<JsonBody> body = JsonBody::Parse(reply->body, RequestLimits());
-  return body.ok() && body.value().root().is_object() && TextOf(body.value().root(), "durable") == "tokens";
+  if (!body.ok() || !body.value().root().is_object()) return false;
+  if (kv->empty()) *kv = TextOf(body.value().root(), "kv");
+  return TextOf(body.value().root(), "durable") == "tokens";
 }
 
 absl::StatusOr<bool> HttpPlace::IsDurable(const std::string& tenant, const std::string& id) {

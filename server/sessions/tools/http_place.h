@@ -26,6 +26,8 @@ class HttpPlace : public SessionPlace {
   absl::StatusOr<std::vector<PlacedSession>> List(const std::string& tenant) override;
   absl::StatusOr<std::string> Export(const std::string& tenant, const std::string& id) override;
   absl::StatusOr<bool> Import(const std::string& tenant, const std::string& file) override;
+  absl::StatusOr<MovingSession> ExportState(const std::string& tenant, const std::string& id) override;
+  absl::StatusOr<bool> ImportState(const std::string& tenant, const MovingSession& state, std::string* kv) override;
   absl::StatusOr<bool> IsDurable(const std::string& tenant, const std::string& id) override;
   absl::StatusOr<bool> Forget(const std::string& tenant, const std::string& id, uint64_t turn, bool purge) override;
   // Asks for every session: what its checksums say of it.
@@ -37,7 +39,7 @@ class HttpPlace : public SessionPlace {
   std::string Target(const std::string& tenant, const std::string& below, std::string query = "") const;
   // Waits where the server says that there is too much going on just now.
   absl::StatusOr<HttpClient::Reply> Ask(std::string_view method, const std::string& target, std::string fields = "",
-                                        std::string_view body = "");
+                                        const HttpClient::Body& body = {}, const HttpClient::Sink* sink = nullptr);
   absl::StatusOr<JsonBody> AskJson(const std::string& target);
   absl::Status ListOf(const std::string& tenant, std::vector<PlacedSession>* sessions);
 

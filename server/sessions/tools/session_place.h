@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/sessions/tools/moving_session.h"
 
 namespace hydrant {
 
@@ -61,6 +62,19 @@ class SessionPlace {
   // Puts in what Export gave, under that tenant. True: and no restart will lose it. Errors: ALREADY_EXISTS where there is a session of
   // this tenant and id; FAILED_PRECONDITION for one that this place cannot go on from; INVALID_ARGUMENT for what is no such file.
   virtual absl::StatusOr<bool> Import(const std::string& tenant, const std::string& file) = 0;
+  // The same with its KV, where this place has it at hand. It is in memory nowhere as a whole.
+  virtual absl::StatusOr<MovingSession> ExportState(const std::string& tenant, const std::string& id) {
+    const absl::StatusOr<std::string> bytes = Export(tenant, id);
+    if (!bytes.ok()) return bytes.status();
+    absl::StatusOr<SessionFile> file = ReadSessionFile(*bytes);
+    if (!file.ok()) return file.status();
+    return MovingSession{*std::move(file), nullptr, 0};
+  }
+  // Import of that. `kv`: what became of its KV, "taken" or why not; empty: there was none, or nobody here knows of KV.
+  virtual absl::StatusOr<bool> ImportState(const std::string& tenant, const MovingSession& state, std::string* kv) {
+    kv->clear();
+    return Import(tenant, state.Head(/*with_kv=*/false));
+  }
   // Whether no restart will lose it. Errors: NOT_FOUND.
   virtual absl::StatusOr<bool> IsDurable(const std::string& tenant, const std::string& id) = 0;
   // True: and no restart brings it back. `turn`: its last, or else the session stays; 0: whichever. `purge`: what it and those that

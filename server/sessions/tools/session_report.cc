@@ -99,6 +99,7 @@ std::string HandoverText(const HandoverReport& report) {
   const auto line = [&out](int64_t count, const char* what) {
     if (count > 0) absl::StrAppend(&out, count, " ", what, "\n");
   };
+  if (report.kv_sent > 0) absl::StrAppend(&out, report.kv_taken, " of ", report.kv_sent, " took their KV along\n");
   line(report.present, "had been copied before, and have left now");
   line(report.gone, "ended meanwhile");
   line(report.not_durable, "were copied and stay here, too: a restart of the new server would lose them");
@@ -109,7 +110,8 @@ std::string HandoverText(const HandoverReport& report) {
 std::string HandoverJson(const HandoverReport& report) {
   return absl::StrCat("{\"sessions\":", report.sessions, ",\"moved\":", report.moved, ",\"present\":", report.present,
                       ",\"gone\":", report.gone, ",\"not_durable\":", report.not_durable, ",\"left\":", report.left,
-                      ",\"bytes\":", report.bytes, "}\n");
+                      ",\"bytes\":", report.bytes, ",\"kv_sent\":", report.kv_sent, ",\"kv_taken\":", report.kv_taken,
+                      "}\n");
 }
 
 }  // namespace hydrant

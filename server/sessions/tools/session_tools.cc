@@ -37,6 +37,7 @@ struct ToolOptions {
   std::vector<std::string> names;  // ids, or files
   bool all = false;
   bool json = false;
+  bool kv = false;
 };
 
 constexpr int64_t kKeyFileBytesMax = 4096;
@@ -124,21 +125,32 @@ absl::Status Tool::Export(SessionPlace& place) {
   }
   const absl::StatusOr<StateFiles> files = StateFiles::ToWrite(options_.output, options_.all || sessions->size() > 1);
   if (!files.ok()) return files.status();
-  int64_t written = 0;
+  int64_t written = 0, with_kv = 0;
   for (const PlacedSession& session : *sessions) {
-    const absl::StatusOr<std::string> bytes = place.Export(session.tenant, session.id);
-    if (!bytes.ok()) {
-      Fail(absl::StrCat("session ", session.id), bytes.status());
+    const absl::StatusOr<MovingSession> state = options_.kv
+                                                    ? place.ExportState(session.tenant, session.id)
+                                                    : place.SessionPlace::ExportState(session.tenant, session.id);
+    if (!state.ok()) {
+      Fail(absl::StrCat("session ", session.id), state.status());
       continue;
     }
     if (options_.output == "-") {
-      streams_.out(*bytes);
+      streams_.out(state->Head());
+      if (state->kv == nullptr) continue;
+      const absl::Status status = state->kv->Read([this](std::string_view piece) {
+        streams_.out(piece);
+        return absl::OkStatus();
+      });
+      if (!status.ok()) return status;
       continue;
     }
-    if (absl::Status status = files->Write(session, *bytes); !status.ok()) return status;
+    if (absl::Status status = files->Write(session, *state); !status.ok()) return status;
     ++written;
+    with_kv += state->kv != nullptr ? 1 : 0;
   }
-  if (options_.output != "-") streams_.error(absl::StrCat("exported ", written, " of ", sessions->size(), " sessions"));
+  if (options_.output != "-")
+    streams_.error(absl::StrCat("exported ", written, " of ", sessions->size(), " sessions",
+                                options_.kv ? absl::StrCat(", ", with_kv, " with KV") : ""));
   return absl::OkStatus();
 }
 
@@ -148,17 +160,21 @@ absl::Status Tool::Import(SessionPlace& place) {
   if (!paths.ok()) return paths.status();
   int64_t imported = 0, present = 0;
   for (const std::string& path : *paths) {
-    const absl::StatusOr<std::string> bytes = StateFiles::Read(path);
-    if (!bytes.ok()) {
-      Fail(path, bytes.status());
+    const absl::StatusOr<MovingSession> state = StateFiles::Read(path);
+    if (!state.ok()) {
+      Fail(path, state.status());
       continue;
     }
-    const absl::StatusOr<ImportOutcome> outcome = ImportOnce(place, options_.tenant, *bytes);
+    std::string kv;
+    const absl::StatusOr<ImportOutcome> outcome = ImportOnce(place, options_.tenant, *state, /*replaces=*/false, &kv);
     if (!outcome.ok()) {
       Fail(path, outcome.status());
       continue;
     }
     *outcome == ImportOutcome::kPresent ? ++present : ++imported;
+    if (state->kv != nullptr && *outcome != ImportOutcome::kPresent && kv != "taken") {
+      streams_.error(absl::StrCat(path, ": is there without its KV: ", kv.empty() ? "nobody takes it" : kv));
+    }
     if (*outcome == ImportOutcome::kNotDurable) {
       Fail(path, absl::UnavailableError("is there, and a restart of the server will lose it"));
     }
@@ -262,6 +278,7 @@ void AddWord(CLI::App& app, const WordRow& row, ToolOptions* options) {
     word->add_option("--output", options->output, "file, directory for several, or - for standard output")
         ->type_name("PATH");
     word->add_flag("--all", options->all, "every session");
+    word->add_flag("--kv", options->kv, "with KV, where a server that runs has it: its next turn computes no history");
   }
   if (name == "export" || name == "forget") word->add_option("id", options->names, "ids of sessions");
   if (name == "import") word->add_option("file", options->names, "files, or directories of them");

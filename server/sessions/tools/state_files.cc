@@ -21,7 +21,6 @@ namespace hydrant {
 namespace {
 
 constexpr std::string_view kSuffix = ".session";
-constexpr int64_t kFileBytesMax = int64_t{1} << 30;
 
 absl::Status FileError(const std::string& path, int error) {
   return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(error)));
@@ -54,6 +53,26 @@ Kinship KinshipOf(const SessionFile& first, const SessionFile& second) {
   return Kinship::kOthers;
 }
 
+// A file that appears at once, or not at all.
+int WriteWhole(LogDirectory& directory, const std::string& name, const MovingSession& state) {
+  const std::string unfinished = name + ".tmp";
+  directory.Remove(unfinished);  // of a process that did not come further
+  const int fd = directory.Create(unfinished);
+  if (fd < 0) return fd;
+  int error = WriteAll(directory, fd, state.Head());
+  const auto write = [&](std::string_view piece) {
+    error = WriteAll(directory, fd, piece);
+    return error == 0 ? absl::OkStatus() : absl::CancelledError();
+  };
+  if (error == 0 && state.kv != nullptr && !state.kv->Read(write).ok() && error == 0) error = -EIO;
+  if (error == 0) error = directory.Sync(fd);
+  directory.Close(fd);
+  if (error == 0) error = directory.Rename(unfinished, name);
+  if (error == 0) error = directory.SyncNames();
+  if (error != 0) directory.Remove(unfinished);
+  return error;
+}
+
 }  // namespace
 
 absl::StatusOr<StateFiles> StateFiles::ToWrite(const std::string& path, bool several) {
@@ -66,7 +85,7 @@ absl::StatusOr<StateFiles> StateFiles::ToWrite(const std::string& path, bool sev
   return StateFiles(path, true);
 }
 
-absl::Status StateFiles::Write(const PlacedSession& session, const std::string& bytes) const {
+absl::Status StateFiles::Write(const PlacedSession& session, const MovingSession& state) const {
   if (!IsFileName(session.tenant) || !IsFileName(session.id)) {
     return absl::InvalidArgumentError("a tenant or a session has a name that no file may have");
   }
@@ -81,7 +100,7 @@ absl::Status StateFiles::Write(const PlacedSession& session, const std::string& 
   const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return FileError(directory, errno);
   const std::unique_ptr<LogDirectory> files = DiskDirectory(fd);
-  const int error = WriteWhole(*files, name, bytes);
+  const int error = WriteWhole(*files, name, state);
   return error < 0 ? FileError(absl::StrCat(directory, "/", name), -error) : absl::OkStatus();
 }
 
@@ -103,53 +122,41 @@ absl::StatusOr<std::vector<std::string>> StateFiles::ToRead(const std::vector<st
   return files;
 }
 
-absl::StatusOr<std::string> StateFiles::Read(const std::string& path) {
+absl::StatusOr<MovingSession> StateFiles::Read(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return FileError(path, errno);
   struct stat status {};
-  std::string bytes;
-  int64_t got = fstat(fd, &status) == 0 ? 0 : -errno;
-  if (got == 0 && (!S_ISREG(status.st_mode) || status.st_size > kFileBytesMax)) got = -EFBIG;
-  if (got == 0) {
-    bytes.resize(static_cast<size_t>(status.st_size));
-    size_t have = 0;
-    while (have < bytes.size()) {
-      got = read(fd, bytes.data() + have, bytes.size() - have);
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) break;
-      have += static_cast<size_t>(got);
-    }
-    if (got < 0) got = -errno;
-    bytes.resize(have);
-  }
-  close(fd);
-  if (got < 0) return FileError(path, static_cast<int>(-got));
-  return bytes;
+  const bool is_file = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  const KvSpool bytes(fd, 0, is_file ? status.st_size : 0);
+  if (!is_file) return absl::InvalidArgumentError(absl::StrCat(path, ": is no file"));
+  MovingSessionReader reader(static_cast<uint64_t>(status.st_size));
+  absl::Status read = bytes.Read([&](std::string_view piece) { return reader.Take(piece); });
+  if (!read.ok()) return read;
+  return reader.Finish();
 }
 
-absl::StatusOr<ImportOutcome> ImportOnce(SessionPlace& place, const std::string& tenant_in, const std::string& bytes,
-                                         bool replaces) {
-  const absl::StatusOr<SessionFile> file = ReadSessionFile(bytes);
-  if (!file.ok()) return file.status();
-  const std::string tenant = tenant_in.empty() ? file->facts.tenant : tenant_in;
+absl::StatusOr<ImportOutcome> ImportOnce(SessionPlace& place, const std::string& tenant_in, const MovingSession& state,
+                                         bool replaces, std::string* kv) {
+  const SessionFile& file = state.file;
+  const std::string tenant = tenant_in.empty() ? file.facts.tenant : tenant_in;
   // A second time where the one that was there has given way, or has gone by itself.
   for (int attempt = 0;; ++attempt) {
-    const absl::StatusOr<bool> durable = place.Import(tenant, bytes);
+    const absl::StatusOr<bool> durable = place.ImportState(tenant, state, kv);
     if (durable.ok()) return *durable ? ImportOutcome::kImported : ImportOutcome::kNotDurable;
     if (!absl::IsAlreadyExists(durable.status()) || attempt == 2) return durable.status();
-    const absl::StatusOr<std::string> there = place.Export(tenant, file->facts.id);
+    const absl::StatusOr<std::string> there = place.Export(tenant, file.facts.id);
     if (absl::IsNotFound(there.status())) continue;
     if (!there.ok()) return there.status();
     const absl::StatusOr<SessionFile> other = ReadSessionFile(*there);
     if (!other.ok()) return other.status();
-    const Kinship kinship = KinshipOf(*file, *other);
+    const Kinship kinship = KinshipOf(file, *other);
     if (kinship == Kinship::kSame || kinship == Kinship::kSecondGoesOn) {
-      const absl::StatusOr<bool> is_durable = place.IsDurable(tenant, file->facts.id);
+      const absl::StatusOr<bool> is_durable = place.IsDurable(tenant, file.facts.id);
       if (!is_durable.ok()) return is_durable.status();
       return *is_durable ? ImportOutcome::kPresent : ImportOutcome::kNotDurable;
     }
     if (kinship == Kinship::kOthers || !replaces) return durable.status();
-    const absl::StatusOr<bool> gone = place.Forget(tenant, file->facts.id, other->turn, /*purge=*/false);
+    const absl::StatusOr<bool> gone = place.Forget(tenant, file.facts.id, other->turn, /*purge=*/false);
     if (!gone.ok() && !absl::IsNotFound(gone.status())) return gone.status();
   }
 }

@@ -19,11 +19,12 @@ class StateFiles {
   // A file; or, of several sessions, a directory, which is made where there is none.
   static absl::StatusOr<StateFiles> ToWrite(const std::string& path, bool several);
   // Mode 0600, synced; in a directory TENANT.ID.session. It appears whole, and replaces what has its name.
-  absl::Status Write(const PlacedSession& session, const std::string& bytes) const;
+  absl::Status Write(const PlacedSession& session, const MovingSession& state) const;
 
   // The files among `paths`, and those in the directories among them that end in .session.
   static absl::StatusOr<std::vector<std::string>> ToRead(const std::vector<std::string>& paths);
-  static absl::StatusOr<std::string> Read(const std::string& path);
+  // One of them. Errors: what the file is no file of sessions for, with the part; UNAVAILABLE where it cannot be read.
+  static absl::StatusOr<MovingSession> Read(const std::string& path);
 
  private:
   StateFiles(std::string path, bool is_directory) : path_(std::move(path)), is_directory_(is_directory) {}
@@ -39,9 +40,10 @@ enum class ImportOutcome {
 };
 
 // Imports a session so that it does not matter whether that was done before. `tenant`: whose it becomes; empty: as the file says.
-// `replaces`: one there that the session goes on from gives way. Errors: SessionPlace::Import's; ALREADY_EXISTS where the two differ.
-absl::StatusOr<ImportOutcome> ImportOnce(SessionPlace& place, const std::string& tenant, const std::string& bytes,
-                                         bool replaces = false);
+// `replaces`: one there that the session goes on from gives way. `kv`: as SessionPlace::ImportState's. Errors: SessionPlace::Import's;
+// ALREADY_EXISTS where the two differ.
+absl::StatusOr<ImportOutcome> ImportOnce(SessionPlace& place, const std::string& tenant, const MovingSession& state,
+                                         bool replaces, std::string* kv);
 
 }  // namespace hydrant
 

@@ -80,12 +80,12 @@ TEST(SessionTransfer, WhatIsWrongWithAPutIsSaidBeforeItsBodyIsRead) {
     int status;
     const char* says;
   };
-  const std::string path = "/v1/sessions/s/state", much = "Content-Length: 100000000\r\n\r\n";
+  const std::string path = "/v1/sessions/s/state";
   const auto head = [](const std::string& at, const std::string& fields) {
     return "PUT " + at + " HTTP/1.1\r\nHost: localhost\r\n" + fields;
   };
   const Case cases[] = {
-      {head(path, kOnlyNew) + much, 413, "payload_too_large"},
+      {head(path, kOnlyNew) + "Content-Length: 9000000000000\r\n\r\n", 413, "payload_too_large"},
       {head(path, "Content-Length: 9\r\n\r\n123456789"), 400, "If-None-Match"},
       {head(path, std::string(kOnlyNew) + "Transfer-Encoding: chunked\r\n\r\n"), 411, "length_required"},
       {head(path, "If-None-Match: *\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n123456789"), 415,

@@ -50,6 +50,7 @@ struct Control {
   std::atomic<int64_t> hits;          // met the fault
   std::atomic<int64_t> clock_s;       // added to the wall clock
   std::atomic<int64_t> slow_us;       // that a pread of more than a header takes longer
+  std::atomic<int64_t> slow_open_us;  // that opening a KV file takes longer
   char hit[192];                      // the last one, in words
 };
 
@@ -212,6 +213,9 @@ int OpenAt(const char* name, int parent, const char* path, int flags, mode_t mod
   const auto make = [&](bool) { return real(parent, path, flags, mode); };
   if (!IsOurs(parent, path)) return Opened(make(false), File());
   const bool changes = (flags & (O_CREAT | O_TRUNC | O_WRONLY | O_RDWR)) != 0;
+  if (!changes && std::string_view(path).ends_with(".kv") && TheControl() != nullptr) {
+    usleep(static_cast<useconds_t>(TheControl()->slow_open_us.load()));
+  }
   const int fd = Do(name, path, changes, make);
   File file;
   file.ours = true;

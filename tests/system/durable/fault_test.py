@@ -50,7 +50,7 @@ DAY_S = 86400
 class Shim:
     """What fault_shim.cc is told, and tells."""
 
-    FIELDS = ("calls", "first", "count", "action", "error", "changes_only", "hits", "clock_s", "slow_us")
+    FIELDS = ("calls", "first", "count", "action", "error", "changes_only", "hits", "clock_s", "slow_us", "slow_open_us")
 
     def __init__(self, library, folder):
         self.library, self.path = library, f"{folder}/control"

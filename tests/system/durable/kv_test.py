@@ -4,12 +4,13 @@ directory, and what it says next is compared with what a server says that was ne
 under every policy. A file that is damaged, of other weights, of another session or of an older turn is not used: the session is cold,
 the refusal is counted, and the answer is that of its whole history.
 
-kv_test.py [--model FILE]. Python's standard library only."""
+kv_test.py [--model FILE]; HYDRANT_LONG=1: with what takes long. Python's standard library only."""
 
 import os
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 import time
 
@@ -112,6 +113,56 @@ class Test:
         files = sorted(pathlib.Path(directory, "kv").iterdir())
         assert len(files) == len(POLICIES) and all(file.name.endswith(".3.kv") for file in files), files
 
+    def moved(self):
+        """A session's state goes to another server with its KV, over HTTP, by way of a file and by a handover."""
+        (one, two, three), sent = (f"{self.temp}/moved{i}" for i in range(3)), {}
+
+        def tool(*arguments):
+            return subprocess.run([self.binary, "sessions", *arguments], check=True, capture_output=True, text=True).stdout
+
+        with self.server(one) as old, self.server(two) as new, self.server(three) as third:
+            for policy in POLICIES:
+                self.check(old, policy, 1, False, "tokens")
+                status, sent[policy] = transfer(old, "GET", policy, query="?kv=1")
+                assert status == 200
+                assert 0 < 4 * len(transfer(old, "GET", policy)[1]) < len(sent[policy]), "KV comes where it is asked for"
+                for damaged in attacked(sent[policy]):
+                    status, answer = transfer(new, "PUT", policy, damaged)
+                    assert status == 400 and b"invalid_session_state" in answer, (status, answer)
+            assert [file.name for file in pathlib.Path(two, "kv").iterdir()] == []
+            for policy in POLICIES:
+                status, answer = transfer(new, "PUT", policy, sent[policy])
+                assert status == 201 and b'"durable":"tokens","kv":"taken"}' in answer, (status, answer)
+                assert state(new, policy) == "on_disk"
+                assert transfer(new, "GET", policy, query="?kv=1")[1] == sent[policy], "it is what came"
+                self.check(new, policy, 2, True, "tokens")
+            assert metric(new, "hydrant_session_kv_rejected_total") == 0
+            delete(old, "h2o")
+            tool("export", "h2o", "--kv", "--url", new.base, "--output", f"{self.temp}/moved.session")
+            tool("import", f"{self.temp}/moved.session", "--url", old.base)
+            self.check(old, "h2o", 3, True)
+            said = tool("handover", "--from", new.base, "--to", third.base, "--json")
+            assert f'"moved":{len(POLICIES)},' in said and f'"kv_taken":{len(POLICIES)}}}' in said, said
+            for policy in POLICIES:
+                self.check(third, policy, 3, True, "tokens")
+
+    def moved_in_vain(self):
+        """What cannot be used of a KV that comes is said, and the session is taken without it. Runs with HYDRANT_LONG=1."""
+        with self.server(f"{self.temp}/vain") as server:
+            self.check(server, "full", 1, False, "tokens")
+            sent = transfer(server, "GET", "full", query="?kv=1")[1]
+        for says, directory, flags in (
+            ("no_directory", None, ()),
+            ("layout", "vain0", ("--kv-cache-dtype", "int8")),
+            ("no_room", "vain1", ("--session-disk-bytes", 5000)),
+        ):
+            path = directory and f"{self.temp}/{directory}"
+            with self.server(path, *flags) as server:
+                wait_for(says, lambda: put_says(server, "full", sent, says))  # there is no room before the start's sweep
+                assert path is None or list(pathlib.Path(path, "kv").iterdir()) == [], says
+                if path is None:
+                    self.check(server, "full", 2, False)
+
     def idle(self):
         """What is left alone is written, and what was deleted is gone."""
         directory = f"{self.temp}/idle"
@@ -149,7 +200,10 @@ class Test:
 
     def hanging(self):
         """A disk that does not answer holds up no turn for longer than it may; whoever comes meanwhile does not wait at all."""
-        directory = f"{self.temp}/hanging"
+        for number, slow in enumerate(("slow_us", "slow_open_us")):
+            self.hangs(f"{self.temp}/hanging{number}", slow)
+
+    def hangs(self, directory, slow):
         with self.server(directory) as server:
             for policy in ("h2o", "full", "window"):
                 self.check(server, policy, 1, False, "tokens")
@@ -157,7 +211,7 @@ class Test:
         patience, hang = 0.5, 2.5
         with self.server(directory, "--session-read-timeout-s", patience, environment=shim.environment(directory)) as server:
             timeouts = lambda: metric(server, 'hydrant_session_kv_rejected_total{reason="timeout"}')
-            shim.plan(slow_us=int(hang * 1e6))
+            shim.plan(**{slow: int(hang * 1e6)})
             began = time.monotonic()
             self.check(server, "h2o", 2, False, "tokens")
             first = time.monotonic() - began
@@ -165,11 +219,27 @@ class Test:
             self.check(server, "full", 2, False, "tokens")
             second = time.monotonic() - began - first
             assert second < patience and timeouts() == 2, (second, timeouts())
-            shim.plan(slow_us=0)
+            shim.plan(**{slow: 0})
             time.sleep(max(0.0, began + hang + 0.3 - time.monotonic()))
             self.check(server, "window", 2, True, "tokens")
             assert say(server, "h2o", 3, durable="tokens")[1] > 0, "it goes on from what was computed"
             assert timeouts() == 2
+
+    def nobody_keeps(self):
+        """Where no KV is kept there is none; and a session that an operator forgets takes its KV along."""
+        directory = f"{self.temp}/nobody"
+        for flags in (("--session-disk-bytes", 0), ("--session-memory-bytes", 0)):
+            with self.server(directory) as server:
+                for session in (f"h2o-{flags[0]}", f"full-{flags[0]}"):
+                    self.check(server, session.split("-")[0], 1, False, "tokens", session=session)
+            files = list(pathlib.Path(directory, "kv").iterdir())
+            assert len(files) == 2, files
+            if flags[1] == 0 and flags[0] == "--session-memory-bytes":
+                key = [str(flag) for flag in self.keys]
+                subprocess.run([self.binary, "sessions", "forget", f"h2o-{flags[0]}", "--session-dir", directory, *key], check=True, capture_output=True)
+                assert len(list(pathlib.Path(directory, "kv").iterdir())) == 1, "its KV is left"
+            with self.server(directory, *flags):
+                assert list(pathlib.Path(directory, "kv").iterdir()) == []
 
     def slower(self):
         """What keeps everything is computed where that is faster than reading; what evicted is read all the same."""
@@ -279,6 +349,40 @@ def delete(server, session):
         connection.close()
 
 
+def transfer(server, method, session, body=None, query=""):
+    """A session's state, there or back: (status, what came)."""
+    import http.client
+    import urllib.parse
+
+    url = urllib.parse.urlsplit(server.base)
+    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
+    try:
+        fields = {"If-None-Match": "*", "Content-Type": "application/vnd.hydrant.session"} if body is not None else {}
+        connection.request(method, f"/v1/sessions/{session}/state{query}", body, fields)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def put_says(server, session, sent, says):
+    """Whether the session's state was taken and this was said of its KV; if not, the session is not there."""
+    status, answer = transfer(server, "PUT", session, sent)
+    assert status == 201, (status, answer)
+    if f'"kv":"{says}"'.encode() in answer:
+        return True
+    assert delete(server, session)[0] == 200
+    return False
+
+
+def attacked(sent):
+    """What somebody may have made of a session's state."""
+    for at in (40, len(sent) // 3, len(sent) // 2, len(sent) - 5):
+        yield sent[:at] + bytes([sent[at] ^ 0x10]) + sent[at + 1 :]
+    yield sent[: len(sent) // 2]
+    yield sent + b"x"
+
+
 def main():
     parser = parser_of(__doc__)
     parser.add_argument("--only", action="append", help="this part alone")
@@ -287,7 +391,9 @@ def main():
     with small_model(arguments.model) as (temp, model):
         test = Test(arguments.binary, model, temp, arguments.shim, key_flags(arguments, temp))
         test.never_stopped()
-        parts = {part.__name__: part for part in (test.stopped, test.killed, test.idle, test.pushed_out, test.hanging, test.slower, test.rotated, test.refused)}
+        parts = {part.__name__: part for part in (test.stopped, test.killed, test.moved, test.idle, test.pushed_out, test.nobody_keeps, test.hanging, test.slower, test.rotated, test.refused)}
+        if os.environ.get("HYDRANT_LONG"):
+            parts["moved_in_vain"] = test.moved_in_vain
         for name, part in parts.items():
             if arguments.only and name not in arguments.only:
                 continue

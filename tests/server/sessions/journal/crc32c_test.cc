@@ -22,5 +22,14 @@ TEST(Crc32c, TheInstructionAndTheTableAgree) {
   }
 }
 
+TEST(Crc32c, ThatOfTwoTextsComesFromTheirs) {
+  std::string bytes;
+  for (int i = 0; i < 3000; ++i) bytes.push_back(static_cast<char>(i * 37 + i / 256));
+  const std::string_view all = bytes;
+  for (const size_t at : {size_t{0}, size_t{1}, size_t{255}, size_t{2047}, size_t{2999}, size_t{3000}}) {
+    EXPECT_EQ(Crc32cOfBoth(Crc32c(all.substr(0, at)), Crc32c(all.substr(at)), 3000 - at), Crc32c(all)) << at;
+  }
+}
+
 }  // namespace
 }  // namespace hydrant

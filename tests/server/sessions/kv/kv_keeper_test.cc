@@ -125,6 +125,38 @@ class Keeping : public testing::Test {
   std::unique_ptr<KvKeeper> keeper_;
 };
 
+TEST_F(Keeping, WhatCameFromElsewhereIsItsOwnWhereTheLogKnowsTheTurn) {
+  EXPECT_EQ(keeper_->Receive(BindingOf(1, 5), 1), nullptr) << "before the sweep, which would remove it";
+  Start();
+  swept_.get_future().wait();
+  KvFileHeader sent = TinyHeader(kLive);
+  sent.format.directory = {};
+  sent.binding.session = {};
+  sent.binding.turn = 5;
+  std::vector<std::byte> payload(static_cast<size_t>(sent.payload_bytes()));
+  const std::string file = FileOf(sent, payload);
+  const auto come = [&] {
+    std::shared_ptr<KvIncoming> incoming = keeper_->Receive(BindingOf(1, 5), std::ssize(file));
+    EXPECT_EQ(incoming->Take(file), KvReject::kNone);
+    EXPECT_EQ(incoming->Finish(), KvReject::kNone);
+    KvWrite write;
+    write.binding = BindingOf(1, 5);
+    write.tenant = "t";
+    write.received = std::move(incoming);
+    std::promise<bool> kept;
+    keeper_->Write(std::move(write), /*urgent=*/true, [&](bool durable) { kept.set_value(durable); });
+    return kept.get_future().get();
+  };
+  EXPECT_FALSE(come()) << "there is no such session";
+  EXPECT_THAT(Files(), testing::IsEmpty());
+  (void)WriteOf(1, 5);  // which the log knows
+  EXPECT_TRUE(come());
+  EXPECT_EQ(Told(1), 5u);
+  EXPECT_TRUE(Has(1, 5));
+  EXPECT_EQ(keeper_->counts().files, 1);
+  EXPECT_EQ(keeper_->Receive(BindingOf(1, 6), bytes_max_ + 1), nullptr) << "more than there is room for";
+}
+
 TEST_F(Keeping, ReadsBackWhatWasWritten) {
   Start();
   const KvWrite write = WriteOf(1, 5);

@@ -77,6 +77,65 @@ TEST(SessionFile, EveryByteCounts) {
   EXPECT_THAT(WrongOf("PK\3\4"), HasSubstr("not a session's file"));
 }
 
+// What a reader says of a file that comes in pieces of `piece` bytes, and what it gave of the KV.
+std::string SayOfPieces(std::string_view bytes, size_t piece, std::string* kv) {
+  SessionFile begun;
+  SessionFileReader reader(bytes.size(), 100,
+                           {[&](const SessionFile& file, uint64_t) {
+                              begun = file;
+                              return absl::OkStatus();
+                            },
+                            [&](std::string_view more) {
+                              kv->append(more);
+                              return absl::OkStatus();
+                            }});
+  absl::Status status;
+  for (size_t at = 0; status.ok() && at < bytes.size(); at += piece) status = reader.Take(bytes.substr(at, piece));
+  if (status.ok()) status = reader.Finish();
+  if (!status.ok()) return std::string(status.message());
+  EXPECT_EQ(reader.file().past, "what was said");
+  EXPECT_EQ(begun.past, kv->empty() ? "" : "what was said") << "before its KV";
+  return "";
+}
+
+TEST(SessionFile, KvComesBehindWhatWasSaidPieceByPiece) {
+  std::string kv;
+  for (int i = 0; i < 500; ++i) kv.push_back(static_cast<char>(i * 7));
+  const std::string bytes = WriteSessionHead(AFile(), kv.size(), Crc32c(kv)) + kv;
+  for (const size_t piece : {size_t{1}, size_t{7}, size_t{64}, bytes.size()}) {
+    std::string got;
+    EXPECT_EQ(SayOfPieces(bytes, piece, &got), "") << piece;
+    EXPECT_EQ(got, kv);
+    got.clear();
+    EXPECT_EQ(SayOfPieces(WriteSessionFile(AFile()), piece, &got), "") << "and without";
+  }
+  EXPECT_EQ(WrongOf(bytes), "") << "who has no use for it passes it over";
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::string damaged = bytes, got;
+    damaged[i] = static_cast<char>(damaged[i] ^ 4);
+    EXPECT_NE(SayOfPieces(damaged, 50, &got), "") << "byte " << i;
+    EXPECT_NE(WrongOf(damaged), "") << "byte " << i;
+    EXPECT_NE(SayOfPieces(std::string_view(bytes).substr(0, i), 50, &got), "") << "cut off at " << i;
+  }
+  // Lengths that nobody has bytes for are refused by them, and not tried.
+  const auto with_section = [&](uint8_t type, uint64_t said) {
+    std::string section;
+    PutFixed(type, &section);
+    section.append(3, '\0');
+    PutFixed(Crc32c(kv), &section);
+    PutFixed(said, &section);
+    PutFixed(Crc32c(section), &section);
+    const size_t at = bytes.size() - kv.size() - section.size();
+    return bytes.substr(0, at) + section + kv;
+  };
+  std::string got;
+  EXPECT_THAT(SayOfPieces(with_section(2, ~uint64_t{0}), 50, &got), HasSubstr("section 2: is cut off"));
+  EXPECT_THAT(SayOfPieces(with_section(1, kv.size()), 50, &got), HasSubstr("second of its kind"));
+  SessionFile much = AFile();
+  much.past.resize(101);
+  EXPECT_THAT(SayOfPieces(WriteSessionFile(much), 50, &got), HasSubstr("what the session said has 101 bytes"));
+}
+
 TEST(SessionFile, OfALaterVersionIsRefusedByNameOrReadWithoutWhatIsNew) {
   const std::string later = WithStart(WriteSessionFile(AFile()), 8, std::string("\2\0", 2));
   EXPECT_EQ(ReadSessionFile(later).status().code(), absl::StatusCode::kUnimplemented);
