@@ -177,7 +177,9 @@ void ChatWriter::AppendRoleChunk(std::string* out, const AnswerDelta& delta) con
 
 void ChatWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
   if (delta.first) AppendRoleChunk(out, delta);
-  ToolCallParser& parser = parsers_.try_emplace(delta.index, MakeParser(delta.index)).first->second;
+  auto found = parsers_.find(delta.index);
+  if (found == parsers_.end()) found = parsers_.emplace(delta.index, MakeParser(delta.index)).first;
+  ToolCallParser& parser = found->second;
   const bool last = delta.finish_reason.has_value();
   const AnswerPieces said = parser.Read(delta.text, last);
   std::string text;

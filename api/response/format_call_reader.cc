@@ -1,6 +1,7 @@
 #include "api/response/format_call_reader.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <variant>
 
@@ -19,14 +20,31 @@ namespace {
 // Bytes that the grammar reads at once: a text that it refuses somewhere is read again byte by byte.
 constexpr size_t kReadBytes = 256;
 
-std::shared_ptr<Grammar> ReadingGrammar(std::string_view format, bool begins_only) {
+std::shared_ptr<const Grammar> ReadingGrammar(std::string_view format, bool begins_only) {
   grammar::GrammarSpec spec;
   spec.kind = grammar::GrammarKind::kToolCalls;
   spec.text = StrCat(R"({"format":")", format, R"(","choice":")", begins_only ? "required" : "auto", R"("})");
   spec.white_space_max = 255;
+  spec.keys_may_repeat = true;
   grammar::Fuel fuel;
   auto made = Grammar::Compile(spec, fuel);
   return std::move(std::get<std::shared_ptr<Grammar>>(made));
+}
+
+// A grammar of the format with states of its own. Those of all formats are compiled when the first is asked for.
+std::shared_ptr<Grammar> TwinOf(const grammar::ToolFormat& data) {
+  using Grammars = std::map<std::string_view, std::shared_ptr<const Grammar>>;
+  static const Grammars grammars = [] {
+    Grammars made;
+    for (const grammar::ToolFormat& format : grammar::ToolFormats()) {
+      made.try_emplace(grammar::FindReadFormats(format.name).front().name);
+    }
+    for (auto& [name, grammar] : made) {
+      grammar = ReadingGrammar(name, grammar::FindReadFormats(name).front().trigger.empty());
+    }
+    return made;
+  }();
+  return grammars.at(data.name)->Twin();
 }
 
 }  // namespace
@@ -35,7 +53,7 @@ FormatCallReader::FormatCallReader(std::string_view format, bool hands_over) : h
   const grammar::ToolFormat& data = grammar::FindReadFormats(format).front();
   is_json_ = data.style == grammar::ArgumentStyle::kJson;
   trigger_ = data.trigger;
-  grammar_ = ReadingGrammar(format, trigger_.empty());
+  grammar_ = TwinOf(data);
   state_ = grammar_->Begin();
 }
 

@@ -41,6 +41,19 @@ std::string CustomInput(const std::string& arguments) {
   return input.is_string() ? std::string(input.string()) : arguments;
 }
 
+// The same of arguments that were cut off: `input` as far as it came.
+std::string CutCustomInput(const std::string& arguments) {
+  // The end may be within a character: two escapes at most.
+  constexpr size_t kCharacterBytesMax = 12;
+  for (size_t left_out = 0; left_out < std::min(kCharacterBytesMax, arguments.size()); ++left_out) {
+    const std::string closed = arguments.substr(0, arguments.size() - left_out) + "\"}";
+    if (std::string input = CustomInput(closed); input != closed) return input;
+  }
+  std::string begin = arguments;
+  std::erase_if(begin, [](char c) { return kWhiteSpace.find(c) != std::string_view::npos; });
+  return std::string_view("{\"input\":\"").starts_with(begin) ? "" : arguments;
+}
+
 }  // namespace
 
 void ResponseEvents::Begin(std::string* out, std::string_view type) {
@@ -181,7 +194,7 @@ void ResponseOutput::CloseCall(std::string_view status) {
   std::string text = std::exchange(text_, {});
   std::string event = "response.function_call_arguments";
   if (is_custom_) {
-    text = CustomInput(text);
+    text = status == "completed" ? CustomInput(text) : CutCustomInput(text);
     event = "response.custom_tool_call_input";
     Tell(event + ".delta", absl::StrCat(Place(false), ",\"delta\":", Quoted(text)));
   }

@@ -37,20 +37,25 @@ class JsonStrings {
  public:
   // Whether `c` stands outside of every string; a string's quotes are part of it.
   bool Outside(char c) {
+    ended_ = false;
     if (escaped_) {
       escaped_ = false;
     } else if (in_string_ && c == '\\') {
       escaped_ = true;
     } else if (c == '"') {
+      ended_ = in_string_;
       in_string_ = !in_string_;
       return false;
     }
     return !in_string_;
   }
+  // The last byte was a quote that ended a string.
+  bool ended() const { return ended_; }
 
  private:
   bool in_string_ = false;
   bool escaped_ = false;
+  bool ended_ = false;
 };
 
 // Bytes of the JSON object at the front of `text`; 0 if none ends in it.
@@ -153,12 +158,20 @@ std::string WholeMembers(std::string_view arguments) {
   JsonStrings strings;
   size_t end = 0;
   int depth = 0;
+  bool in_value = false;  // behind the colon of a member
   for (size_t i = 0; i < arguments.size(); ++i) {
     const char c = arguments[i];
-    if (!strings.Outside(c)) continue;
+    const bool outside = strings.Outside(c);
+    if (!outside && depth == 1 && in_value && strings.ended()) end = i + 1;
+    if (!outside) continue;
     if (c == '{' || c == '[') ++depth;
-    if (c == '}' || c == ']') --depth;
-    if (c == ',' && depth == 1) end = i;
+    if ((c == '}' || c == ']') && --depth == 1) end = i + 1;
+    if (depth == 0 && c == '}') return std::string(arguments.substr(0, i + 1));
+    if (depth != 1) continue;
+    if (c == ':') in_value = true;
+    if (c != ',') continue;
+    in_value = false;
+    end = i;
   }
   return end == 0 ? "{}" : std::string(arguments.substr(0, end)) + "}";
 }

@@ -63,7 +63,7 @@ struct WholeAnswer {
 };
 WholeAnswer Joined(const AnswerPieces& pieces);
 
-// The object that the beginning of one shows: the members that are whole for sure, as another one follows them.
+// The object that the beginning of one shows: the members that are whole for sure, as they end by themselves or something follows.
 std::string WholeMembers(std::string_view arguments);
 
 // What a call begins with; empty for kNone. Where a tokenizer has it as a special token, answers must be decoded with those.

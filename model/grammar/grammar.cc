@@ -75,6 +75,7 @@ std::variant<std::shared_ptr<Grammar>, Refusal> Grammar::Compile(const GrammarSp
   if (!ends) return Refusal{RefusalKind::kUnsatisfiable, "", "", "no text leads to its end"};
   auto plan = std::make_shared<JsonPlan>(std::move(parts.shapes));
   plan->script = std::move(parts.script);
+  plan->keys_may_repeat = spec.keys_may_repeat;
   plan->white_space_max = std::clamp(spec.white_space_max, 0, 255);
   std::shared_ptr<Grammar> grammar(new Grammar(std::move(plan), std::move(parts.dfa)));
   // Every answer begins with this work again, and nobody could refuse it then.

@@ -35,6 +35,7 @@ struct GrammarSpec {
   SchemaOptions schema;
   int white_space_max =
       8;  // bytes of white space in a row between two tokens of JSON; more where that is deep. 0: none
+  bool keys_may_repeat = false;  // of an object, those that no schema names
 };
 
 inline constexpr size_t kChoicesMax = 4096;

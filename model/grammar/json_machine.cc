@@ -332,7 +332,7 @@ void JsonMachine::StepExtraKey(const Configuration& from, uint8_t byte, Fuel& fu
   }
   if (byte != '"' || !dfa_.arena().nullable(from.lexeme) || IsSeen(own.seen, from.key_hash)) return;
   Frame with = WithMember(own, static_cast<int32_t>(object(own).properties.size()));
-  with.seen = Seen(own.seen, from.key_hash);
+  if (!plan_->keys_may_repeat) with.seen = Seen(own.seen, from.key_hash);
   Configuration colon;
   colon.frame = Intern(with);
   colon.phase = Phase::kColon;
@@ -340,7 +340,7 @@ void JsonMachine::StepExtraKey(const Configuration& from, uint8_t byte, Fuel& fu
   to.push_back(colon);
 }
 
-// No object has a key twice. Keys are told apart by 64 bits of hash: one in 10^15 objects of a hundred keys lacks a key that it could
+// No object has a key twice, unless the plan says so. Keys are told apart by 64 bits of hash: one in 10^15 objects of a hundred keys lacks a key that it could
 // have had.
 bool JsonMachine::IsSeen(int32_t list, uint64_t hash) const {
   for (; list >= 0; list = seen_[static_cast<size_t>(list)].first) {

@@ -41,6 +41,8 @@ struct JsonPlan {
   // In a row between two tokens of JSON: this many bytes of white space or one more than four times the depth, if that is more.
   // 0: none at all.
   int white_space_max = 8;
+  // Keys of an object are not told apart: whoever reads what is written already remembers none of them.
+  bool keys_may_repeat = false;
 
   explicit JsonPlan(ShapeSet set);
   size_t bytes() const;  // about what it takes in memory

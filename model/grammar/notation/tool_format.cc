@@ -94,6 +94,11 @@ constexpr ToolFormat kFormats[] = {
      .in_template = {"\"parameters\": ", "<|start_header_id|>"}},
 };
 
+// What closes a call that is JSON: perhaps with scalar members behind the arguments, such as the "id" that Mistral's templates write.
+constexpr std::string_view kObjectEnd = R"x((\s*,\s*"[^"\\]*"\s*:\s*("([^"\\]|\\[^\n])*"|[A-Za-z0-9+.\-]+))*\s*\})x";
+constexpr std::string_view kTaggedObjectEnd =
+    R"x((\s*,\s*"[^"\\]*"\s*:\s*("([^"\\]|\\[^\n])*"|[A-Za-z0-9+.\-]+))*\s*\}\s*</tool_call>)x";
+
 // Those of which models write more than they are asked for. What keeps to a row above keeps to the one of its name here.
 constexpr ToolFormat kReadFormats[] = {
     // Both spellings: a list, or name and arguments, where a model may leave the mark between them out, or put an id before it.
@@ -102,7 +107,7 @@ constexpr ToolFormat kReadFormats[] = {
      .before_pattern = R"(\s*\[\s*)",
      .call_pattern = R"x(\{\s*"name"\s*:\s*")x",
      .arguments_pattern = R"x("\s*,\s*"(arguments|parameters)"\s*:\s*)x",
-     .end_pattern = R"(\s*\})",
+     .end_pattern = kObjectEnd,
      .next_pattern = R"(\s*,\s*)",
      .after_pattern = R"(\s*\])",
      .text_follows = true,
@@ -119,7 +124,7 @@ constexpr ToolFormat kReadFormats[] = {
      .before_pattern = R"(\s*)",
      .call_pattern = R"x(\{\s*"name"\s*:\s*")x",
      .arguments_pattern = R"x("\s*,\s*"(arguments|parameters)"\s*:\s*)x",
-     .end_pattern = R"(\s*\}\s*</tool_call>)",
+     .end_pattern = kTaggedObjectEnd,
      .next_pattern = "-",
      .text_follows = true,
      .in_template = {}},
@@ -127,7 +132,7 @@ constexpr ToolFormat kReadFormats[] = {
      .before_pattern = R"(\s*(<\|python_tag\|>\s*)?)",
      .call_pattern = R"x(\{\s*"name"\s*:\s*")x",
      .arguments_pattern = R"x("\s*,\s*"(arguments|parameters)"\s*:\s*)x",
-     .end_pattern = R"(\s*\})",
+     .end_pattern = kObjectEnd,
      .next_pattern = R"(\s*;?\s*)",
      .in_template = {}},
 };

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "nlohmann/json.hpp"
 
@@ -41,6 +42,20 @@ TEST(ResponseOutput, MakesItems) {
   ASSERT_EQ(cut.size(), 1u);
   EXPECT_EQ(cut[0]["status"], "incomplete");
   EXPECT_EQ(cut[0]["arguments"], R"({"x": )");
+  // A custom tool's input has what came of it, to the last whole character.
+  const std::pair<std::string, std::string> inputs[] = {
+      {"{", ""},
+      {"{\"input\": ", ""},
+      {"{\"input\": \"", ""},
+      {"{\"input\": \"a\\nb", "a\nb"},
+      {"{\"input\": \"a\\", "a"},
+      {"{\"input\": \"a\\ud83d\\ude0", "a"},
+      {"{\"input\": \"a\"", "a"},
+      {"{\"other\": \"a", "{\"other\": \"a"},
+  };
+  for (const auto& [arguments, input] : inputs) {
+    EXPECT_EQ(OutputOf("<tool_call>{\"name\": \"g\", \"arguments\": " + arguments)[0]["input"], input) << arguments;
+  }
   // Nothing at all is a message without a word: clients read the first item's text.
   EXPECT_EQ(OutputOf("")[0]["content"][0]["text"], "");
 }

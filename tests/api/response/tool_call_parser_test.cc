@@ -55,6 +55,7 @@ TEST(ToolCallParser, ReadsHermesCallsAndLeavesOthersAsText) {
          {R"(<tool_call>{"name": "f", "parameters": {"x": 1}}</tool_call>)", R"(|f{"x": 1})"},
          {R"(<tool_call>{"name": "f", "arguments": "{\"a\": 2}"}</tool_call>)", R"(|f{"a":2})"},
          {R"(<tool_call>{"name": "f", "arguments": {}})", "|f{}"},
+         {"<tool_call>\n{\"name\": \"f\", \"arguments\": {}, \"id\" : \"a\\\"\"}\n</tool_call>", "|f{}"},
          {R"(<tool_call>{"name": "f", )", R"(<tool_call>{"name": "f", )"},
          {"<tool_call>not json</tool_call> x", "<tool_call>not json</tool_call> x"},
          {R"(<tool_call>{"arguments": {}}</tool_call>)", R"(<tool_call>{"arguments": {}}</tool_call>)"}});
@@ -94,6 +95,8 @@ TEST(ToolCallParser, ReadsLlamaCallsAtTheBeginningOnly) {
          {R"({"name": "f", "parameters": {})", R"(|f{})"},
          {R"({"name": "f", "parameters": {)", R"(|f{!)"},
          {R"({"name": "f", "parameters": "{}"})", "|f{}"},
+         {R"({"name": "f", "parameters": {}, "id": null, "type": "function"}; {"name": "g", "parameters": {}})",
+          "|f{}|g{}"},
          {R"({"name": "f", "parameters": {}} and more)", R"( and more|f{})"}});
 }
 
@@ -104,6 +107,9 @@ TEST(ToolCallParser, ReadsMistralCallsInBothSpellings) {
        {R"(well[TOOL_CALLS]f[ARGS]{"x": 1}[TOOL_CALLS]g{"y": 2})", R"(well|f{"x": 1}|g{"y": 2})"},
        {R"([TOOL_CALLS] [{"name": "f"}, {"arguments": {"x": 1}, "name": "g"}])", R"(|f{}|g{"x":1})"},
        {R"([TOOL_CALLS]f[CALL_ID]abc123def[ARGS]{"x": 1})", R"(|f{"x": 1})"},
+       {R"([TOOL_CALLS] [{"name": "f", "arguments": {"x": 1}, "id": "abc123def"}, )"
+        R"({"name": "g", "arguments": {}, "type": "function", "n": 1}])",
+        R"(|f{"x": 1}|g{})"},
        {"[TOOL", "[TOOL"},
        {"[TOOL_CALLS] nonsense", "[TOOL_CALLS] nonsense"}});
 }
@@ -207,6 +213,11 @@ TEST(ToolCallParser, TakesTheWholeMembersOfWhatIsCutOff) {
   EXPECT_EQ(WholeMembers(R"({"a": [1, 2], "b": ", 3)"), R"({"a": [1, 2]})");
   EXPECT_EQ(WholeMembers(R"({"a": [1, 2)"), "{}");
   EXPECT_EQ(WholeMembers("{"), "{}");
+  EXPECT_EQ(WholeMembers(R"({"a": 1, "b": "x")"), R"({"a": 1, "b": "x"})");
+  EXPECT_EQ(WholeMembers(R"({"a": {"b": [1]} )"), R"({"a": {"b": [1]}})");
+  EXPECT_EQ(WholeMembers(R"({"a": 1, "b")"), R"({"a": 1})");
+  EXPECT_EQ(WholeMembers(R"({"a": 12)"), "{}") << "more digits may follow";
+  EXPECT_EQ(WholeMembers(R"({"a": {}})"), R"({"a": {}})");
 }
 
 // Looking again at all that is held for every piece would look at 4 MB a million times, 2e12 bytes: over a minute where one
@@ -232,6 +243,20 @@ TEST(ToolCallParser, TakesTimeLinearInAnAnswerThatNeverCloses) {
     EXPECT_EQ(passed, 0u) << begin << filler;
     EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(15)) << begin << filler;
   }
+}
+
+// Comparing each key with all before it would be 10^10 steps.
+TEST(ToolCallParser, TakesTimeLinearInTheKeysOfOneObject) {
+  const auto started = std::chrono::steady_clock::now();
+  ToolCallParser parser(ToolCallFormat::kHermes, "id");
+  std::string arguments = "{\"k\": 0";
+  for (int i = 0; i < 100'000; ++i) arguments += ",\"" + std::to_string(i) + "\":1";
+  arguments += "}";
+  const WholeAnswer answer =
+      Joined(parser.Read("<tool_call>{\"name\":\"f\",\"arguments\":" + arguments + "}</tool_call>", true));
+  ASSERT_EQ(answer.calls.size(), 1u);
+  EXPECT_EQ(answer.calls[0].arguments, arguments);
+  EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(15));
 }
 
 // A thousand calls at once: what is behind each must not be moved for it.
