@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "api/request/past_arguments.h"
 #include "api/request/schema_pattern.h"
 #include "api/response/tool_call_parser.h"
 #include "api/wire/ordered_json.h"
@@ -155,15 +156,12 @@ Json Arguments(ObjectReader* request, JsonView arguments, const std::string& pat
   if (arguments.absent()) return Json::object();
   if (arguments.is_object()) return ReadOrderedJson(request, path, arguments);
   if (arguments.is_string()) {
-    if (arguments.string().empty()) return Json::object();
-    const ApiResult<JsonBody> parsed = JsonBody::Parse(arguments.string(), budget);
-    if (parsed.ok() && parsed.value().root().is_object()) return ReadOrderedJson(request, path, parsed.value().root());
-    // Where a text stops being JSON is of no use to the client; which limit the request exceeded is.
-    if (!parsed.ok() && parsed.error().code != "invalid_json") {
-      ApiError error = parsed.error();
-      error.param = request->Path(path);
-      request->FailWith(std::move(error));
-    }
+    ApiResult<Json> read = ReadPastArguments(arguments.string(), budget);
+    if (read.ok()) return std::move(read.value());
+    ApiError error = read.error();
+    error.param = request->Path(path);
+    request->FailWith(std::move(error));
+    return nullptr;
   }
   request->Fail(path, "A tool call's 'arguments' must be the text of a JSON object.", "invalid_type");
   return nullptr;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "api/request/past_arguments.h"
 #include "api/response/tool_call_parser.h"
 #include "api/wire/json_writer.h"
 
@@ -178,13 +179,9 @@ class ItemReader {
 
   // Templates read arguments as an object.
   void CheckArguments(std::string_view text, const std::string& path) {
-    const ApiResult<JsonBody> parsed = JsonBody::Parse(text, budget_);
-    if (parsed.ok() && parsed.value().root().is_object()) return;
-    if (parsed.ok() || parsed.error().code == "invalid_json") {
-      Fail(path, "A call's 'arguments' must be the text of a JSON object.", "invalid_type");
-      return;
-    }
-    ApiError error = parsed.error();
+    const ApiResult<Json> read = ReadPastArguments(text, budget_);
+    if (read.ok()) return;
+    ApiError error = read.error();
     error.param = path;
     request_->FailWith(std::move(error));
   }
@@ -281,8 +278,9 @@ void ItemMessages::AddCall(const Json& item, bool custom) {
   if (custom) {
     arguments["input"] = item.at("input");
   } else {
-    Json parsed = Json::parse(static_cast<std::string>(item.at("arguments")), nullptr, /*allow_exceptions=*/false);
-    if (parsed.is_object()) arguments = std::move(parsed);
+    JsonBudget budget{RequestLimits()};
+    ApiResult<Json> read = ReadPastArguments(static_cast<std::string>(item.at("arguments")), &budget);
+    if (read.ok()) arguments = std::move(read.value());
   }
   if (!EndsWith("assistant") || !reasoning_.empty()) {
     Json message = {{"role", "assistant"}, {"content", nullptr}};

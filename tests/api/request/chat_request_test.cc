@@ -86,7 +86,7 @@ TEST(ChatRequest, RefusesMessagesThatAreNone) {
       {R"([{"role":"user","content":[{"type":"text","text":null}]}])", "messages[0].content", "invalid_type"},
       {R"([{"role":"user","content":"x","name":{}}])", "messages[0].name", "invalid_type"},
       {R"([{"role":"assistant","tool_calls":{}}])", "messages[0].tool_calls", "invalid_type"},
-      {R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{"}}]}])", "messages[0].tool_calls",
+      {R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"[1]"}}]}])", "messages[0].tool_calls",
        "invalid_type"},
   };
   for (const auto& c : cases) {

@@ -53,6 +53,11 @@ TEST(ResponseItems, BecomeWhatTemplatesRead) {
                 R"([{"role":"user","content":"?"},{"type":"function_call","call_id":"c","name":"f","arguments":""}])")),
             R"([{"role":"user","content":"?"},{"role":"assistant","content":null,"tool_calls":[)"
             R"({"id":"c","type":"function","function":{"name":"f","arguments":{}}}]}])");
+  // One that was cut off has the members that came whole.
+  const std::string cut =
+      R"([{"type":"function_call","call_id":"c","name":"f","status":"incomplete","arguments":"{\"x\": 1, \"y"}])";
+  EXPECT_EQ(Messages(BodyOf(cut)), R"([{"role":"assistant","content":null,"tool_calls":[)"
+                                   R"({"id":"c","type":"function","function":{"name":"f","arguments":{"x":1}}}]}])");
   EXPECT_EQ(Messages(BodyOf(R"([{"type":"function_call_output","call_id":"c","output":""}])")),
             "input[0].call_id: There is no call of this id before it.");
 }
