@@ -7,6 +7,7 @@
 
 #include "model/grammar/notation/tool_format.h"
 #include "model/text/str_cat.h"
+#include "model/text/text_pieces.h"
 
 namespace hydrant {
 
@@ -59,6 +60,8 @@ FormatCallReader::FormatCallReader(std::string_view format, bool hands_over) : h
 
 void FormatCallReader::BeginAnew() {
   held_.clear();
+  end_bytes_ = 0;
+  in_list_ = false;
   name_.clear();
   untold_.clear();
   told_ = false;
@@ -113,14 +116,22 @@ size_t FormatCallReader::Push(std::string_view text, AnswerPieces* pieces) {
 void FormatCallReader::Take(char byte, const grammar::ByteRegion& region, AnswerPieces* pieces) {
   held_ += byte;
   events_.clear();
+  const size_t recent = reader_.undecided() + 1;
   reader_.Push({&byte, 1}, {&region, 1}, events_);
-  TakeEvents(pieces);
+  TakeEvents(recent, pieces);
   if (!untold_.empty() && (is_json_ || reader_.argument_whole())) Tell(pieces);
-  // What stands around the arguments of a call that was told of is nobody's text.
-  if (told_ || reader_.region() == Region::kEnd) held_.erase(0, held_.size() - reader_.undecided());
+  const size_t undecided = reader_.undecided();
+  if (told_) {
+    // What stands around the arguments of a call that was told of is nobody's text.
+    held_.erase(0, held_.size() - undecided);
+  } else if (reader_.region() == Region::kEnd) {
+    end_bytes_ = held_.size() - undecided;
+  } else {
+    held_.erase(0, std::exchange(end_bytes_, 0));
+  }
 }
 
-void FormatCallReader::TakeEvents(AnswerPieces* pieces) {
+void FormatCallReader::TakeEvents(size_t recent, AnswerPieces* pieces) {
   // Bytes of text in what is held, and those that may become some; before them stands markup.
   size_t behind = reader_.undecided();
   for (const CallEvent& event : events_) behind += event.kind == CallEvent::Kind::kText ? event.text.size() : 0;
@@ -130,6 +141,8 @@ void FormatCallReader::TakeEvents(AnswerPieces* pieces) {
         AddPiece(Kind::kText, event.text, pieces);
         behind -= event.text.size();
         held_.erase(0, held_.size() - behind);
+        end_bytes_ = 0;
+        in_list_ = false;
         break;
       case CallEvent::Kind::kCall:
         name_ = event.text;
@@ -140,7 +153,8 @@ void FormatCallReader::TakeEvents(AnswerPieces* pieces) {
       case CallEvent::Kind::kCallEnd:
         Tell(pieces);
         EndCall(/*whole=*/true, pieces);
-        held_.erase(0, held_.size() - behind);
+        in_list_ = true;
+        held_.erase(0, held_.size() - (reader_.region() == Region::kEnd ? recent : behind));
         break;
     }
   }
@@ -160,11 +174,23 @@ void FormatCallReader::EndCall(bool whole, AnswerPieces* pieces) {
 std::string FormatCallReader::TakeHeld() { return std::exchange(held_, {}); }
 
 bool FormatCallReader::GiveUp(AnswerPieces* pieces) {
-  if (told_) EndCall(is_json_ && ArgumentsAreWhole(), pieces);
+  if (told_) {
+    const bool whole = is_json_ && ArgumentsAreWhole();
+    if (!is_json_) CutArgument();
+    Tell(pieces);
+    EndCall(whole, pieces);
+  }
   // What closes calls that are whole.
   if (grammar_->Accepts(state_)) held_.clear();
-  const size_t mark = trigger_.empty() ? (has_calls_ ? held_.npos : 0) : held_.rfind(trigger_);
   std::string held = std::exchange(held_, {});
+  if (end_bytes_ > 0) {
+    const size_t closed = held.find_last_of("}>)", end_bytes_ - 1);
+    held.erase(0, closed == held.npos ? 0 : closed + 1);
+    BeginAnew();
+    return ReadAgain(held, pieces);
+  }
+  const bool goes_on = in_list_ && GoesOn(held);
+  const size_t mark = goes_on ? 0 : trigger_.empty() ? (has_calls_ ? held.npos : 0) : held.rfind(trigger_);
   BeginAnew();
   if (!hands_over_ || mark == held.npos || held.empty()) {
     AddPiece(Kind::kText, held, pieces);
@@ -172,6 +198,33 @@ bool FormatCallReader::GiveUp(AnswerPieces* pieces) {
   }
   held_ = held.substr(mark);
   return true;
+}
+
+// Whether that begins like one more call of a list, which the grammar then refused.
+bool FormatCallReader::GoesOn(std::string_view held) const {
+  const char between = trigger_.empty() ? ';' : ',';
+  const size_t begin = std::min(held.find_first_not_of(kWhiteSpace), held.size());
+  held.remove_prefix(begin);
+  const bool parted = held.starts_with(between);
+  if (!parted && !trigger_.empty()) return false;
+  held.remove_prefix(parted ? 1 : 0);
+  held.remove_prefix(std::min(held.find_first_not_of(kWhiteSpace), held.size()));
+  return held.starts_with('{');
+}
+
+bool FormatCallReader::ReadAgain(const std::string& text, AnswerPieces* pieces) {
+  const size_t read = Push(text, pieces);
+  if (read == text.size()) return false;
+  held_ += text.substr(read);
+  return true;
+}
+
+// What came of an argument that is not whole: a string is one that does not end.
+void FormatCallReader::CutArgument() {
+  events_.clear();
+  reader_.Cut(events_);
+  for (const CallEvent& event : events_) untold_ += event.text;
+  if (!reader_.argument_whole()) held_.clear();
 }
 
 // Whether what ends a call may come next.
@@ -190,7 +243,9 @@ bool FormatCallReader::Finish(AnswerPieces* pieces) {
   const bool accepts = grammar_->Accepts(state_);
   events_.clear();
   reader_.Finish(accepts, events_);
-  TakeEvents(pieces);
+  TakeEvents(reader_.undecided(), pieces);
+  // The answer ends within what closes a call.
+  held_.erase(0, std::exchange(end_bytes_, 0));
   if (!accepts) return GiveUp(pieces);
   held_.clear();
   return false;

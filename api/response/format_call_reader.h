@@ -1,7 +1,8 @@
 // FormatCallReader finds tool calls in what a model writes by the grammar of their format, with any names and any arguments.
 //
 // A call is told of once that cannot be taken back: with the first byte of its arguments where they are JSON, with the first whole
-// argument where they are written otherwise. From then on it is a call, and ends where its arguments stop being some.
+// argument where they are written otherwise. From then on it is a call, and ends where its arguments stop being some; what came of
+// an argument by then is said. What closes a call is nobody's text, and text from where it turns out to be nothing of the kind.
 //
 // Thread: any; belongs to one choice of one answer.
 //
@@ -30,20 +31,25 @@ class FormatCallReader {
   explicit FormatCallReader(std::string_view format, bool hands_over = false);
 
   // Returns how many bytes were read. They are fewer than there are where something is handed over: it is TakeHeld and all that
-  // comes behind it, and whatever is pushed next begins anew. A call's number and id are for the caller to say.
+  // comes behind it, from the mark with which a call begins or from what parts a call from the one before; whatever is pushed next
+  // begins anew. A call's number and id are for the caller to say.
   size_t Push(std::string_view text, AnswerPieces* pieces);
   // Ends the text: what was held back is a call if it is whole, or text; true: it is handed over.
   bool Finish(AnswerPieces* pieces);
-  // What is handed over, from the mark on with which a call begins.
   std::string TakeHeld();
 
  private:
   size_t Advance(std::string_view text);
   void Take(char byte, const grammar::ByteRegion& region, AnswerPieces* pieces);
-  void TakeEvents(AnswerPieces* pieces);
+  // `recent`: bytes at the end of what is held of which nothing was known before the last of them.
+  void TakeEvents(size_t recent, AnswerPieces* pieces);
   void Tell(AnswerPieces* pieces);
   // What was held back is no call: true if it is handed over.
   bool GiveUp(AnswerPieces* pieces);
+  // Reads that anew which closed a call as it seemed.
+  bool ReadAgain(const std::string& text, AnswerPieces* pieces);
+  bool GoesOn(std::string_view held) const;
+  void CutArgument();
   void EndCall(bool whole, AnswerPieces* pieces);
   void BeginAnew();
   bool IsInPlainText() const;
@@ -58,8 +64,10 @@ class FormatCallReader {
   std::vector<grammar::ByteRegion> regions_;  // of the bytes that Advance took
   std::vector<grammar::CallEvent> events_;
   std::string held_;           // bytes of which nothing was passed on
+  size_t end_bytes_ = 0;       // of them, at the front: they close a call, if that is what they are
   std::string name_, untold_;  // of a call that has begun: its name, and arguments that were not passed on
   bool told_ = false;          // of that call
+  bool in_list_ = false;       // behind a call, where another may follow that has no mark of its own
   bool has_calls_ = false;     // there was one
   bool passes_all_ = false;    // calls are all of the answer, and this one is text from here on
 };

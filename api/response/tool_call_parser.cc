@@ -293,9 +293,9 @@ void ToolCallParser::PassPieces(AnswerPieces read, AnswerPieces* out) {
 // Returns how many bytes it took. A call of Hermes ends with its closing tag, calls of the others with the answer.
 size_t ToolCallParser::PushByHand(std::string_view text, AnswerPieces* out) {
   if (format_ == ToolCallFormat::kLlama3Json && held_.find_first_not_of(kWhiteSpace) != held_.npos) {
-    // Llama calls with the first thing it says, or not at all.
+    // Llama calls with the first thing it says, or not at all. Behind a call that was told of there is what parts it from the next.
     const std::string_view begin = Trimmed(held_);
-    if (begin.front() != '{' && !begin.starts_with(kPythonTag)) {
+    if (calls_ == 0 && begin.front() != '{' && !begin.starts_with(kPythonTag)) {
       by_hand_ = false;
       PassText(std::exchange(held_, {}), out);
       return 0;
@@ -358,6 +358,7 @@ void ToolCallParser::FinishByHand(AnswerPieces* out) {
 bool ToolCallParser::FinishLlama(AnswerPieces* out) {
   std::string_view rest = Trimmed(held_);
   if (rest.starts_with(kPythonTag)) rest.remove_prefix(kPythonTag.size());
+  if (calls_ > 0 && rest.starts_with(';')) rest.remove_prefix(1);
   while (!(rest = Trimmed(rest)).empty()) {
     const size_t bytes = rest.front() == '{' ? ObjectBytes(rest) : 0;
     if (bytes == 0 || !AddCall(rest.substr(0, bytes), out)) return false;
@@ -377,8 +378,25 @@ bool ToolCallParser::AddCalls(std::string_view json, AnswerPieces* out) {
   return true;
 }
 
+// What is left of a list behind a call that was told of. Takes it off `rest`.
+bool ToolCallParser::AddRestOfList(std::string_view* rest, AnswerPieces* out) {
+  while (rest->starts_with(',')) {
+    *rest = Trimmed(rest->substr(1));
+    const size_t bytes = rest->starts_with('{') ? ObjectBytes(*rest) : 0;
+    if (bytes == 0 || !AddCall(rest->substr(0, bytes), out)) return false;
+    *rest = Trimmed(rest->substr(bytes));
+  }
+  if (!rest->starts_with(']')) return rest->empty();
+  *rest = Trimmed(rest->substr(1));
+  return true;
+}
+
 bool ToolCallParser::FinishMistral(AnswerPieces* out) {
   std::string_view rest = held_;
+  if (!rest.starts_with(kMistralOpen)) {
+    rest = Trimmed(rest);
+    if (!AddRestOfList(&rest, out)) return false;
+  }
   while (rest.starts_with(kMistralOpen)) {
     rest = Trimmed(rest.substr(kMistralOpen.size()));
     if (rest.starts_with('[')) {

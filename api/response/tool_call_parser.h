@@ -98,6 +98,7 @@ class ToolCallParser {
   static bool AddCall(std::string_view json, AnswerPieces* out);
   static bool AddNamedCall(std::string_view name, std::string_view arguments, AnswerPieces* out);
   static bool AddCalls(std::string_view json, AnswerPieces* out);
+  static bool AddRestOfList(std::string_view* rest, AnswerPieces* out);
   std::string NextId();
 
   const ToolCallFormat format_;
@@ -105,7 +106,7 @@ class ToolCallParser {
   const bool parallel_;
   std::unique_ptr<FormatCallReader> reader_;  // null: kNone
   bool by_hand_ = false;                      // what comes is for held_, not for reader_
-  std::string held_;                          // what the reader handed over, from the mark on with which a call begins
+  std::string held_;                          // what the reader handed over
   std::string between_;  // white space at the beginning or after a call, before what comes is known
   bool has_text_ = false;
   int32_t calls_ = 0;

@@ -36,22 +36,27 @@ std::string Quoted(std::string_view text) {
   return quoted + "\"";
 }
 
+// What stands between single quotes in a program; a backslash at the end is the beginning of something.
+std::string TextOfProgram(std::string_view inside) {
+  std::string text;
+  for (size_t i = 0; i < inside.size(); ++i) {
+    if (inside[i] != '\\') {
+      text += inside[i];
+    } else if (++i < inside.size()) {
+      const char next = inside[i];
+      text += next == 'n' ? '\n' : next == 't' ? '\t' : next == 'r' ? '\r' : next;
+    }
+  }
+  return text;
+}
+
 // A value as a program writes it: JSON already, or one of three words, or a string in single quotes.
 std::string JsonOfProgram(const std::string& value) {
   if (value == "True") return "true";
   if (value == "False") return "false";
   if (value == "None") return "null";
   if (value.size() < 2 || value.front() != '\'') return value;
-  std::string text;
-  for (size_t i = 1; i + 1 < value.size(); ++i) {
-    if (value[i] != '\\' || i + 2 >= value.size()) {
-      text += value[i];
-      continue;
-    }
-    const char next = value[++i];
-    text += next == 'n' ? '\n' : next == 't' ? '\t' : next == 'r' ? '\r' : next;
-  }
-  return Quoted(text);
+  return Quoted(TextOfProgram(std::string_view(value).substr(1, value.size() - 2)));
 }
 
 // A text without a schema: JSON where it is some, and no string.
@@ -176,6 +181,16 @@ void CallReader::EndCall(std::vector<CallEvent>& events) {
     Add(CallEvent::Kind::kArguments, has_arguments_ ? "}" : "{}", events);
   }
   Add(CallEvent::Kind::kCallEnd, "", events);
+}
+
+void CallReader::Cut(std::vector<CallEvent>& events) {
+  std::string text = std::exchange(value_, {});
+  if (region_ == Region::kValue && !text.starts_with('\'')) return Add(CallEvent::Kind::kArguments, text, events);
+  if (region_ == Region::kValue) text = TextOfProgram(std::string_view(text).substr(1));
+  if (region_ != Region::kValue && region_ != Region::kString) return;
+  text = Quoted(text);
+  text.pop_back();
+  Add(CallEvent::Kind::kArguments, text, events);
 }
 
 void CallReader::Finish(bool whole, std::vector<CallEvent>& events) {

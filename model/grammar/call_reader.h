@@ -36,6 +36,9 @@ class CallReader {
   void Push(std::string_view bytes, std::span<const ByteRegion> regions, std::vector<CallEvent>& events);
   // The end of the answer; `whole`: the grammar accepts it here. What is not decided is text.
   void Finish(bool whole, std::vector<CallEvent>& events);
+  // The end of a call whose arguments are not whole: adds what came of the one that was being read, a string without its end. What may
+  // be the mark behind it is left out. REQUIRES: loose.
+  void Cut(std::vector<CallEvent>& events);
   // Bytes at the end that may be text or not.
   size_t undecided() const { return undecided_.size(); }
   // Behind a name whose arguments are not whole.

@@ -134,6 +134,7 @@ constexpr ToolFormat kReadFormats[] = {
      .arguments_pattern = R"x("\s*,\s*"(arguments|parameters)"\s*:\s*)x",
      .end_pattern = kObjectEnd,
      .next_pattern = R"(\s*;?\s*)",
+     .after_pattern = R"((\s*;\s*)?)",
      .in_template = {}},
 };
 

@@ -46,7 +46,14 @@ TEST(ToolCallParser, ReadsHermesCallsAndLeavesOthersAsText) {
          {R"(<tool_call>{"arguments": {"x": 1}, "name": "f"}</tool_call>)", R"(|f{"x":1})"},
          {R"(<tool_call>{"name": "f", "arguments": {"x": 1, "y)", R"(|f{"x": 1, "y!)"},
          {R"(<tool_call>{"name": "f", "arguments": {"x": a}}</tool_call>)", R"(a}}</tool_call>|f{"x": !)"},
-         {R"(<tool_call>{"name": "f", "arguments": {}} no)", R"(no|f{})"},
+         {R"(<tool_call>{"name": "f", "arguments": {}} no)", R"( no|f{})"},
+         {R"(<tool_call>{"name": "f", "arguments": {"x": 1}} <b> no)", R"( <b> no|f{"x": 1})"},
+         {"<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n<tool_call>{\"name\": \"g\", \"arguments\": "
+          "{}}</tool_call>",
+          R"(|f{"x": 1}|g{})"},
+         {R"(<tool_call>{"name": "f", "arguments": {}}<tool_call>{"arguments": {}, "name": "g"}</tool_call> x)",
+          " x|f{}|g{}"},
+         {"<tool_call>{\"name\": \"f\", \"arguments\": {}}\n</tool_", "|f{}"},
          {"so:\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": "
           "\"g\"}\n</tool_call>\n",
           "so:\n|f{}|g{}"},
@@ -97,7 +104,13 @@ TEST(ToolCallParser, ReadsLlamaCallsAtTheBeginningOnly) {
          {R"({"name": "f", "parameters": "{}"})", "|f{}"},
          {R"({"name": "f", "parameters": {}, "id": null, "type": "function"}; {"name": "g", "parameters": {}})",
           "|f{}|g{}"},
-         {R"({"name": "f", "parameters": {}} and more)", R"( and more|f{})"}});
+         {R"({"name": "f", "parameters": {}} and more)", R"( and more|f{})"},
+         {R"({"name": "f", "parameters": {}}; {"name": "g", "parameters": "{}"})", "|f{}|g{}"},
+         {R"({"name": "f", "parameters": {}}; {"parameters": {"x": 1}, "name": "g"};)", R"(|f{}|g{"x":1})"},
+         {R"({"name": "f", "parameters": {}} ; {"name": "g", "parameters": "{}"} no)",
+          R"( ; {"name": "g", "parameters": "{}"} no|f{})"},
+         {R"({"name": "f", "parameters": {}}; )", "|f{}"},
+         {R"({"name": "f", "parameters": {}, no)", ", no|f{}"}});
 }
 
 TEST(ToolCallParser, ReadsMistralCallsInBothSpellings) {
@@ -110,6 +123,12 @@ TEST(ToolCallParser, ReadsMistralCallsInBothSpellings) {
        {R"([TOOL_CALLS] [{"name": "f", "arguments": {"x": 1}, "id": "abc123def"}, )"
         R"({"name": "g", "arguments": {}, "type": "function", "n": 1}])",
         R"(|f{"x": 1}|g{})"},
+       {R"([TOOL_CALLS] [{"name": "f", "arguments": {}}, {"name": "g", "arguments": "{}"}])", "|f{}|g{}"},
+       {R"([TOOL_CALLS][{"name": "f", "arguments": {}}, {"arguments": {"x": 1}, "name": "g"},{"name": "h"}])",
+        R"(|f{}|g{"x":1}|h{})"},
+       {R"([TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "g", "arg)", R"(, {"name": "g", "arg|f{})"},
+       {R"([TOOL_CALLS][{"name": "f", "arguments": {}}, and so on)", ", and so on|f{}"},
+       {R"([TOOL_CALLS][{"name": "f", "arguments": {}}][TOOL_CALLS][{"arguments": {}, "name": "g"}])", "|f{}|g{}"},
        {"[TOOL", "[TOOL"},
        {"[TOOL_CALLS] nonsense", "[TOOL_CALLS] nonsense"}});
 }
@@ -129,7 +148,10 @@ TEST(ToolCallParser, ReadsFormatsByTheirGrammar) {
          {f.substr(0, 40), f.substr(0, 40)},
          {"x<tool_call><function=f>\n<parameter=a>\n18446744073709551616\n</parameter>\n</function></tool_call> y",
           "x y|f{\"a\": 18446744073709551616}"},
-         {f.substr(0, 60), R"(|f{"a": "b \"c"!)"}});
+         {f.substr(0, 60), R"(|f{"a": "b \"c"!)"},
+         {f.substr(0, f.find("1, 2") + 2), R"(|f{"a": "b \"c", "n": "[1,!)"},
+         {f.substr(0, f.find("</function>") + 9), R"(|f{"a": "b \"c", "n": [1, 2]})"},
+         {f.substr(0, f.rfind("\n</tool_call>")) + "\n" + g, R"(|f{"a": "b \"c", "n": [1, 2]}|g{})"}});
   Check(ToolCallFormat::kDeepSeekV31,
         {{"a<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": "
           "1}<｜tool▁call▁end｜><｜tool▁call▁begin｜>g<｜tool▁sep｜>{}"
@@ -139,6 +161,9 @@ TEST(ToolCallParser, ReadsFormatsByTheirGrammar) {
   Check(ToolCallFormat::kPythonic, {{"[f(a=1, b='x', c=None), g()]", R"(|f{"a": 1, "b": "x", "c": null}|g{})"},
                                     {"[1, 2] is a list", "[1, 2] is a list"},
                                     {"[f(a=1), g(] x", ", g(] x|f{\"a\": 1}"},
+                                    {"[f(a=1, b='x\\n\"y\\", R"(|f{"a": 1, "b": "x\n\"y!)"},
+                                    {"[f(a=1, b=[1, 2", R"(|f{"a": 1, "b": [1, 2!)"},
+                                    {"[f(a=1, b=g()]", R"(g()]|f{"a": 1, "b": !)"},
                                     {"See [f(a=1)]", "See [f(a=1)]"}});
 }
 
@@ -181,6 +206,12 @@ TEST(ToolCallParser, CutsMakeNoDifference) {
       "<tool_call>\n<function=f>\n<parameter=a>\nb "
       "<c>\n</parameter>\n<parameter=n>\n2\n</parameter>\n</function>\n</tool_call>\n\nx",
       "[f(a=1, b='x'), g()] [",
+      "[f(a=1, b='x\\n",
+      "<tool_call>{\"name\": \"f\", \"arguments\": {}, \"id\": \"a\"}\n<tool_call>{\"arguments\": {}, \"name\": \"g\"}",
+      "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}}, {\"arguments\": {}, \"name\": \"g\"}] x",
+      "{\"name\": \"f\", \"parameters\": {}} ;{\"name\": \"g\"};",
+      "<tool_call><function=f>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\nx\n</p",
+      "<tool_call><function=f>\n</function>\n<tool_call><function=g>\n</func</tool_call>",
       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"};
   for (const std::string_view name : ToolCallFormatNames()) {
     const ToolCallFormat format = *ToolCallFormatOf(name);
