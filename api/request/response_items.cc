@@ -14,6 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::string_view kIncomplete = "incomplete";
+
 // Reads one list of items.
 class ItemReader {
  public:
@@ -60,12 +62,13 @@ class ItemReader {
   }
 
   // An item begins with its id, where the client gave it one, and its type.
-  Json::object_t Begin(JsonView item, std::string_view type, const std::string& path) {
+  Json::object_t Begin(JsonView item, std::string_view type, const std::string& path,
+                       std::string_view status = "completed") {
     Json::object_t read;
     std::string id = Id(item, "id", /*needed=*/false, path);
     if (!id.empty()) read.emplace_back("id", std::move(id));
     read.emplace_back("type", std::string(type));
-    read.emplace_back("status", "completed");
+    read.emplace_back("status", std::string(status));
     return read;
   }
 
@@ -159,7 +162,10 @@ class ItemReader {
   }
 
   Json Call(JsonView item, std::string_view input, const std::string& path) {
-    Json::object_t read = Begin(item, input == "input" ? "custom_tool_call" : "function_call", path);
+    // One that broke off has what came until then, which need not be JSON.
+    const bool cut = item["status"].is_string() && item["status"].string() == kIncomplete;
+    Json::object_t read =
+        Begin(item, input == "input" ? "custom_tool_call" : "function_call", path, cut ? kIncomplete : "completed");
     read.emplace_back("call_id", Id(item, "call_id", /*needed=*/true, path));
     const JsonView name = item["name"], text = item[input];
     const std::string at = absl::StrCat(path, ".", std::string(input));
@@ -171,7 +177,7 @@ class ItemReader {
       return Fail(at, absl::StrCat("A call's '", std::string(input), "' must be a string."),
                   text.absent() ? ErrorCode<400>("missing_field") : ErrorCode<400>("invalid_type"));
     }
-    if (input == "arguments" && !text.string().empty()) CheckArguments(text.string(), at);
+    if (input == "arguments" && !text.string().empty() && !cut) CheckArguments(text.string(), at);
     read.emplace_back("name", std::string(name.string()));
     read.emplace_back(std::string(input), std::string(text.string()));
     return read;

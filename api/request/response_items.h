@@ -3,7 +3,8 @@
 //
 //   message                                      a message; those of system and developer that come first are one
 //   reasoning                                    `reasoning_content` of the assistant's message after it
-//   function_call, custom_tool_call              `tool_calls` of the assistant's message before it, or of one of their own
+//   function_call, custom_tool_call              `tool_calls` of the assistant's message before it, or of one of their own; without
+//                                                arguments where its status says that it is incomplete
 //   function_call_output, custom_tool_call_output   a message of role tool
 //
 // Thread: any (plain data, pure functions).

@@ -58,6 +58,10 @@ TEST(ResponseItems, BecomeWhatTemplatesRead) {
       R"([{"type":"function_call","call_id":"c","name":"f","status":"incomplete","arguments":"{\"x\": 1, \"y"}])";
   EXPECT_EQ(Messages(BodyOf(cut)), R"([{"role":"assistant","content":null,"tool_calls":[)"
                                    R"({"id":"c","type":"function","function":{"name":"f","arguments":{"x":1}}}]}])");
+  EXPECT_EQ(Messages(BodyOf(
+                R"([{"type":"function_call","status":"incomplete","call_id":"c","name":"f","arguments":"{\"x\":"}])")),
+            R"([{"role":"assistant","content":null,"tool_calls":[)"
+            R"({"id":"c","type":"function","function":{"name":"f","arguments":{}}}]}])");
   EXPECT_EQ(Messages(BodyOf(R"([{"type":"function_call_output","call_id":"c","output":""}])")),
             "input[0].call_id: There is no call of this id before it.");
 }

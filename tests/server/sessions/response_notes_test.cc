@@ -19,6 +19,9 @@ TEST(ResponseNotes, AreCheckedAndOneThatIsDeletedIsNotFound) {
     note.text = text;
     EXPECT_FALSE(ItemsOf(note, RequestContext()).has_value()) << text;
   }
+  note.text = R"({"output":[{"type":"function_call","status":"incomplete","call_id":"c","name":"f","arguments":"{"}]})"
+              "\n[]";
+  EXPECT_TRUE(ItemsOf(note, RequestContext()).has_value()) << "a call that broke off is no reason to lose a chain";
   note.text = "{\"id\":\"resp_1\",\"a\":";
   EXPECT_EQ(ResponseJson(note), "");
   SessionStore sessions(IdleStore());
