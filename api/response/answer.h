@@ -92,6 +92,7 @@ struct AnswerChoice {
   std::string reasoning;
   std::string text;
   std::optional<std::vector<PositionLogprobs>> logprobs;
+  int32_t reasoning_tokens = 0;                                  // how many of its first tokens are the reasoning's
   std::optional<std::vector<PositionLogprobs>> prompt_logprobs;  // with prompt_logprobs; of all prompt tokens
   FinishReason finish_reason = FinishReason::kStop;
   StopReason stop_reason;
@@ -114,7 +115,8 @@ struct AnswerDelta {
   std::string_view reasoning;  // all of it comes before any text
   std::string_view text;
   const std::vector<PositionLogprobs>* logprobs = nullptr;  // null: null
-  std::optional<FinishReason> finish_reason;                // on the chunk of the last token
+  int32_t reasoning_tokens = 0;               // of all tokens so far: known of each before any later text is here
+  std::optional<FinishReason> finish_reason;  // on the chunk of the last token
   const StopReason* stop_reason = nullptr;
   const std::vector<int32_t>* token_ids = nullptr;         // with return_token_ids: those of this chunk
   const std::vector<int32_t>* prompt_token_ids = nullptr;  // with return_token_ids: on the choice's first chunk

@@ -19,18 +19,16 @@ std::string Quoted(std::string_view text) {
   return quoted;
 }
 
-void AppendLogprobs(std::string* out, const std::vector<PositionLogprobs>& positions) {
-  for (const PositionLogprobs& position : positions) {
-    if (!out->empty()) out->push_back(',');
-    AppendTokenLogprob(out, LogprobTokenText(position.bytes), position.bytes, position.logprob.value_or(0.0f));
-    out->append(",\"top_logprobs\":[");
-    for (size_t i = 0; i < position.top.size(); ++i) {
-      if (i > 0) out->push_back(',');
-      AppendTokenLogprob(out, LogprobTokenText(position.top[i].bytes), position.top[i].bytes, position.top[i].logprob);
-      out->push_back('}');
-    }
-    out->append("]}");
+std::string LogprobsText(const PositionLogprobs& position) {
+  std::string text;
+  AppendTokenLogprob(&text, LogprobTokenText(position.bytes), position.bytes, position.logprob.value_or(0.0f));
+  text.append(",\"top_logprobs\":[");
+  for (size_t i = 0; i < position.top.size(); ++i) {
+    if (i > 0) text.push_back(',');
+    AppendTokenLogprob(&text, LogprobTokenText(position.top[i].bytes), position.top[i].bytes, position.top[i].logprob);
+    text.push_back('}');
   }
+  return text.append("]}");
 }
 
 // What a custom tool is given: the argument `input`, or all of them where the model wrote others.
@@ -143,7 +141,10 @@ void ResponseOutput::AddText(std::string_view text) {
     OpenMessage();
   }
   text_.append(blank_);
-  const std::string told = std::exchange(new_logprobs_, {});
+  std::string told;
+  for (const std::string& token : waiting_) told.append(told.empty() ? "" : ",").append(token);
+  waiting_from_ += static_cast<int32_t>(waiting_.size());
+  waiting_.clear();
   if (!logprobs_.empty() && !told.empty()) logprobs_.push_back(',');
   logprobs_.append(told);
   Tell("response.output_text.delta",
@@ -218,11 +219,14 @@ void ResponseOutput::AddPiece(const AnswerPiece& piece) {
   }
 }
 
-void ResponseOutput::Push(std::string_view text, bool last, bool incomplete,
-                          const std::vector<PositionLogprobs>* logprobs, ResponseEvents* events, std::string* out) {
+void ResponseOutput::AddLogprobs(const std::vector<PositionLogprobs>& positions, int32_t reasoning_tokens) {
+  for (const PositionLogprobs& position : positions) waiting_.push_back(LogprobsText(position));
+  for (; waiting_from_ < reasoning_tokens && !waiting_.empty(); ++waiting_from_) waiting_.pop_front();
+}
+
+void ResponseOutput::Push(std::string_view text, bool last, bool incomplete, ResponseEvents* events, std::string* out) {
   events_ = events;
   out_ = out;
-  if (logprobs != nullptr) AppendLogprobs(&new_logprobs_, *logprobs);
   for (const AnswerPiece& piece : parser_.Read(text, last)) AddPiece(piece);
   if (!last) return;
   const bool thinks = in_reasoning_;

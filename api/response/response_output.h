@@ -13,6 +13,7 @@
 #define HYDRANT_API_RESPONSE_RESPONSE_OUTPUT_H_
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,10 +49,12 @@ class ResponseOutput {
 
   // More of what was thought, all of which comes first. `events` and `out` as below.
   void PushReasoning(std::string_view text, ResponseEvents* events, std::string* out);
-  // More of the text; `last`: the end of it. `incomplete`: it was cut off there. `logprobs` may be null. With `events` the events go
-  // to `out`; both may be null.
-  void Push(std::string_view text, bool last, bool incomplete, const std::vector<PositionLogprobs>* logprobs,
-            ResponseEvents* events, std::string* out);
+  // Log-probabilities of the next tokens; `reasoning_tokens`: how many of all tokens so far are known to be the reasoning's, which no
+  // text has.
+  void AddLogprobs(const std::vector<PositionLogprobs>& positions, int32_t reasoning_tokens);
+  // More of the text; `last`: the end of it. `incomplete`: it was cut off there. With `events` the events go to `out`; both may be
+  // null.
+  void Push(std::string_view text, bool last, bool incomplete, ResponseEvents* events, std::string* out);
   // The items that are done, with commas between.
   const std::string& items() const { return items_; }
 
@@ -83,7 +86,8 @@ class ResponseOutput {
   bool is_custom_ = false;            // it is one of a custom tool
   std::string blank_;                 // white space that no message has yet
   std::string logprobs_;              // of the message that is open, with commas between
-  std::string new_logprobs_;          // that no event has told yet
+  std::deque<std::string> waiting_;   // the same of each token that no event has told yet
+  int32_t waiting_from_ = 0;          // the number of the first token among those
   std::string id_;                    // of the item that is open
   ResponseEvents* events_ = nullptr;  // during Push only
   std::string* out_ = nullptr;

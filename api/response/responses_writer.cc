@@ -81,8 +81,8 @@ std::string ResponsesWriter::Whole(const Answer& answer, bool head) const {
   const std::string_view status = StatusOf(choice.finish_reason);
   ResponseOutput output(options_);
   output.PushReasoning(choice.reasoning, nullptr, nullptr);
-  output.Push(choice.text, /*last=*/true, status == "incomplete",
-              choice.logprobs.has_value() ? &*choice.logprobs : nullptr, nullptr, nullptr);
+  if (choice.logprobs.has_value()) output.AddLogprobs(*choice.logprobs, choice.reasoning_tokens);
+  output.Push(choice.text, /*last=*/true, status == "incomplete", nullptr, nullptr);
   State state;
   state.status = status;
   state.items = &output.items();
@@ -104,7 +104,8 @@ void ResponsesWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
   if (last) finish_ = *delta.finish_reason;
   if (delta.turn != nullptr) turn_ = *delta.turn;
   output_.PushReasoning(delta.reasoning, &events_, out);
-  output_.Push(delta.text, last, last && StatusOf(finish_) == "incomplete", delta.logprobs, &events_, out);
+  if (delta.logprobs != nullptr) output_.AddLogprobs(*delta.logprobs, delta.reasoning_tokens);
+  output_.Push(delta.text, last, last && StatusOf(finish_) == "incomplete", &events_, out);
 }
 
 void ResponsesWriter::AppendUsage(std::string* out, const Usage& usage, const KvReport* kv) {

@@ -22,7 +22,7 @@ Json OutputOf(const std::string& text) {
   options.ids = "x";
   options.custom_tools = {"g"};
   ResponseOutput output(options);
-  output.Push(text, /*last=*/true, /*incomplete=*/false, nullptr, nullptr, nullptr);
+  output.Push(text, /*last=*/true, /*incomplete=*/false, nullptr, nullptr);
   return Json::parse("[" + output.items() + "]");
 }
 

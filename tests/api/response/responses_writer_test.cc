@@ -212,5 +212,49 @@ TEST(ResponsesWriter, LogprobsGoWithTheText) {
   EXPECT_EQ(events.back()["response"]["output"][0]["content"][0]["logprobs"], written);
 }
 
+// It may be known late of a token that it was thought: when the text comes at the latest.
+TEST(ResponsesWriter, LogprobsOfATextHaveNoneOfTheReasoning) {
+  const auto position = [](const std::string& token) {
+    PositionLogprobs made;
+    made.bytes = token;
+    made.logprob = -1.0f;
+    return made;
+  };
+  const struct {
+    std::string reasoning, text, token;
+    int32_t reasoning_tokens;
+  } steps[] = {{"", "", "<think>", 0}, {"so", "", "so", 2}, {"", "", "</think>", 2},
+               {"", "", "\n", 3},      {"", "hi", "hi", 4}, {"", " Ann", " Ann", 4}};
+  ResponsesWriter writer(Options()), whole(Options());
+  writer.Begin({"resp_1", 7, "smol", ""});
+  whole.Begin({"resp_1", 7, "smol", ""});
+  Answer answer;
+  AnswerChoice& choice = answer.choices.emplace_back();
+  choice.logprobs.emplace();
+  std::string out;
+  for (const auto& step : steps) {
+    const std::vector<PositionLogprobs> logprobs = {position(step.token)};
+    AnswerDelta delta;
+    delta.first = out.empty();
+    delta.reasoning = step.reasoning;
+    delta.text = step.text;
+    delta.logprobs = &logprobs;
+    delta.reasoning_tokens = step.reasoning_tokens;
+    if (&step == std::end(steps) - 1) delta.finish_reason = FinishReason::kStop;
+    writer.AppendChunk(&out, delta);
+    choice.reasoning += step.reasoning;
+    choice.text += step.text;
+    choice.logprobs->push_back(logprobs[0]);
+    choice.reasoning_tokens = step.reasoning_tokens;
+  }
+  out.clear();
+  writer.AppendUsage(&out, {10, 6, 0}, nullptr);
+  const Json streamed = Json::parse(out.substr(out.find("data: ") + 6))["response"]["output"];
+  EXPECT_EQ(streamed, Json::parse(whole.Body(answer))["output"]);
+  const Json logprobs = streamed[1]["content"][0]["logprobs"];
+  ASSERT_EQ(logprobs.size(), 2u) << logprobs;
+  EXPECT_EQ(logprobs[0]["token"], "hi");
+}
+
 }  // namespace
 }  // namespace hydrant
