@@ -236,6 +236,9 @@ RegexId LazyDfa::Import(const RegexArena& from, RegexId id, RegexId shared) {
     }
     RegexId& copy = made[next];
     switch (node.kind) {
+      case RegexKind::kBytes:
+        copy = arena_.Bytes(from.bytes(next));  // of which each arena may have made others
+        break;
       case RegexKind::kConcat:
         copy = arena_.Concat(at(node.a), at(node.b));
         break;

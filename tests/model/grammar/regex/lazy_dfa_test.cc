@@ -220,5 +220,24 @@ TEST(LazyDfa, ImportsWhatACopyMade) {
   EXPECT_TRUE(two.Matches(copy, "ac", fuel));
 }
 
+// Two copies each make a set of bytes as they go; the first of either is not the same.
+TEST(LazyDfa, ImportsASetOfBytesThatACopyMade) {
+  LazyDfa base;
+  RegexArena& arena = base.arena();
+  const auto then = [&](char first, char last, char a, char b) {
+    return arena.Concat(arena.Bytes(ByteSet::Range(first, last)), arena.Bytes(ByteSet::Range(a, b)));
+  };
+  const RegexId root = arena.Or({then('x', 'x', 'a', 'c'), then('y', 'y', '0', '1'), then('x', 'y', 'p', 'q')});
+  const auto shared = static_cast<RegexId>(arena.size());
+  LazyDfa one = base, two = base;
+  Fuel fuel;
+  const RegexId state = one.StepAll(root, "x", fuel);
+  ASSERT_GE(state, shared);
+  ASSERT_GE(two.StepAll(root, "y", fuel), shared);
+  const RegexId copy = two.Import(one.arena(), state, shared);
+  for (const char* text : {"a", "c", "p", "q"}) EXPECT_TRUE(two.Matches(copy, text, fuel)) << text;
+  for (const char* text : {"d", "0", "x", ""}) EXPECT_FALSE(two.Matches(copy, text, fuel)) << text;
+}
+
 }  // namespace
 }  // namespace hydrant::grammar
