@@ -145,6 +145,9 @@ void ReadToolConstraint(ObjectReader* request, const RequestContext& context, co
   if (tools.is_null()) {
     if (required)
       request->Fail(choice.field, absl::StrCat("'", choice.field, "' asks for a call, and there are no 'tools'."));
+    if (!choice.allowed.empty()) {
+      request->Fail(choice.field, absl::StrCat("'", choice.field, "' names functions, and there are no 'tools'."));
+    }
     return;
   }
   if (!Unknown(choice, tools).empty()) {

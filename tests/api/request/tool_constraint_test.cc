@@ -126,6 +126,8 @@ TEST(ToolConstraint, RefusesWhatItCannotHold) {
   for (
       const Case& c :
       {Case{R"(,"tool_choice":"required")", "tool_choice", "invalid_value"},
+       {R"(,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"f"}}]}})",
+        "tool_choice", "invalid_value"},
        {tools + R"(,"tool_choice":"any")", "tool_choice", "invalid_value"},
        {tools + R"(,"tool_choice":{"type":"function"})", "tool_choice", "invalid_value"},
        {tools + R"(,"tool_choice":{"type":"custom","custom":{"name":"f"}})", "tool_choice", "unsupported"},

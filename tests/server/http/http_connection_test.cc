@@ -408,8 +408,8 @@ TEST(HttpConnection, APageMayReadTheIdAndTheLimits) {
   TestServer server(std::move(options));
   const std::string exposed =
       server.Ask(CompletionPost(kBody, "Origin: https://ui.example\r\n")).Field("access-control-expose-headers");
-  for (const char* name :
-       {"x-request-id", "retry-after", "x-ratelimit-remaining-requests", "x-ratelimit-reset-tokens"}) {
+  for (const char* name : {"x-request-id", "x-hydrant-durable", "x-hydrant-tools-not-offered", "retry-after",
+                           "x-ratelimit-remaining-requests", "x-ratelimit-reset-tokens"}) {
     EXPECT_NE(exposed.find(name), std::string::npos) << name;
   }
 }
