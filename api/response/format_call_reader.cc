@@ -33,19 +33,19 @@ std::shared_ptr<const Grammar> ReadingGrammar(std::string_view format, bool begi
 }
 
 // A grammar of the format with states of its own. Those of all formats are compiled when the first is asked for.
-std::shared_ptr<Grammar> TwinOf(const grammar::ToolFormat& data) {
-  using Grammars = std::map<std::string_view, std::shared_ptr<const Grammar>>;
-  static const Grammars grammars = [] {
-    Grammars made;
+std::shared_ptr<Grammar> GrammarOf(const grammar::ToolFormat& data) {
+  using Sources = std::map<std::string_view, std::shared_ptr<const grammar::GrammarSource>>;
+  static const Sources sources = [] {
+    Sources made;
     for (const grammar::ToolFormat& format : grammar::ToolFormats()) {
       made.try_emplace(grammar::FindReadFormats(format.name).front().name);
     }
-    for (auto& [name, grammar] : made) {
-      grammar = ReadingGrammar(name, grammar::FindReadFormats(name).front().trigger.empty());
+    for (auto& [name, source] : made) {
+      source = ReadingGrammar(name, grammar::FindReadFormats(name).front().trigger.empty())->source();
     }
     return made;
   }();
-  return grammars.at(data.name)->Twin();
+  return std::make_shared<Grammar>(sources.at(data.name));
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ FormatCallReader::FormatCallReader(std::string_view format, bool hands_over) : h
   const grammar::ToolFormat& data = grammar::FindReadFormats(format).front();
   is_json_ = data.style == grammar::ArgumentStyle::kJson;
   trigger_ = data.trigger;
-  grammar_ = TwinOf(data);
+  grammar_ = GrammarOf(data);
   state_ = grammar_->Begin();
 }
 

@@ -67,6 +67,7 @@ std::optional<Refusal> Build(const GrammarSpec& spec, GrammarParts& parts) {
 }  // namespace
 
 std::variant<std::shared_ptr<Grammar>, Refusal> Grammar::Compile(const GrammarSpec& spec, Fuel& fuel) {
+  const int64_t most = fuel.left;
   GrammarParts parts{{}, {}, {}, spec.schema, fuel};
   if (std::optional<Refusal> refusal = Build(spec, parts)) return *std::move(refusal);
   if (parts.script.too_large()) return Refusal{RefusalKind::kTooLarge, "", "", "too many rules and tags"};
@@ -77,35 +78,52 @@ std::variant<std::shared_ptr<Grammar>, Refusal> Grammar::Compile(const GrammarSp
   plan->script = std::move(parts.script);
   plan->keys_may_repeat = spec.keys_may_repeat;
   plan->white_space_max = std::clamp(spec.white_space_max, 0, 255);
-  std::shared_ptr<Grammar> grammar(new Grammar(std::move(plan), std::move(parts.dfa)));
+  auto grammar = std::make_shared<Grammar>(
+      std::make_shared<const GrammarSource>(GrammarSource{std::move(plan), std::move(parts.dfa)}));
   // Every answer begins with this work again, and nobody could refuse it then.
+  const int64_t built = fuel.left;
   grammar->machine_->Begin(fuel);
-  if (fuel.empty()) return Refusal{RefusalKind::kTooComplex, "", "", "there are too many ways to begin"};
-  return grammar;
+  if (!fuel.empty()) return grammar;
+  return Refusal{RefusalKind::kTooComplex, "", "",
+                 built < most / 2 ? "takes too much work" : "there are too many ways to begin"};
 }
 
-Grammar::Grammar(std::shared_ptr<const JsonPlan> plan, LazyDfa dfa)
-    : plan_(std::move(plan)), base_(std::move(dfa)), machine_(std::make_shared<JsonMachine>(plan_, base_)) {}
+Grammar::Grammar(std::shared_ptr<const GrammarSource> source)
+    : source_(std::move(source)), machine_(std::make_shared<JsonMachine>(source_->plan, source_->base)) {}
 
-std::shared_ptr<Grammar> Grammar::Twin() const { return std::shared_ptr<Grammar>(new Grammar(plan_, base_)); }
+size_t Grammar::bytes() const { return source_->base.bytes() + machine_->bytes() + source_->plan->bytes(); }
 
-size_t Grammar::bytes() const { return base_.bytes() + machine_->bytes() + plan_->bytes(); }
+size_t GrammarState::bytes() const {
+  return configurations_.capacity() * sizeof(Configuration) + (machine_ == nullptr ? 0 : machine_->bytes());
+}
 
-GrammarState Grammar::Begin() {
+GrammarState Grammar::Begin(Fuel& fuel) {
   GrammarState state;
   state.machine_ = machine_;
-  state.configurations_ = machine_->Begin();
+  state.configurations_ = machine_->Begin(fuel);
   return state;
 }
 
-void Grammar::Renew(GrammarState& state) {
-  if (machine_->states() > states_max_) machine_ = std::make_shared<JsonMachine>(plan_, base_);
-  if (state.machine_ == machine_) return;
-  Configurations moved = state.configurations_;
-  for (Configuration& each : moved) each = machine_->Import(*state.machine_, each);
-  std::ranges::sort(moved);
+bool Grammar::Renew(GrammarState& state, Fuel& fuel) {
+  const bool is_new = machine_->states() > states_max_ + carried_;
+  if (is_new) {
+    machine_ = std::make_shared<JsonMachine>(source_->plan, source_->base);
+    carried_ = 0;
+  }
+  if (state.machine_ == machine_) return true;
+  Configurations moved = machine_->Import(*state.machine_, state.configurations_, fuel);
+  if (is_new) carried_ = machine_->states();
+  if (fuel.empty()) return false;
   state.configurations_ = std::move(moved);
   state.machine_ = machine_;
+  return true;
+}
+
+GrammarState Grammar::Alone(const GrammarSource& source, const GrammarState& state, Fuel& fuel) {
+  GrammarState alone;
+  alone.machine_ = std::make_shared<JsonMachine>(source.plan, source.base.Bare());
+  alone.configurations_ = alone.machine_->Import(*state.machine_, state.configurations_, fuel);
+  return alone;
 }
 
 Grammar::Verdict Grammar::Advance(GrammarState& state, std::string_view bytes, std::vector<ByteRegion>* regions) {
@@ -115,8 +133,8 @@ Grammar::Verdict Grammar::Advance(GrammarState& state, std::string_view bytes, s
 
 Grammar::Verdict Grammar::Advance(GrammarState& state, std::string_view bytes, Fuel& fuel,
                                   std::vector<ByteRegion>* regions) {
-  Renew(state);
   if (regions != nullptr) regions->clear();
+  if (!Renew(state, fuel)) return Verdict::kLimit;
   Configurations now = state.configurations_, next;
   for (const char byte : bytes) {
     ByteRegion* const region = regions != nullptr ? &regions->emplace_back() : nullptr;
@@ -136,7 +154,7 @@ std::optional<int64_t> Grammar::BytesToEnd(GrammarState& state) {
 }
 
 std::optional<int64_t> Grammar::BytesToEnd(GrammarState& state, Fuel& fuel) {
-  Renew(state);
+  if (!Renew(state, fuel)) return std::nullopt;
   return machine_->BytesToEnd(state.configurations_, fuel);
 }
 

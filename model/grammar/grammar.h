@@ -6,7 +6,7 @@
 //
 // Work of states and masks is remembered in the grammar; beyond 20,000 things it is dropped and begun anew, which changes no answer.
 //
-// Thread: one at a time for a grammar and all of its states; whoever shares one has a lock.
+// Thread: one at a time for a grammar and all of its states; whoever shares one has a lock. A GrammarSource is for any.
 #ifndef HYDRANT_MODEL_GRAMMAR_GRAMMAR_H_
 #define HYDRANT_MODEL_GRAMMAR_GRAMMAR_H_
 
@@ -40,11 +40,19 @@ struct GrammarSpec {
 
 inline constexpr size_t kChoicesMax = 4096;
 
+// What a specification is compiled to. It never changes.
+struct GrammarSource {
+  std::shared_ptr<const JsonPlan> plan;
+  LazyDfa base;
+};
+
 class Grammar;
 
 class GrammarState {
  public:
   GrammarState() = default;
+  // About what it takes in memory, and the work behind it that is remembered; others may share that.
+  size_t bytes() const;
 
  private:
   friend class Grammar;
@@ -56,8 +64,15 @@ class GrammarState {
 class Grammar {
  public:
   static std::variant<std::shared_ptr<Grammar>, Refusal> Compile(const GrammarSpec& spec, Fuel& fuel);
+  explicit Grammar(std::shared_ptr<const GrammarSource> source);
+  const std::shared_ptr<const GrammarSource>& source() const { return source_; }
 
-  GrammarState Begin();
+  GrammarState Begin() {
+    Fuel fuel;
+    return Begin(fuel);
+  }
+  // The same with work taken from `fuel`; if that has ended the state is none.
+  GrammarState Begin(Fuel& fuel);
   enum class Verdict : uint8_t {
     kAllowed,
     kForbidden,  // no answer goes on like this
@@ -77,8 +92,9 @@ class Grammar {
   // The same with work taken from `fuel`: if that has ended it was too much work.
   std::optional<int64_t> BytesToEnd(GrammarState& state, Fuel& fuel);
 
-  // Another one of the same specification, with states of its own: for another thread.
-  std::shared_ptr<Grammar> Twin() const;
+  // The same place with nothing remembered but what it needs. Nobody may read on in it, but all grammars of this source, of whatever
+  // threads, may go on from copies of it. If `fuel` has ended the state is none.
+  static GrammarState Alone(const GrammarSource& source, const GrammarState& state, Fuel& fuel);
   // About what it takes in memory by now.
   size_t bytes() const;
 
@@ -92,14 +108,14 @@ class Grammar {
  private:
   friend class TokenMasks;
 
-  Grammar(std::shared_ptr<const JsonPlan> plan, LazyDfa dfa);
-  // Moves a state to the machine that is in use, which is a new one where the old one has remembered too much.
-  void Renew(GrammarState& state);
+  // Moves a state to the machine that is in use, which is a new one where the old one has remembered too much. False, and the state
+  // stays where it was, if that ends the fuel.
+  bool Renew(GrammarState& state, Fuel& fuel);
 
-  std::shared_ptr<const JsonPlan> plan_;
-  LazyDfa base_;
+  const std::shared_ptr<const GrammarSource> source_;
   std::shared_ptr<JsonMachine> machine_;
   size_t states_max_ = kStatesMax;
+  size_t carried_ = 0;  // states of the machine that it was begun with, as a live state needs them
 };
 
 }  // namespace hydrant::grammar

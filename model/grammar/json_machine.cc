@@ -388,27 +388,41 @@ JsonMachine::Frame JsonMachine::WithItem(Frame frame) const {
   return frame;
 }
 
-Configuration JsonMachine::Import(const JsonMachine& from, const Configuration& configuration) {
-  Configuration copy = configuration;
-  std::vector<Frame> chain;
-  for (FrameId id = configuration.frame; id != kNoFrame; id = from.frame(id).parent) chain.push_back(from.frame(id));
-  copy.frame = kNoFrame;
-  for (size_t i = chain.size(); i-- > 0;) {
-    Frame own = chain[i];
-    std::vector<uint64_t> hashes;
-    for (int32_t list = own.seen; list >= 0; list = from.seen_[static_cast<size_t>(list)].first) {
+Configurations JsonMachine::Import(const JsonMachine& from, const Configurations& configurations, Fuel& fuel) {
+  Configurations moved;
+  SteadyMap<FrameId, FrameId> known;
+  for (Configuration each : configurations) {
+    each.frame = ImportFrame(from, each.frame, known, fuel);
+    if (fuel.empty()) return moved;
+    if (each.phase == Phase::kScalar || each.phase == Phase::kExtraKey || each.phase == Phase::kText) {
+      const size_t before = dfa_.arena().size();
+      each.lexeme = dfa_.Import(from.dfa_.arena(), each.lexeme, static_cast<RegexId>(base_));
+      fuel.Spend(static_cast<int64_t>(dfa_.arena().size() - before));
+    }
+    moved.push_back(each);
+  }
+  std::ranges::sort(moved);
+  return moved;
+}
+
+FrameId JsonMachine::ImportFrame(const JsonMachine& from, FrameId id, SteadyMap<FrameId, FrameId>& known, Fuel& fuel) {
+  std::vector<FrameId> chain;
+  for (; id != kNoFrame && !known.contains(id); id = from.frame(id).parent) chain.push_back(id);
+  FrameId parent = id == kNoFrame ? kNoFrame : known.at(id);
+  std::vector<uint64_t> hashes;
+  for (size_t i = chain.size(); i-- > 0 && fuel.Spend(1);) {
+    Frame own = from.frame(chain[i]);
+    hashes.clear();
+    for (int32_t list = own.seen; list >= 0 && fuel.Spend(1); list = from.seen_[static_cast<size_t>(list)].first) {
       hashes.push_back(from.seen_[static_cast<size_t>(list)].second);
     }
     own.seen = -1;
     for (size_t j = hashes.size(); j-- > 0;) own.seen = Seen(own.seen, hashes[j]);
-    own.parent = copy.frame;
-    copy.frame = Intern(own);
+    own.parent = parent;
+    parent = Intern(own);
+    known.try_emplace(chain[i], parent);
   }
-  if (configuration.phase == Phase::kScalar || configuration.phase == Phase::kExtraKey ||
-      configuration.phase == Phase::kText) {
-    copy.lexeme = dfa_.Import(from.dfa_.arena(), configuration.lexeme, static_cast<RegexId>(base_));
-  }
-  return copy;
+  return parent;
 }
 
 }  // namespace hydrant::grammar

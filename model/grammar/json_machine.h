@@ -139,8 +139,9 @@ class JsonMachine {
   size_t states() const { return dfa_.arena().size() - base_ + frames_.size() + seen_.size(); }
   // About what it takes in memory.
   size_t bytes() const { return dfa_.bytes() + frames_.size() * 3 * sizeof(Frame) + seen_.size() * 64; }
-  // The same configuration in this machine, of another one with the same plan that began with the same expressions.
-  Configuration Import(const JsonMachine& from, const Configuration& configuration);
+  // The same configurations in this machine, of another one with the same plan that began with the same expressions; not all of them
+  // where `fuel` ends. A frame, a key and a state of an expression are one unit each.
+  Configurations Import(const JsonMachine& from, const Configurations& configurations, Fuel& fuel);
 
  private:
   enum class FrameKind : uint8_t { kObject, kArray, kScript };
@@ -174,6 +175,7 @@ class JsonMachine {
   void MeasureScript(Fuel& fuel);
 
   FrameId Intern(const Frame& frame);
+  FrameId ImportFrame(const JsonMachine& from, FrameId id, SteadyMap<FrameId, FrameId>& known, Fuel& fuel);
   const Frame& frame(FrameId id) const { return frames_[static_cast<size_t>(id)]; }
   const ObjectShape& object(const Frame& frame) const {
     return plan_->shapes.objects[static_cast<size_t>(frame.shape)];

@@ -304,9 +304,9 @@ bool TokenMasks::AddConfiguration(const Configuration& from, Fuel& fuel, std::sp
 }
 
 // Moves to the machine of a state; what is remembered of another one, or too much, is forgotten.
-void TokenMasks::Follow(GrammarState& state) {
-  grammar_->Renew(state);
-  if (machine_ == state.machine_ && remembered_bytes_ <= kRememberedBytesMax) return;
+bool TokenMasks::Follow(GrammarState& state, Fuel& fuel) {
+  if (!grammar_->Renew(state, fuel)) return false;
+  if (machine_ == state.machine_ && remembered_bytes_ <= kRememberedBytesMax) return true;
   machine_ = state.machine_;
   masks_.clear();
   needs_.clear();
@@ -314,10 +314,11 @@ void TokenMasks::Follow(GrammarState& state) {
   plain_characters_.clear();
   takes_every_.clear();
   remembered_bytes_ = 0;
+  return true;
 }
 
 Grammar::Verdict TokenMasks::Mask(GrammarState& state, std::span<uint32_t> out, Fuel& fuel) {
-  Follow(state);
+  if (!Follow(state, fuel)) return Grammar::Verdict::kLimit;
   if (const auto known = masks_.find(state.configurations_); known != masks_.end()) {
     std::ranges::copy(known->second, out.begin());
     return Grammar::Verdict::kAllowed;
@@ -350,9 +351,9 @@ Grammar::Verdict TokenMasks::Mask(GrammarState& state, std::span<uint32_t> out, 
 }
 
 Grammar::Verdict TokenMasks::PlainMask(GrammarState& state, std::span<uint32_t> out) {
-  Follow(state);
-  std::ranges::fill(out, 0u);
   Fuel fuel;
+  if (!Follow(state, fuel)) return Grammar::Verdict::kLimit;
+  std::ranges::fill(out, 0u);
   const bool is_known = WalkNodes(0, trie_->nodes().size(), 0, state.configurations_, fuel, out);
   return is_known ? Grammar::Verdict::kAllowed : Grammar::Verdict::kLimit;
 }

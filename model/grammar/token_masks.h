@@ -93,7 +93,8 @@ class TokenMasks {
   // Whether a key that goes on with `left` can become one of endlessly many, whatever comes next.
   bool StaysEndless(RegexId left, Fuel& fuel);
   bool TakesEveryCharacter(RegexId id, Fuel& fuel);
-  void Follow(GrammarState& state);
+  // False where `fuel` ends.
+  bool Follow(GrammarState& state, Fuel& fuel);
 
   std::shared_ptr<Grammar> grammar_;
   std::shared_ptr<const TokenTrie> trie_;

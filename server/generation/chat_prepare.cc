@@ -167,7 +167,7 @@ ApiResult<PreparedGeneration> PrepareAnswer(ChatRequest& request, RequestPrompt 
   prepared.writer = std::move(writer);
   prepared.reasoning = SplitterOf(&request, prompt, context);
   if (request.constraint.has_value()) {
-    ApiResult<ShapeStart> start = MakeShapeStart(request, prompt, context);
+    ApiResult<AnswerStart> start = MakeShapeStart(request, prompt, context);
     if (!start.ok()) return start.error();
     prepared.shape_start = std::move(start.value());
   }

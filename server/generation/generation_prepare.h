@@ -74,11 +74,16 @@ struct PreparedPrompt : PromptText {
   std::shared_ptr<const LogitShaper> shaper;
 };
 
+// Where an answer stands before its first token, and how it has begun already.
+struct AnswerStart : ShapeStart {
+  std::string prefix;
+};
+
 struct PreparedGeneration {
   GenerationFields fields;
   std::vector<PreparedPrompt> prompts;
   std::optional<SessionTurn> turn;       // of a session; it has one prompt
-  ShapeStart shape_start;                // of every answer, where fields.constraint
+  AnswerStart shape_start;               // of every answer, where fields.constraint
   std::unique_ptr<AnswerWriter> writer;  // never null: how this endpoint answers
   ReasoningSplitter reasoning;           // that every answer begins with; has taken nothing yet
   std::optional<TurnNotes> notes;        // of turns before this one, which leaves one as well (AnswerWriter::Note)

@@ -27,14 +27,14 @@ std::string AnswerOf(std::string content, const ReasoningFormat& reasoning, cons
 
 }  // namespace
 
-ApiResult<ShapeStart> MakeShapeStart(const ChatRequest& request, const RequestPrompt& prompt,
+ApiResult<AnswerStart> MakeShapeStart(const ChatRequest& request, const RequestPrompt& prompt,
                                      const ServingContext& context) {
   const Conversation& conversation = request.conversation;
   const Constraint& constraint = *request.constraint;
   if (request.parses_tool_calls && constraint.spec.kind != ConstraintKind::kToolCalls) {
     return UnsupportedField(constraint.field, absl::StrCat("'", constraint.field, "' beside 'tools'"));
   }
-  ShapeStart start;
+  AnswerStart start;
   const ReasoningFormat& reasoning = context.chat.For(!conversation.tools.is_null()).reasoning;
   if (reasoning.known() && !constraint.in_reasoning) {
     if (!reasoning.lead.empty()) {

@@ -1,5 +1,6 @@
 #include "server/shapes/compiled_shape.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,8 @@ using grammar::GrammarSpec;
 
 // A state of an automaton has about a kilobyte of transitions: what the two of a shape remember is bounded by megabytes.
 constexpr size_t kStatesMax = 4'000;
+// So many bytes are read before it is looked at again: as many as a few tokens have.
+constexpr size_t kPrefixPiece = 16;
 
 GrammarSpec SpecOf(const ConstraintSpec& spec) {
   GrammarSpec made;
@@ -61,7 +64,10 @@ std::variant<std::shared_ptr<CompiledShape>, grammar::Refusal> CompiledShape::Co
   auto made = Grammar::Compile(SpecOf(spec), fuel);
   if (auto* refusal = std::get_if<grammar::Refusal>(&made)) return std::move(*refusal);
   std::shared_ptr<Grammar>& grammar = std::get<0>(made);
-  std::shared_ptr<CompiledShape> shape(new CompiledShape(std::move(grammar), std::move(vocabulary)));
+  std::shared_ptr<CompiledShape> shape(new CompiledShape(std::move(grammar), std::move(vocabulary), fuel));
+  if (fuel.empty()) {
+    return grammar::Refusal{grammar::RefusalKind::kTooComplex, "", "", "there are too many ways to begin"};
+  }
   // Here nobody waits for it but who asked, and a spec whose first mask is too much work is refused before it has a row.
   std::vector<uint32_t> first(shape->vocabulary().words());
   grammar::GrammarState state = shape->Begin();
@@ -72,14 +78,17 @@ std::variant<std::shared_ptr<CompiledShape>, grammar::Refusal> CompiledShape::Co
   return shape;
 }
 
-CompiledShape::CompiledShape(std::shared_ptr<Grammar> grammar, std::shared_ptr<const ShapeVocabulary> vocabulary)
+CompiledShape::CompiledShape(std::shared_ptr<Grammar> grammar, std::shared_ptr<const ShapeVocabulary> vocabulary,
+                             grammar::Fuel& fuel)
     : vocabulary_(std::move(vocabulary)),
-      followed_(grammar->Twin()),
+      source_(grammar->source()),
+      followed_(std::make_shared<Grammar>(source_)),
       masked_(std::move(grammar)),
       masks_(masked_, vocabulary_->trie()) {
   for (Grammar* each : {followed_.get(), masked_.get()}) each->set_states_max(kStatesMax);
-  followed_begin_ = followed_->Begin();
-  masked_begin_ = masked_->Begin();
+  masked_begin_ = masked_->Begin(fuel);
+  followed_begin_ = masked_begin_;
+  followed_->Advance(followed_begin_, "", fuel);  // moves it
   CountBytes();
 }
 
@@ -91,10 +100,21 @@ void CompiledShape::CountBytes() {
 grammar::GrammarState CompiledShape::BeginFollowed() { return CopyOf(followed_begin_, *followed_); }
 
 Grammar::Verdict CompiledShape::Behind(std::string_view prefix, grammar::GrammarState& behind) const {
-  const std::shared_ptr<Grammar> reader = masked_->Twin();
-  behind = reader->Begin();
+  Grammar reader(source_);
+  reader.set_states_max(kStatesMax);
   grammar::Fuel fuel;
-  return reader->Advance(behind, prefix, fuel);
+  grammar::GrammarState read = reader.Begin(fuel);
+  if (fuel.empty()) return Grammar::Verdict::kLimit;
+  for (; !prefix.empty(); prefix.remove_prefix(std::min(prefix.size(), kPrefixPiece))) {
+    // No piece is more work than a token may be, so that what one of them leaves behind is bounded, too.
+    const int64_t most = std::min(fuel.left, Grammar::kAdvanceFuel);
+    grammar::Fuel own{most};
+    const Grammar::Verdict verdict = reader.Advance(read, prefix.substr(0, kPrefixPiece), own);
+    if (verdict != Grammar::Verdict::kAllowed) return verdict;
+    if (!fuel.Spend(most - own.left)) return Grammar::Verdict::kLimit;
+  }
+  behind = Grammar::Alone(*source_, read, fuel);
+  return fuel.empty() ? Grammar::Verdict::kLimit : Grammar::Verdict::kAllowed;
 }
 
 grammar::GrammarState CompiledShape::Begin() {

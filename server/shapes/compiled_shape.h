@@ -28,7 +28,7 @@ namespace hydrant {
 
 class CompiledShape {
  public:
-  // Any thread; at most Fuel::kCompile of work.
+  // Any thread; at most Fuel::kCompile of work, and that of a mask.
   static std::variant<std::shared_ptr<CompiledShape>, grammar::Refusal> Compile(
       const ConstraintSpec& spec, std::shared_ptr<const ShapeVocabulary> vocabulary);
 
@@ -39,7 +39,8 @@ class CompiledShape {
   grammar::GrammarState BeginFollowed();
 
   // Any thread, and nobody waits: where an answer stands that has begun with `prefix`, and whether it may. The state belongs to an
-  // automaton of its own, in which nothing is read again; copies of it may go on in both of the others. At most Fuel::kCompile of work.
+  // automaton of its own, in which nothing is read again; copies of it may go on in both of the others. At most Fuel::kCompile of work,
+  // some megabytes while it reads, and behind that what the state needs and the shape's expressions.
   grammar::Grammar::Verdict Behind(std::string_view prefix, grammar::GrammarState& behind) const;
 
   // Any other thread; both wait for each other. Work is taken from `fuel`, or as much as one call may take.
@@ -62,10 +63,13 @@ class CompiledShape {
   size_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
  private:
-  CompiledShape(std::shared_ptr<grammar::Grammar> grammar, std::shared_ptr<const ShapeVocabulary> vocabulary);
+  // If `fuel` has ended it is none.
+  CompiledShape(std::shared_ptr<grammar::Grammar> grammar, std::shared_ptr<const ShapeVocabulary> vocabulary,
+                grammar::Fuel& fuel);
   void CountBytes();
 
   const std::shared_ptr<const ShapeVocabulary> vocabulary_;
+  const std::shared_ptr<const grammar::GrammarSource> source_;  // of automata that others need
   // The engine's, once it is compiled. To find out where an answer begins may take a while; of that there is a copy.
   const std::shared_ptr<grammar::Grammar> followed_;
   grammar::GrammarState followed_begin_;

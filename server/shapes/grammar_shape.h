@@ -19,8 +19,7 @@ namespace hydrant {
 
 // Where an answer stands before its first token.
 struct ShapeStart {
-  std::string prefix;  // how it has begun already; the shape allows it
-  // Behind the prefix, if there is one (CompiledShape::Behind).
+  // Behind how it has begun already, if it has (CompiledShape::Behind).
   std::optional<grammar::GrammarState> behind = std::nullopt;
   bool thinks = false;          // the first token is thinking already
   int32_t thinks_behind = -1;   // a first token behind which thinking begins; -1: none does
@@ -60,7 +59,7 @@ class GrammarShape : public AnswerShape {
   static constexpr int64_t kFuelOfToken = 50'000;  // 1 ms
 
   const std::shared_ptr<CompiledShape> shape_;
-  const ShapeStart start_;        // `prefix` is not used
+  const ShapeStart start_;
   grammar::Fuel fuel_{kFuelMax};  // of both threads, one at a time
   // The engine's thread.
   std::optional<grammar::GrammarState> followed_;  // begins with the answer's first token

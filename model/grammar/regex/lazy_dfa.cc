@@ -262,6 +262,12 @@ RegexId LazyDfa::Import(const RegexArena& from, RegexId id, RegexId shared) {
   return at(id);
 }
 
+LazyDfa LazyDfa::Bare() const {
+  LazyDfa bare;
+  bare.arena_ = arena_;
+  return bare;
+}
+
 size_t LazyDfa::bytes() const {
   // A place in a hash map is taken twice over, as it is filled by half at least.
   constexpr size_t kNodeBytes = sizeof(RegexNode) + 2 * sizeof(int32_t) + sizeof(Texts) + sizeof(RegexId);

@@ -43,6 +43,8 @@ class LazyDfa {
 
   // Copies an expression of another arena into this one. REQUIRES: the same base, that is ids below `shared` mean the same in both.
   RegexId Import(const RegexArena& from, RegexId id, RegexId shared);
+  // The same expressions, and nothing remembered about them.
+  LazyDfa Bare() const;
 
  private:
   RegexId Derive(RegexId id, int byte_class, Fuel& fuel);

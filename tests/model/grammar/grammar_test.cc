@@ -43,6 +43,20 @@ TEST(Grammar, WhatHasNoAnswerIsRefused) {
   EXPECT_EQ(std::get<Refusal>(regex).text, "column 2: look-around is not supported");
 }
 
+// Whoever built too much is not told to begin in fewer ways.
+TEST(Grammar, WhatTookTheWorkIsSaid) {
+  const GrammarSpec spec{GrammarKind::kGbnf, R"(root ::= "a" [b-d]{2,9} | [ef] root)"};
+  Fuel much;
+  ASSERT_EQ(Grammar::Compile(spec, much).index(), 0u);
+  const int64_t taken = Fuel::kCompile - much.left;
+  for (int64_t fuel = 1; fuel <= taken; ++fuel) {
+    Fuel little{fuel};
+    const auto made = Grammar::Compile(spec, little);
+    ASSERT_EQ(made.index(), 1u) << fuel << " of " << taken;
+    EXPECT_EQ(std::get<Refusal>(made).text, "takes too much work");
+  }
+}
+
 TEST(Grammar, AStateIsAValue) {
   const auto grammar = MustCompile(R"({"type":"array","items":{"enum":["a","b"]}})");
   GrammarState state = grammar->Begin();

@@ -32,7 +32,7 @@ constexpr const char* kAskedRegex = R"(,"structured_outputs":{"regex":"a+"})";
 TEST(ShapeStart, AnAnswerBeginsAtItsFirstToken) {
   const auto made = PreparedChat(kShapeTemplate, kAskedChat, kAskedRegex);
   ASSERT_TRUE(made.ok()) << made.error().message;
-  const ShapeStart& start = made.value().shape_start;
+  const AnswerStart& start = made.value().shape_start;
   EXPECT_EQ(start.prefix, "");
   EXPECT_FALSE(start.thinks);
   EXPECT_EQ(start.thinks_behind, -1);

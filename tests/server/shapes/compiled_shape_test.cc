@@ -1,8 +1,13 @@
 #include "server/shapes/compiled_shape.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cctype>
+#include <string>
 
 #include "tests/server/shapes/shape_checks.h"
+#include "tests/support/sanitizers.h"
 
 namespace hydrant {
 namespace {
@@ -58,6 +63,31 @@ TEST(CompiledShape, MasksAreTakenFromAnAccountUnlessTheyAreRemembered) {
       EXPECT_EQ(shape->Mask(state, bits, left, little), Known::kAllowed);
     }
   }
+}
+
+int64_t PeakKilobytes() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+// Each of its bytes leads to a state that was not there before, with a transition for each of many classes of bytes.
+TEST(CompiledShape, AnAnswersBeginningTakesLittleMemoryHoweverLongItIs) {
+  std::string counted = "-{1000000}";
+  int times = 0;
+  for (char c = '0'; c <= 'z'; ++c) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      counted += "|" + std::string(1, c) + "{" + std::to_string(++times) + "}";
+  }
+  const auto shape = MustCompileShape(RegexSpec(counted));
+  const int64_t before = PeakKilobytes();
+  grammar::GrammarState behind;
+  EXPECT_EQ(shape->Behind(std::string(1'000'000, '-'), behind), Known::kLimit) << "it is too much work";
+  ASSERT_EQ(shape->Behind(std::string(400'000, '-'), behind), Known::kAllowed);
+  EXPECT_TRUE(kSanitized || PeakKilobytes() - before < (32 << 10));
+  EXPECT_LT(behind.bytes(), size_t{100} << 10);
+  EXPECT_EQ(shape->Behind("-a", behind), Known::kForbidden);
+  EXPECT_EQ(shape->followed().Advance(behind, "-"), Known::kAllowed) << "what is forbidden leaves it where it was";
 }
 
 TEST(CompiledShape, OptionsCountAndWhatItTakesInMemoryIsKnown) {

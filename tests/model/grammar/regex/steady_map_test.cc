@@ -69,7 +69,7 @@ TEST(SteadyMap, GrammarsAreWholeWhereMemoryRanOut) {
       Walk(*whole, all, answer, expected);
       int failures = 0;
       for (int calls = 0;; calls += 1 + calls / 40) {
-        const auto grammar = whole->Twin();
+        const auto grammar = std::make_shared<Grammar>(whole->source());
         grammar->set_states_max(states_max);
         TokenMasks masks(grammar, trie);
         std::vector<Place> places = empty;
