@@ -100,7 +100,7 @@ FrameId JsonMachine::Intern(const Frame& frame) {
 
 void JsonMachine::BackTo(const Mark& mark) {
   for (; frames_.size() > mark.frames; frames_.pop_back()) frame_ids_.erase(frames_.back());
-  for (; seen_.size() > mark.seen; seen_.pop_back()) seen_ids_.erase(seen_.back());
+  seen_.BackTo(mark.seen);
 }
 
 bool JsonMachine::MaySpace(const Configuration& from, uint8_t byte) const {
@@ -188,7 +188,8 @@ void JsonMachine::BeginBrackets(const Configuration& from, const ValueShape& val
   const bool is_object = byte == '{';
   for (const int32_t shape : is_object ? value.objects : value.arrays) {
     Configuration inside;
-    inside.frame = Intern({from.frame, shape, is_object ? FrameKind::kObject : FrameKind::kArray, 0, 0, -1, depth});
+    inside.frame =
+        Intern({from.frame, shape, is_object ? FrameKind::kObject : FrameKind::kArray, 0, 0, SeenKeys::kNone, depth});
     inside.phase = is_object ? Phase::kObjectBegin : Phase::kArrayBegin;
     to.push_back(inside);
   }
@@ -319,6 +320,8 @@ void JsonMachine::StepPropertyKey(const Configuration& from, uint8_t byte, Confi
   if (FitsSome(own, next.lexeme, next.target)) to.push_back(next);
 }
 
+// No object has a key twice. Keys are told apart by 64 bits of hash: one in 10^15 objects of a hundred keys lacks a key that it could
+// have had.
 void JsonMachine::StepExtraKey(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to) {
   const RegexId left = dfa_.Step(from.lexeme, byte, fuel);
   const Frame own = frame(from.frame);
@@ -330,9 +333,9 @@ void JsonMachine::StepExtraKey(const Configuration& from, uint8_t byte, Fuel& fu
     to.back().key_hash = hash;
     return;
   }
-  if (byte != '"' || !dfa_.arena().nullable(from.lexeme) || IsSeen(own.seen, from.key_hash)) return;
+  if (byte != '"' || !dfa_.arena().nullable(from.lexeme) || seen_.Has(own.seen, from.key_hash)) return;
   Frame with = WithMember(own, static_cast<int32_t>(object(own).properties.size()));
-  if (!plan_->keys_may_repeat) with.seen = Seen(own.seen, from.key_hash);
+  if (!plan_->keys_may_repeat) with.seen = seen_.With(own.seen, from.key_hash);
   Configuration colon;
   colon.frame = Intern(with);
   colon.phase = Phase::kColon;
@@ -340,17 +343,9 @@ void JsonMachine::StepExtraKey(const Configuration& from, uint8_t byte, Fuel& fu
   to.push_back(colon);
 }
 
-// No object has a key twice, unless the plan says so. Keys are told apart by 64 bits of hash: one in 10^15 objects of a hundred keys lacks a key that it could
-// have had.
-bool JsonMachine::IsSeen(int32_t list, uint64_t hash) const {
-  for (; list >= 0; list = seen_[static_cast<size_t>(list)].first) {
-    if (seen_[static_cast<size_t>(list)].second == hash) return true;
-  }
-  return false;
-}
 // Exact for up to 64 texts that may be left: an object that has more keys with the same beginning may run out of them.
-bool JsonMachine::CanBeUnseen(RegexId left, uint64_t hash, int32_t list, Fuel& fuel) {
-  if (list < 0) return true;
+bool JsonMachine::CanBeUnseen(RegexId left, uint64_t hash, int32_t seen, Fuel& fuel) {
+  if (seen == SeenKeys::kNone) return true;
   auto found = few_left_.find(left);
   if (found == few_left_.end()) {
     auto texts = dfa_.AllTexts(left, 64, fuel);
@@ -360,16 +355,10 @@ bool JsonMachine::CanBeUnseen(RegexId left, uint64_t hash, int32_t list, Fuel& f
   const auto is_seen = [&](const std::string& rest) {
     uint64_t whole = hash;
     for (const char byte : rest) whole = KeyHash(whole, static_cast<uint8_t>(byte));
-    return IsSeen(list, whole);
+    fuel.Spend(1);
+    return seen_.Has(seen, whole);
   };
   return found->second.empty() || !std::ranges::all_of(found->second, is_seen);
-}
-
-int32_t JsonMachine::Seen(int32_t list, uint64_t hash) {
-  ReserveOne(seen_);
-  const auto [found, added] = seen_ids_.try_emplace({list, hash}, static_cast<int32_t>(seen_.size()));
-  if (added) seen_.emplace_back(list, hash);
-  return found->second;
 }
 
 // --- arrays
@@ -413,11 +402,11 @@ FrameId JsonMachine::ImportFrame(const JsonMachine& from, FrameId id, SteadyMap<
   for (size_t i = chain.size(); i-- > 0 && fuel.Spend(1);) {
     Frame own = from.frame(chain[i]);
     hashes.clear();
-    for (int32_t list = own.seen; list >= 0 && fuel.Spend(1); list = from.seen_[static_cast<size_t>(list)].first) {
-      hashes.push_back(from.seen_[static_cast<size_t>(list)].second);
+    for (int32_t set = own.seen; set != SeenKeys::kNone && fuel.Spend(1); set = from.seen_.rest(set)) {
+      hashes.push_back(from.seen_.key(set));
     }
-    own.seen = -1;
-    for (size_t j = hashes.size(); j-- > 0;) own.seen = Seen(own.seen, hashes[j]);
+    own.seen = SeenKeys::kNone;
+    for (size_t j = hashes.size(); j-- > 0;) own.seen = seen_.With(own.seen, hashes[j]);
     own.parent = parent;
     parent = Intern(own);
     known.try_emplace(chain[i], parent);

@@ -21,6 +21,7 @@
 
 #include "model/grammar/regex/fuel.h"
 #include "model/grammar/regex/lazy_dfa.h"
+#include "model/grammar/regex/seen_keys.h"
 #include "model/grammar/regex/steady_map.h"
 #include "model/grammar/script.h"
 #include "model/grammar/shape.h"
@@ -138,7 +139,7 @@ class JsonMachine {
   bool HasSeenKeys(const Configuration& configuration) const { return frame(configuration.frame).seen >= 0; }
   size_t states() const { return dfa_.arena().size() - base_ + frames_.size() + seen_.size(); }
   // About what it takes in memory.
-  size_t bytes() const { return dfa_.bytes() + frames_.size() * 3 * sizeof(Frame) + seen_.size() * 64; }
+  size_t bytes() const { return dfa_.bytes() + frames_.size() * 3 * sizeof(Frame) + seen_.bytes(); }
   // The same configurations in this machine, of another one with the same plan that began with the same expressions; not all of them
   // where `fuel` ends. A frame, a key and a state of an expression are one unit each.
   Configurations Import(const JsonMachine& from, const Configurations& configurations, Fuel& fuel);
@@ -151,7 +152,7 @@ class JsonMachine {
     FrameKind kind = FrameKind::kObject;
     int32_t place = 0;  // property or item that may come next; the region of what is inside
     int32_t count = 0;  // members, as far as limits make a difference; frames of a script around this one and itself
-    int32_t seen = -1;  // extra keys, a list
+    int32_t seen = SeenKeys::kNone;  // extra keys
     int32_t depth = 1;
     auto operator<=>(const Frame&) const = default;
     template <typename H>
@@ -212,10 +213,8 @@ class JsonMachine {
   Frame WithMember(Frame frame, int32_t next_place) const;
   ShapeId NextItem(const Frame& frame) const;  // kNoShape: none may come
   Frame WithItem(Frame frame) const;
-  bool IsSeen(int32_t list, uint64_t hash) const;
   // Whether a key whose bytes so far have `hash`, and which goes on with `left`, can still be one that is not seen.
-  bool CanBeUnseen(RegexId left, uint64_t hash, int32_t list, Fuel& fuel);
-  int32_t Seen(int32_t list, uint64_t hash);
+  bool CanBeUnseen(RegexId left, uint64_t hash, int32_t seen, Fuel& fuel);
 
   std::shared_ptr<const JsonPlan> plan_;
   LazyDfa dfa_;
@@ -231,8 +230,7 @@ class JsonMachine {
   SteadyMap<Frame, FrameId> frame_ids_;
   // All that may be left of a key where that is few texts; none where it is many.
   SteadyMap<RegexId, std::vector<std::string>> few_left_;
-  std::vector<std::pair<int32_t, uint64_t>> seen_;  // the rest of the list, and one hash
-  SteadyMap<std::pair<int32_t, uint64_t>, int32_t> seen_ids_;
+  SeenKeys seen_;
 };
 
 }  // namespace hydrant::grammar

@@ -58,6 +58,27 @@ TEST(JsonMachine, ObjectsHaveTheirPropertiesInOrder) {
   });
 }
 
+// As work that is counted: one of more keys than may be remembered beside them is as dear as one of a few.
+TEST(JsonMachine, AnObjectOfManyKeysStaysCheap) {
+  const auto grammar = MustCompile(R"({"type":"object","additionalProperties":{"type":"null"}})");
+  grammar->set_states_max(400);
+  GrammarState state = grammar->Begin();
+  ASSERT_EQ(grammar->Advance(state, "{"), Grammar::Verdict::kAllowed);
+  int64_t taken = 0;
+  for (int i = 0; i < 3000; ++i) {
+    Fuel fuel{Grammar::kAdvanceFuel};
+    const std::string member = "\"key" + std::to_string(i) + "\":null,";
+    ASSERT_EQ(grammar->Advance(state, member, fuel), Grammar::Verdict::kAllowed);
+    if (i >= 2000) taken += Grammar::kAdvanceFuel - fuel.left;
+  }
+  EXPECT_LT(taken, 1000 * 100);
+  EXPECT_EQ(grammar->Advance(state, R"("key0")"), Grammar::Verdict::kForbidden);
+  Fuel little{3000};
+  GrammarState other;
+  EXPECT_EQ(Grammar::Alone(*grammar->source(), state, little).bytes() > 0 && little.empty(), true)
+      << "to move it counts";
+}
+
 // A key or an item is begun only where it can be ended and so can all that must follow.
 TEST(JsonMachine, NothingIsBegunThatCannotBeEnded) {
   const auto grammar = MustCompile(
