@@ -56,7 +56,8 @@ class GrammarShape : public AnswerShape {
   // An account of its own, so that many dear masks in a row hold up nobody: a second of them would be a second of every step. Of 20,000
   // masks of schemas in the wild one takes more than 400,000 units.
   static constexpr int64_t kFuelMax = 2'000'000;
-  static constexpr int64_t kFuelOfToken = 50'000;  // 1 ms
+  // The mask of a key beside others of its object may look at every node of the vocabulary's trie.
+  static constexpr int64_t kFuelOfToken = 150'000;  // 3 ms
 
   const std::shared_ptr<CompiledShape> shape_;
   const ShapeStart start_;
