@@ -21,19 +21,30 @@ void BlockManager::Match(const PrefixUse& use, std::span<const int32_t> prompt, 
     if (block < 0) break;
     parent = index_.serial(block);
     match->blocks.push_back(block);
-    const int32_t score_blocks = static_cast<int32_t>(i) + 1;
-    const bool fits =
-        use.scores == ScoreNeed::kNothing ||
-        (use.scores == ScoreNeed::kZeros ? score_blocks_.CanTake(score_blocks, -1, 0)
-                                         : score_blocks_.HasSnapshot(block, use.score_kind) &&
-                                               score_blocks_.CanTake(score_blocks, block, use.score_kind));
-    if (fits) usable = i + 1;
+    if (MayEndBehind(use, block, i + 1)) usable = i + 1;
   }
   match->blocks.resize(usable);
   for (int32_t block : match->blocks) match->revived += pool_.references(block) == 0 ? 1 : 0;
   match->score_blocks = use.scores == ScoreNeed::kNothing ? 0 : static_cast<int32_t>(usable);
   match->score_kind = use.score_kind;
   match->from_snapshot = use.scores == ScoreNeed::kSnapshot && usable > 0;
+}
+
+// Whether a match of `count` blocks may end with this one: there are scores to start from, and room for them.
+bool BlockManager::MayEndBehind(const PrefixUse& use, int32_t block, size_t count) const {
+  const auto score_blocks = static_cast<int32_t>(count);
+  if (use.scores == ScoreNeed::kNothing) return true;
+  if (use.scores == ScoreNeed::kZeros) return score_blocks_.CanTake(score_blocks, -1, 0);
+  return score_blocks_.HasSnapshot(block, use.score_kind) && score_blocks_.CanTake(score_blocks, block, use.score_kind);
+}
+
+size_t BlockManager::InUseOf(const PrefixUse& use, const PrefixMatch& match) const {
+  size_t in_use = 0, end = 0;
+  while (in_use < match.blocks.size() && pool_.references(match.blocks[in_use]) > 0) {
+    ++in_use;
+    if (MayEndBehind(use, match.blocks[in_use - 1], in_use)) end = in_use;
+  }
+  return end;
 }
 
 void BlockManager::Prepare(BlockTable& table, int32_t reserved_blocks, bool copies, int32_t owner) {

@@ -48,6 +48,9 @@ class BlockManager {
   // The longest prefix of `prompt` that the request may take over now. `match` keeps its memory. Valid until the next
   // change.
   void Match(const PrefixUse& use, std::span<const int32_t> prompt, PrefixMatch* match);
+  // How many blocks of `match`, which Match made for `use`, are found even when all that nobody uses are taken: a match ends only
+  // where there are scores to start from.
+  size_t InUseOf(const PrefixUse& use, const PrefixMatch& match) const;
 
   bool CanAdmit(int64_t reserved_blocks) const { return reserved_blocks <= pool_.available() - promised_; }
   bool CanAdmit(int64_t reserved_blocks, const PrefixMatch& match) const {
@@ -128,6 +131,7 @@ class BlockManager {
   absl::Status CheckIntegrity(std::span<const BlockTable* const> tables) const;
 
  private:
+  bool MayEndBehind(const PrefixUse& use, int32_t block, size_t count) const;
   int32_t TakeBlock();
   void Forget(int32_t block);
   bool MayPublish(const BlockTable& table) const { return table.publisher_ == resets_; }

@@ -352,8 +352,7 @@ void Admission::CountMissing() {
   if (needed < alone) {
     if (match_of_ != head.request.id || match_at_ != block_manager_.changes()) MatchPrefix(head.request);
     // A block that somebody uses is found no more when one before it, that nobody uses, is taken in this step.
-    size_t sure = 0;
-    while (sure < match_.blocks.size() && block_manager_.pool().references(match_.blocks[sure]) > 0) ++sure;
+    const size_t sure = block_manager_.InUseOf(head.request.prefix, match_);
     blocked_.shares = std::span(match_.blocks).first(sure);
     needed = std::min(alone, SharedBlocks(head.request) - static_cast<int64_t>(sure));
   }

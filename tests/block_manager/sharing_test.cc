@@ -334,5 +334,29 @@ TEST(KvBudgetShared, CountsWhatIsLeftBehindAtTheFirstEviction) {
   for (const auto& c : cases) EXPECT_EQ(PeakBlocksShared(c.prompt, c.max_tokens, c.budget), c.blocks) << c.name;
 }
 
+// What is in use is found whatever becomes of the rest, but a match ends only where there are scores to start from.
+TEST(Sharing, WhatIsInUseOfAMatchEndsWhereOneMayEnd) {
+  BlockManager manager(20, 20);
+  const std::vector<int32_t> prompt = Prompt(80);
+  const PrefixUse use = Scored();
+  BlockTable whole = Computed(manager, prompt);
+  for (const int32_t slots : {32, 64}) {
+    std::vector<int32_t> scores;
+    ASSERT_TRUE(manager.BeginSnapshot(whole, slots, use.score_kind, &scores));
+    manager.FinishSnapshot(whole, slots, use.score_kind, std::move(scores));
+  }
+  PrefixMatch match;
+  manager.Match(use, prompt, &match);
+  ASSERT_EQ(match.blocks.size(), 4u);
+  EXPECT_EQ(manager.InUseOf(use, match), 4u);
+  manager.Shrink(whole, 48, 3);
+  manager.Match(use, prompt, &match);
+  ASSERT_EQ(match.blocks.size(), 4u);
+  EXPECT_EQ(manager.InUseOf(use, match), 2u) << "the third has no scores behind it";
+  EXPECT_EQ(manager.InUseOf(Dense(), match), 3u);
+  manager.Release(whole);
+  ExpectIntegrity(manager, {});
+}
+
 }  // namespace
 }  // namespace hydrant
