@@ -79,6 +79,7 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   request.model_names = {config.served_model_name};
   request.vocab_size = model.vocab;
   request.context = limits.context_max;
+  request.state_cols = model.embedding_cols();
   SetDefaults(checkpoint.generation_defaults, &request);
   const std::string wrong = OverrideDefaults(config.generation_override, &request);
   assert(wrong.empty());  // ParseCommandLine looked

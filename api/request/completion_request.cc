@@ -11,54 +11,70 @@
 namespace hydrant {
 namespace {
 
-void FailPromptType(ObjectReader* reader) {
-  reader->Fail("prompt",
-               "'prompt' must be a string, an array of strings, an array of token ids, or an array of such arrays.",
-               "invalid_type");
-}
+// Reads the prompts of one member.
+struct PromptReader {
+  ObjectReader* reader;
+  std::string name;
+  const RequestContext& context;
+  std::vector<RequestPrompt>* prompts;
 
-void AddTextPrompt(ObjectReader* reader, JsonView value, CompletionRequest* request) {
-  if (!value.is_string()) return FailPromptType(reader);
-  if (value.string().empty()) return reader->FailWith(EmptyPrompt());
-  request->prompts.push_back({.is_ids = false, .text = std::string(value.string()), .ids = {}});
-}
-
-void AddIdsPrompt(ObjectReader* reader, JsonView value, const RequestContext& context, CompletionRequest* request) {
-  if (!value.is_array()) return FailPromptType(reader);
-  if (value.size() == 0) return reader->FailWith(EmptyPrompt());
-  std::vector<int32_t> ids =
-      reader->TokenIdsIn("prompt", value, context.vocab_size, std::numeric_limits<size_t>::max());
-  request->prompts.push_back({.is_ids = true, .text = {}, .ids = std::move(ids)});
-}
-
-// The first element says which of the four shapes was meant; the rest must agree.
-void ReadPrompts(ObjectReader* reader, const RequestContext& context, CompletionRequest* request) {
-  const JsonView prompt = reader->Raw("prompt");
-  if (!prompt.valid()) return reader->Fail("prompt", "'prompt' is required.", "missing_field");
-  if (prompt.is_string()) return AddTextPrompt(reader, prompt, request);
-  if (!prompt.is_array()) return FailPromptType(reader);
-  if (prompt.size() == 0) return reader->FailWith(EmptyPrompt());
-  const JsonView first = prompt.first();
-  const bool texts = first.is_string();
-  if (!texts && !first.is_array()) return AddIdsPrompt(reader, prompt, context, request);
-  if (prompt.size() > static_cast<uint32_t>(context.limits.prompts_max)) {
-    return reader->Fail("prompt", absl::StrCat("A request may have at most ", context.limits.prompts_max, " prompts."));
+  void FailType() {
+    reader->Fail(name,
+                 absl::StrCat("'", name, "' must be a string, an array of strings, an array of token ids, or an array ",
+                              "of such arrays."),
+                 "invalid_type");
   }
-  for (JsonView element = first; element.valid() && !reader->failed(); element = element.next()) {
-    if (texts) {
-      AddTextPrompt(reader, element, request);
-    } else {
-      AddIdsPrompt(reader, element, context, request);
+  void FailEmpty() {
+    reader->Fail(name, absl::StrCat("'", name, "' is empty, or has no tokens after tokenization."), "empty_prompt");
+  }
+
+  void AddText(JsonView value) {
+    if (!value.is_string()) return FailType();
+    if (value.string().empty()) return FailEmpty();
+    prompts->push_back({.is_ids = false, .text = std::string(value.string()), .ids = {}});
+  }
+
+  void AddIds(JsonView value) {
+    if (!value.is_array()) return FailType();
+    if (value.size() == 0) return FailEmpty();
+    std::vector<int32_t> ids = reader->TokenIdsIn(name, value, context.vocab_size, std::numeric_limits<size_t>::max());
+    prompts->push_back({.is_ids = true, .text = {}, .ids = std::move(ids)});
+  }
+
+  // The first element says which of the four shapes was meant; the rest must agree.
+  void Read() {
+    const JsonView prompt = reader->Raw(name);
+    if (!prompt.valid()) return reader->Fail(name, absl::StrCat("'", name, "' is required."), "missing_field");
+    if (prompt.is_string()) return AddText(prompt);
+    if (!prompt.is_array()) return FailType();
+    if (prompt.size() == 0) return FailEmpty();
+    const JsonView first = prompt.first();
+    const bool texts = first.is_string();
+    if (!texts && !first.is_array()) return AddIds(prompt);
+    if (prompt.size() > static_cast<uint32_t>(context.limits.prompts_max)) {
+      return reader->Fail(name, absl::StrCat("A request may have at most ", context.limits.prompts_max, " prompts."));
+    }
+    for (JsonView element = first; element.valid() && !reader->failed(); element = element.next()) {
+      if (texts) {
+        AddText(element);
+      } else {
+        AddIds(element);
+      }
     }
   }
-}
+};
 
 }  // namespace
+
+void ReadPrompts(ObjectReader* request, std::string_view name, const RequestContext& context,
+                 std::vector<RequestPrompt>* prompts) {
+  PromptReader{request, std::string(name), context, prompts}.Read();
+}
 
 ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, const RequestContext& context) {
   return ParseBody<CompletionRequest>(
       body, context, [&](ObjectReader* reader, JsonBudget*, CompletionRequest* request) {
-        ReadPrompts(reader, context, request);
+        ReadPrompts(reader, "prompt", context, &request->prompts);
         request->echo = reader->Bool("echo", false);
         // With echo, 0 scores the prompt and generates nothing.
         request->max_tokens = ReadMaxTokens(reader, context, 16, request->echo ? 0 : 1);

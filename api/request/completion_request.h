@@ -38,6 +38,10 @@ struct CompletionRequest : GenerationFields {
   std::vector<RequestPrompt> prompts;
 };
 
+// The prompts of member `name`: a text, texts, token ids, or lists of these. Sets request's error.
+void ReadPrompts(ObjectReader* request, std::string_view name, const RequestContext& context,
+                 std::vector<RequestPrompt>* prompts);
+
 // Reads and checks a body. Errors: 400 naming the field in `param`; 404 model_not_found.
 ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, const RequestContext& context);
 

@@ -18,6 +18,9 @@ namespace {
 void ReadLengths(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
   const int32_t min_tokens_max = request->max_tokens == kRestOfContext ? context.context : request->max_tokens;
   request->min_tokens = static_cast<int32_t>(reader->Integer("min_tokens", 0, 0, min_tokens_max));
+}
+
+void ReadTruncation(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
   // -1 is vLLM's word for "as long as the context allows".
   const std::optional<int64_t> truncate = reader->OptionalInteger("truncate_prompt_tokens", -1, context.context);
   if (!truncate.has_value()) return;
@@ -155,6 +158,12 @@ void CheckConstraint(ObjectReader* request, const GenerationFields& fields) {
   }
 }
 
+void ReadPromptFields(ObjectReader* request, const RequestContext& context, GenerationFields* fields) {
+  ReadTruncation(request, context, fields);
+  ReadTimeLimit(request, context, fields);
+  ReadIdentifiers(request, context, fields);
+}
+
 void ReadGenerationFields(ObjectReader* request, const RequestContext& context, GenerationFields* fields) {
   ReadLengths(request, context, fields);
   ReadSamplingFields(request, context, fields);
@@ -171,8 +180,7 @@ void ReadGenerationFields(ObjectReader* request, const RequestContext& context, 
   fields->skip_special_tokens = request->Bool("skip_special_tokens", true);
   fields->return_token_ids = request->Bool("return_token_ids", false);
   fields->kv_report = request->Bool("kv_report", false);
-  ReadTimeLimit(request, context, fields);
-  ReadIdentifiers(request, context, fields);
+  ReadPromptFields(request, context, fields);
   RefuseOtherKvMembers(request);
   fields->kv = ReadKvSpec(request, context.kv, context.kv_budget_max > 0 ? context.kv_budget_max : context.context);
   fields->has_kv = request->Has("kv");

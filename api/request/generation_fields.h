@@ -22,6 +22,7 @@
 #include "api/request/sampling_fields.h"
 #include "api/wire/api_error.h"
 #include "api/wire/object_reader.h"
+#include "kernels/pooling.h"
 #include "kernels/sampling.h"
 #include "scheduler/request/request_options.h"
 
@@ -55,6 +56,8 @@ struct GenerationFields : SamplingFields, RequestOptions, ScoringOptions {
 
   TimeLimit time_limit;  // its own `timeout`, or else the context's
 
+  Pooling pooling = Pooling::kNone;  // what is wanted of its prompts instead of answers: then max_tokens is 0
+
   bool fits_context = false;  // max_tokens is the most there may be: fewer where the context or the pool ends before
 
   bool return_token_ids = false;
@@ -79,6 +82,10 @@ inline constexpr int32_t kRestOfContext = -1;
 // Reads and checks what GenerationFields holds, the endpoint's own four aside; `fields` has those already. Sets
 // request's error, which is a 400 that names the field.
 void ReadGenerationFields(ObjectReader* request, const RequestContext& context, GenerationFields* fields);
+
+// The part of it that speaks of prompts and of the request, and of no answer: truncate_prompt_tokens, timeout, priority, user,
+// cache_salt, request_id.
+void ReadPromptFields(ObjectReader* request, const RequestContext& context, GenerationFields* fields);
 
 // Refuses fields that cannot be kept beside `fields.constraint`, which is there. Sets request's error.
 void CheckConstraint(ObjectReader* request, const GenerationFields& fields);

@@ -44,7 +44,8 @@ struct RequestContext : SamplingDefaults {
   RequestLimits limits;
   std::vector<std::string> model_names;  // names that `model` may have; the first is the one in responses
   int32_t vocab_size = 0;
-  int32_t context = 0;  // max_model_len
+  int32_t context = 0;     // max_model_len
+  int32_t state_cols = 0;  // numbers of a token's hidden state
   // Most tokens of an answer to a request that does not say how many and may have the rest of the context; 0: all of that.
   int32_t max_new_tokens = 0;
   KvSpec kv;                   // default of the field `kv`

@@ -8,6 +8,7 @@
 
 #include "api/request/chat_request.h"
 #include "api/request/completion_request.h"
+#include "api/request/embedding_request.h"
 #include "api/request/messages_request.h"
 #include "api/request/responses_request.h"
 #include "api/request/tokenize.h"
@@ -54,6 +55,7 @@ const std::vector<Endpoint>& Endpoints() {
        ErrorOf<ParseResponsesRequest>,
        {R"({"input":"x","stream":true,"stream_options":{},"kv":{},"session_id":"s","reasoning":{},"text":{}})"}},
       {"/v1/responses/input_tokens", ErrorOf<ParseResponsesRequest>, {R"({"input":"x","reasoning":{},"text":{}})"}},
+      {"/v1/embeddings", ErrorOf<ParseEmbeddingRequest>, {R"({"input":"x"})"}},
       {"/tokenize",
        ErrorOf<ParseTokenizeRequest>,
        {R"({"prompt":"x"})", R"({"messages":[{"role":"user","content":"x"}]})"}},

@@ -98,6 +98,7 @@ struct AnswerChoice {
   StopReason stop_reason;
   std::optional<std::vector<int32_t>> token_ids;         // with return_token_ids
   std::optional<std::vector<int32_t>> prompt_token_ids;  // with return_token_ids
+  std::vector<float> embedding;                          // of its prompt, with GenerationFields::pooling
 };
 
 // A whole answer.

@@ -16,6 +16,7 @@
 #define HYDRANT_MODEL_RUN_EXECUTOR_H_
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -28,6 +29,7 @@
 #include "kernels/step/session_ops.h"
 #include "kernels/step/swap_ops.h"
 #include "kernels/step_batch.h"
+#include "model/run/pooled_states.h"
 
 namespace hydrant {
 
@@ -48,6 +50,8 @@ struct StepRow : RowPlan {
   std::span<const int32_t> targets = {};
   int32_t target_logprobs = -1;
   bool target_ranks = false;
+  // Gets the hidden states of the row's tokens, or of its prompt's last one, before Sample returns. Null: they are not asked for.
+  std::shared_ptr<PooledStates> states = nullptr;
   LossQuestion losses;  // decode
   const EvictionPolicy* policy = nullptr;
   const SamplingParams* sampling = nullptr;

@@ -133,6 +133,7 @@ void ModelExecutor::QueueSample(std::span<const LogitAdjustments* const> adjustm
   assert(!input.rows.empty());
   CollectLogitsRequests(adjustments, flight);
   SampleTiles(flight);
+  PoolStates(input);
   MeasureLosses(input, &flight->output);
   CopyAfterForward(input);
   CutAfterForward(input);
@@ -391,6 +392,36 @@ void ModelExecutor::SampleTiles(InFlightStep* flight) {
   }
   // A step that samples nothing takes its time as well.
   if (logits_requests.empty()) flight->sample = device_.Sample({}, {}, {});
+}
+
+// In tiles as large as those of logits, token by token in the order of each prompt. Waits for the device: whoever asks wants nothing
+// that could be computed meanwhile.
+void ModelExecutor::PoolStates(const StepInput& input) {
+  logits_indices_.clear();
+  pools_.clear();
+  const auto flush = [this] {
+    if (pools_.empty()) return;
+    const Matrix states = transformer_.States(logits_indices_);
+    const auto cols = static_cast<size_t>(states.cols);
+    states_.resize(pools_.size() * cols);
+    device_.CopyToHost(states_.data(), states.data, states_.size() * sizeof(float));
+    for (size_t i = 0; i < pools_.size(); ++i) pools_[i]->Add(std::span(states_).subspan(i * cols, cols));
+    logits_indices_.clear();
+    pools_.clear();
+  };
+  for (size_t i = 0; i < input.rows.size(); ++i) {
+    const StepRow& row = input.rows[i];
+    if (row.states == nullptr) continue;
+    const int32_t begin = rows_[i].token_begin, end = begin + rows_[i].token_count;
+    const bool ends_prompt = row.position + rows_[i].token_count == row.prompt_length;
+    const bool takes_all = row.states->pooling() == Pooling::kMean;
+    for (int32_t token = takes_all ? begin : ends_prompt ? end - 1 : end; token < end; ++token) {
+      logits_indices_.push_back(token);
+      pools_.push_back(row.states.get());
+      if (std::ssize(pools_) == kLogitsRowsMax) flush();
+    }
+  }
+  flush();
 }
 
 void ModelExecutor::MeasureLosses(const StepInput& input, StepOutput* output) {

@@ -103,6 +103,7 @@ class ModelExecutor : public Executor {
   void CutAfterForward(const StepInput& input);
   void CollectLogitsRequests(std::span<const LogitAdjustments* const> adjustments, InFlightStep* flight);
   void SampleTiles(InFlightStep* flight);
+  void PoolStates(const StepInput& input);
   void DumpRow(const StepRow& row);
   void Read(const ReadOp& read);
   std::vector<int32_t> LivePositions(const StepRow& row, int32_t live, int32_t layer, int32_t kv_head);
@@ -121,6 +122,8 @@ class ModelExecutor : public Executor {
   std::vector<ShrinkOp> shrinks_;
   std::vector<LossOp> losses_;
   std::vector<int32_t> logits_indices_;
+  std::vector<PooledStates*> pools_;  // [logits_indices_.size()], where states are taken
+  std::vector<float> states_;         // a tile of them, [kLogitsRowsMax, state_cols]
   std::vector<SampleRequest> requests_;
 
   ParkedKv parked_;

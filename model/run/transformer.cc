@@ -178,19 +178,21 @@ void Transformer::AddProduct(const LinearWeight& weight, Matrix in, const NormWe
   device_.AddNormed(out_norm, product, x);
 }
 
-Matrix Transformer::Logits(std::span<const int32_t> token_indices) {
+Matrix Transformer::States(std::span<const int32_t> token_indices) {
   const int64_t rows = static_cast<int64_t>(token_indices.size());
   assert(rows > 0 && rows <= limits_.logits_rows_max);
-  Matrix last = Rows(last_, rows, config_.hidden);
-  const Matrix logits = Rows(logits_, rows, config_.vocab);
+  const Matrix last = Rows(last_, rows, config_.hidden);
   device_.GatherRows(Rows(x_, tokens_, config_.hidden), token_indices, last);
   if (config_.final_norm) device_.Norm(weights_.final_norm, last, last);
-  if (weights_.project_out != nullptr) {
-    const Matrix projected = Rows(embedded_, rows, config_.embedding_cols());
-    device_.Linear(*weights_.project_out, last, projected, /*accumulate=*/false);
-    last = projected;
-  }
-  device_.Linear(weights_.head(), last, logits, /*accumulate=*/false);
+  if (weights_.project_out == nullptr) return last;
+  const Matrix projected = Rows(embedded_, rows, config_.embedding_cols());
+  device_.Linear(*weights_.project_out, last, projected, /*accumulate=*/false);
+  return projected;
+}
+
+Matrix Transformer::Logits(std::span<const int32_t> token_indices) {
+  const Matrix logits = Rows(logits_, static_cast<int64_t>(token_indices.size()), config_.vocab);
+  device_.Linear(weights_.head(), States(token_indices), logits, /*accumulate=*/false);
   if (config_.final_softcap > 0) device_.SoftCap(config_.final_softcap, logits);
   return logits;
 }

@@ -38,6 +38,9 @@ class Transformer {
   // Logits of the given tokens of the last Forward, [token_indices.size(), vocab] fp32; valid until the next call.
   // REQUIRES: 0 < token_indices.size() <= logits_rows_max.
   Matrix Logits(std::span<const int32_t> token_indices);
+  // What their logits are made of, behind the last norm and projection, [token_indices.size(), state_cols()] fp32. Likewise.
+  Matrix States(std::span<const int32_t> token_indices);
+  int64_t state_cols() const { return config_.embedding_cols(); }
 
   const Weights& weights() const { return weights_; }
 

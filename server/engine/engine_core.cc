@@ -336,6 +336,7 @@ void EngineCore::BuildRow(const PlanRow& from, StepRow* row) {
     row->target_logprobs = extras.options.prompt_logprobs;
     row->target_ranks = extras.options.prompt_ranks;
   }
+  if (from.prefill) row->states = extras.options.states;
 }
 
 void EngineCore::BuildResults(InFlightStep& flight) {
@@ -426,6 +427,7 @@ void EngineCore::BuildEvents(InFlightStep& flight, std::span<const SequenceEvent
       if (event->finish != FinishReason::kNone) {
         extras.options.end_finder.reset();
         extras.options.shaper.reset();
+        extras.options.states.reset();
         if (extras.mask != nullptr) extras.mask->Abandon();
         extras.mask.reset();
         if (extras.last.id >= 0) output.sampled = std::exchange(extras.last, SampleResult());

@@ -12,6 +12,7 @@
 #include "kernels/eviction_policy.h"
 #include "kernels/sampling.h"
 #include "kernels/step/kv_bytes.h"
+#include "model/run/pooled_states.h"
 #include "scheduler/request/request.h"
 #include "server/engine/answer_shape.h"
 #include "server/engine/logit_shaper.h"
@@ -38,6 +39,7 @@ struct DecodeOptions : ScoringOptions {
   std::shared_ptr<EndFinder> end_finder;  // its own; null: only tokens end it
   std::shared_ptr<LogitShaper> shaper;    // its own, made with its prompt; null: nothing is asked of tokens
   std::shared_ptr<AnswerShape> shape;     // its own; null: any token may come next
+  std::shared_ptr<PooledStates> states;   // gets those of its prompt; null: nobody asks
 };
 
 // Validated by the caller; EngineCore::Add checks what would break somebody else (sizes, ids, capacity).

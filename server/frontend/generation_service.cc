@@ -186,7 +186,12 @@ asio::awaitable<void> GenerationService::Collect(HttpExchange& exchange, Generat
     co_return;
   }
   HttpResponse response;
-  response.body = run.Body();
+  const auto write = [&] { response.body = run.Body(); };
+  if (run.has_long_body()) {
+    co_await workers_.Run({tenant.index(), exchange.client()}, write);
+  } else {
+    write();
+  }
   AddFields(&response, run.response_fields());
   AddFields(&response, tenant.account->RateFields(MonotonicUs()));
   co_await exchange.Respond(std::move(response));

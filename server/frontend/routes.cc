@@ -13,6 +13,7 @@
 #include "server/frontend/response_routes.h"
 #include "server/frontend/session_routes.h"
 #include "server/generation/chat_prepare.h"
+#include "server/generation/embedding_prepare.h"
 #include "server/generation/responses_prepare.h"
 #include "server/http/http_exchange.h"
 #include "server/http/worker_pool.h"
@@ -180,6 +181,7 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   routes.push_back(OnBody("/v1/messages/count_tokens", *sources,
                           [&context](const std::string& body) { return CountTokensNow(body, context); }));
   routes.back().dialect = Dialect::kAnthropic;
+  routes.push_back(Generation("/v1/embeddings", *sources, PrepareEmbeddings));
   routes.push_back(Generation("/v1/responses", *sources, PrepareResponses, /*reads_past=*/true));
   AddResponseRoutes(context, sources->admission, sources->workers, &routes);
   routes.push_back(Simple("GET", "/v1/models", false,

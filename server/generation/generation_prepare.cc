@@ -14,9 +14,10 @@
 namespace hydrant {
 namespace {
 
-ApiError TooManyTokens(const ServingContext& context) {
-  return InvalidField("prompt", absl::StrCat("'n' times the tokens of all prompts may be at most ",
-                                             context.limits.request_tokens_max(), "."));
+ApiError TooManyTokens(const GenerationFields& request, const ServingContext& context) {
+  return InvalidField("prompt",
+                      absl::StrCat(request.pooling == Pooling::kNone ? "'n' times the" : "The",
+                                   " tokens of all prompts may be at most ", context.limits.request_tokens_max(), "."));
 }
 
 // The bounds of a request as a whole: what every prompt may be by itself adds up.
@@ -28,7 +29,7 @@ struct Totals {
   std::optional<ApiError> Add(const GenerationFields& request, int64_t length, int64_t parked,
                               const ServingContext& context) {
     tokens += request.n * (length - parked);
-    if (tokens > context.limits.request_tokens_max()) return TooManyTokens(context);
+    if (tokens > context.limits.request_tokens_max()) return TooManyTokens(request, context);
     const int32_t of_prompt = std::max(request.echo ? request.logprobs : -1, request.prompt_logprobs);
     logprobs += request.n * length * (of_prompt + 1);
     // A stream sends those of generated tokens as they come, and those of the prompt with the first of them.
@@ -98,7 +99,7 @@ ApiResult<TurnPrompt> EncodeText(const RequestPrompt& from, const GenerationFiel
                     : static_cast<size_t>(context.request.context);
   }
   const auto too_long = [&](size_t ids_at_least) {
-    return rolls ? TooManyTokens(context) : TooLong(ids_at_least, context.request.context);
+    return rolls ? TooManyTokens(request, context) : TooLong(ids_at_least, context.request.context);
   };
   if (from.text.size() > ids_max) {
     const size_t ids_min = tokenizer.ids_min(from.text);

@@ -63,6 +63,7 @@ GenerationRun::GenerationRun(PreparedGeneration prepared, const ServingContext& 
     for (int32_t sample = 0; sample < fields.n; ++sample) {
       Choice& choice = choices_.emplace_back();
       choice.prompt = static_cast<int32_t>(p);
+      if (fields.pooling != Pooling::kNone) choice.states = std::make_shared<PooledStates>(fields.pooling);
       choice.assembler =
           std::make_unique<ChoiceAssembler>(*context_.tokenizer, fields, *stops_, prompt.ids,
                                             prompt.added_special_tokens, prompt.show_specials, prepared_.reasoning);
@@ -226,8 +227,10 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   static_cast<ScoringOptions&>(sequence) = fields;
   if (fields.echo) sequence.prompt_logprobs = std::max(fields.logprobs, fields.prompt_logprobs);
   sequence.prompt_ranks = fields.prompt_logprobs >= 0;
+  sequence.states = choices_[choice].states;
   if (context_.prefix_caching) {
-    request.prefix = SharePrefixes(prompt.kv.policy, prefix_salt_, sequence.prompt_logprobs >= 0);
+    const bool takes_all = sequence.prompt_logprobs >= 0 || fields.pooling == Pooling::kMean;
+    request.prefix = SharePrefixes(prompt.kv.policy, prefix_salt_, takes_all);
   }
   if (prompt.shaper != nullptr) sequence.shaper = std::make_shared<LogitShaper>(*prompt.shaper);
   if (!fields.stop.empty()) {
@@ -276,6 +279,12 @@ void GenerationRun::AbsorbBatch() {
   }
 }
 
+// Half a prompt has no vector. One that has been left behind may still be written, by a step on its way.
+std::optional<ApiError> GenerationRun::PooledError(const Choice& choice, FinishReason finish) {
+  if (!EndsByItself(finish)) return Overloaded("The request was ended before its time.", "draining", 1);
+  return choice.states->finite() ? std::nullopt : ErrorOf(FinishReason::kError);
+}
+
 void GenerationRun::AddToken(Choice& choice, const TokenEvent& event) {
   assert(!choice.assembler->finished() && !choice.ended_in_engine);
   choice.ended_in_engine = event.finish != FinishReason::kNone;
@@ -290,6 +299,8 @@ void GenerationRun::AddToken(Choice& choice, const TokenEvent& event) {
   }
   choice.assembler->AddToken(event);
   if (std::optional<ApiError> error = ErrorOf(event.finish)) error_ = std::move(error);
+  if (choice.states != nullptr && choice.ended_in_engine && !error_.has_value())
+    error_ = PooledError(choice, event.finish);
   // The engine finds stop strings too, so both end with the same token.
   assert(choice.assembler->finished() == choice.ended_in_engine);
   if (!choice.ended_in_engine) return;
@@ -527,6 +538,7 @@ std::string GenerationRun::Body() {
     if (fields.prompt_logprobs >= 0) choice.prompt_logprobs = assembler.TakePromptLogprobs();
     choice.finish_reason = assembler.finish_reason();
     choice.stop_reason = assembler.stop_reason();
+    if (choices_[i].states != nullptr) choice.embedding = choices_[i].states->Normalised();
     if (fields.return_token_ids) {
       choice.token_ids = std::move(output.token_ids);
       choice.prompt_token_ids = prepared_.prompts[static_cast<size_t>(choices_[i].prompt)].ids;

@@ -79,8 +79,10 @@ class GenerationRun {
   void AppendEvents(std::string* out);
   // How a stream ends that fails. REQUIRES: error().
   void AppendError(std::string* out) { writer_->AppendError(out, *error_); }
-  // REQUIRES: done().
+  // REQUIRES: done(). Any thread, while nothing else is called.
   std::string Body();
+  // True if Body takes a while: no work for an io thread.
+  bool has_long_body() const { return prepared_.fields.pooling != Pooling::kNone; }
 
   // It was refused: its session is free again.
   void LeaveTurn() { turn_.reset(); }
@@ -101,6 +103,7 @@ class GenerationRun {
     bool announced = false;        // its first chunk is out
     bool closed = false;           // its last chunk is out
     int64_t last_token_us = -1;
+    std::shared_ptr<PooledStates> states;  // null: its prompt's are not asked for
   };
 
   // Whether answers can be closed at max_tokens.
@@ -110,6 +113,8 @@ class GenerationRun {
   int64_t generated_tokens() const;
   SequenceRequest MakeSequence(size_t choice) const;
   void AddToken(Choice& choice, const TokenEvent& event);
+  // Why the states of a prompt that has ended like this are no vector, if so.
+  static std::optional<ApiError> PooledError(const Choice& choice, FinishReason finish);
   void Finish(int32_t index);
   void EndTurn(FinishReason finish);
   KvReport MakeKvReport() const;

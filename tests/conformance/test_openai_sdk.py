@@ -1,6 +1,7 @@
 """The OpenAI SDK, unmodified: synchronous, asynchronous, streaming, and its idea of errors."""
 
 import asyncio
+import struct
 
 import openai
 import pydantic
@@ -118,3 +119,21 @@ def test_leaving_a_stream_early_frees_it(server, client, model):
     stream.close()
     client.close()
     server.wait_idle(1.0)
+
+
+def test_embeddings(client, model):
+    texts = ["The capital of France is Paris.", "Rain.", "The capital of France is Paris."]
+    answer = client.embeddings.create(model=model, input=texts)  # the SDK asks for base64
+    vectors = [one.embedding for one in answer.data]
+    assert [one.index for one in answer.data] == [0, 1, 2]
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens > len(texts)
+    assert all(abs(sum(x * x for x in vector) - 1) < 1e-5 for vector in vectors)
+    assert vectors[0] == vectors[2] != vectors[1]
+    alone = client.embeddings.create(model=model, input=texts[1], encoding_format="float").data[0].embedding
+    assert [struct.pack("f", x) for x in alone] == [struct.pack("f", x) for x in vectors[1]], "by itself, and as numbers"
+    mean = client.embeddings.create(model=model, input=texts, extra_body={"pooling": "mean"})
+    assert mean.data[0].embedding == mean.data[2].embedding != vectors[0]
+    for field, value in {"dimensions": 7, "input": ["a", ""]}.items():
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.embeddings.create(**{"model": model, "input": "a", field: value})
+        assert refused.value.param == field

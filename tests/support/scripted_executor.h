@@ -61,6 +61,7 @@ class ScriptedExecutor : public Executor {
       answer.losses.resize(static_cast<size_t>(row.losses.cuts));
       for (const int32_t target : row.targets)
         answer.targets.push_back(Result(target, row.target_logprobs, row.target_ranks));
+      if (row.states != nullptr) AddStates(row);
       if (!row.sample) continue;
       const int32_t position = row.position + static_cast<int32_t>(row.tokens.size());
       answer.sampled = Result(next(row, position), row.logprobs);
@@ -85,6 +86,18 @@ class ScriptedExecutor : public Executor {
         out.positions.push_back(block * kBlockSlots + i % kBlockSlots);
         out.scores.push_back(static_cast<float>(out.positions.back() + 1));
       }
+    }
+  }
+
+  // Token t at position p has the state [t, p + 1].
+  static void AddStates(const StepRow& row) {
+    const auto count = static_cast<int32_t>(row.tokens.size());
+    const bool takes_all = row.states->pooling() == Pooling::kMean;
+    const bool ends_prompt = row.position + count == row.prompt_length;
+    for (int32_t i = takes_all ? 0 : ends_prompt ? count - 1 : count; i < count; ++i) {
+      const float state[] = {static_cast<float>(row.tokens[static_cast<size_t>(i)]),
+                             static_cast<float>(row.position + i + 1)};
+      row.states->Add(state);
     }
   }
 

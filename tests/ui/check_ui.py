@@ -369,6 +369,22 @@ def check_a_restart_is_survived(scratch):
         first.stop()
 
 
+def check_an_answer_has_the_form_that_is_asked_for(browser, server):
+    schema = json.dumps({"enum": ["seven bees", "no bees"]})
+    choose(browser, "length", 60)
+    browser.evaluate(
+        f"(() => {{ const e = document.getElementById('schema'); e.value = {json.dumps(schema)};"
+        " e.dispatchEvent(new Event('input', {bubbles: true})); })()"
+    )
+    browser.evaluate("document.getElementById('say').focus()")
+    browser.type("How many bees are there?")
+    browser.press("Enter")
+    settled(browser, server)
+    answer = browser.evaluate("[...document.querySelectorAll('.message.assistant .said')].at(-1).textContent")
+    require(answer.strip() in ('"seven bees"', '"no bees"'), "the answer is one of the schema's", answer)
+    browser.evaluate("document.getElementById('defaults').click()")
+
+
 def visit(pictures):
     server = KeyedServer(BINARY, DEFAULT_MODEL, ("--api-key", KEY, *FLAGS))
     try:
@@ -388,6 +404,7 @@ def visit(pictures):
             check_errors_are_shown_as_the_server_words_them(browser, server)
             check_a_new_chat_begins_empty(browser, server)
             check_an_empty_grid_has_nothing_to_say(browser)
+            check_an_answer_has_the_form_that_is_asked_for(browser, server)
             check_it_asks_nobody_else(browser, server)
     finally:
         server.stop()

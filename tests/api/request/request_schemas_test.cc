@@ -24,7 +24,7 @@ std::map<std::string, Json> Schemas() {
 
 TEST(RequestSchemas, HaveTheFieldsThatTheReadersRead) {
   std::map<std::string, Json> schemas = Schemas();
-  EXPECT_EQ(schemas.size(), 9u);
+  EXPECT_EQ(schemas.size(), 10u);
   const Json& chat = schemas["/v1/chat/completions"];
   const Json& fields = chat["properties"];
   EXPECT_EQ(chat["required"], Json::array({"messages"}));
@@ -41,6 +41,7 @@ TEST(RequestSchemas, HaveTheFieldsThatTheReadersRead) {
   EXPECT_EQ(schemas["/v1/messages"]["properties"]["thinking"]["properties"]["budget_tokens"]["type"], "integer");
   EXPECT_EQ(schemas["/v1/responses"]["required"], Json::array({"input"}));
   EXPECT_EQ(schemas["/v1/responses"]["properties"]["reasoning"]["properties"]["effort"]["type"], "string");
+  EXPECT_EQ(schemas["/v1/embeddings"]["required"], Json::array({"input"}));
   EXPECT_EQ(schemas["/detokenize"]["required"], Json::array({"tokens"}));
   EXPECT_FALSE(schemas["/tokenize"].contains("required"));
   EXPECT_TRUE(schemas["/tokenize"]["properties"].contains("messages"));

@@ -297,6 +297,39 @@ TEST(GenerationService, AClientThatLeavesFreesItsBlocksWithinAStep) {
   }
 }
 
+std::string EmbeddingPost(const std::string& json) {
+  return "POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(json.size()) +
+         "\r\n\r\n" + json;
+}
+
+// The executor's states are [token, position + 1].
+TEST(GenerationService, EmbeddingsAreMadeOfThePromptsStates) {
+  TestServer server;
+  const Response last = server.Ask(EmbeddingPost(R"({"input":[[97], [3, 4]]})"));
+  EXPECT_EQ(last.status, 200) << last.body;
+  EXPECT_THAT(last.body, HasSubstr(R"("embedding":[0.99994)")) << "97 and 1";
+  EXPECT_THAT(last.body, HasSubstr(R"("index":1,"embedding":[0.8944272,0.4472136])")) << "4 and 2";
+  EXPECT_THAT(last.body, HasSubstr(R"("prompt_tokens":3,"completion_tokens":0,"total_tokens":3)"));
+  const Response mean = server.Ask(EmbeddingPost(R"({"input":[3, 1],"pooling":"mean"})"));
+  EXPECT_THAT(mean.body, HasSubstr(R"("embedding":[0.8,0.6])")) << "3 and 1, 1 and 2";
+  EXPECT_EQ(server.Ask(EmbeddingPost(R"({"input":"x","dimensions":1})")).status, 400);
+  EXPECT_TRUE(server.BecomesIdle());
+}
+
+TEST(GenerationService, AClientThatLeavesItsEmbeddingsFreesItsBlocks) {
+  TestServer server;
+  server.executor().Hold();
+  RawClient client(server.port());
+  std::string inputs = R"("a")";
+  for (int i = 1; i < 64; ++i) inputs += R"(,"b")";
+  client.Send(EmbeddingPost(R"({"pooling":"mean","input":[)" + inputs + "]}"));
+  ASSERT_TRUE(Eventually([&] { return server.engine().backlog().sequences == 64; }));
+  client.Close();
+  EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/load")).body == R"({"server_load":0})"; }));
+  server.executor().Release();
+  EXPECT_TRUE(server.BecomesIdle());
+}
+
 TEST(GenerationService, OneSlowReaderIsPausedAndNobodyElse) {
   TestServerOptions options;
   options.context = 60'000;
