@@ -60,10 +60,10 @@ struct Config {
   double memory_utilization = 0;      // 0: not given
   KvSpec kv;                          // server-wide default
   bool prefix_caching = true;
-  double swap_space_gib = 0;                            // host memory for sequences that step aside; 0: none does
-  std::optional<int64_t> session_memory_bytes;          // nullopt: as large as the pool
-  std::vector<std::string> session_headers;             // fields that name a session, lower case, the first that is there
-  std::string session_dir;                              // empty: sessions do not outlive the process
+  double swap_space_gib = 0;                    // host memory for sequences that step aside; 0: none does
+  std::optional<int64_t> session_memory_bytes;  // nullopt: as large as the pool
+  std::vector<std::string> session_headers;     // fields that name a session, lower case, the first that is there
+  std::string session_dir;                      // empty: sessions do not outlive the process
   Durability session_durability = Durability::kTokens;  // with it; of tenants that say nothing else
   int64_t session_disk_bytes = int64_t{10} << 30;       // of KV files; 0: there are none
   double session_disk_mbps = 0;                         // most that they are written with behind turns; 0: no limit

@@ -454,8 +454,7 @@ KvReport GenerationRun::MakeKvReport() const {
 
 std::optional<TurnReport> GenerationRun::MakeTurnReport() const {
   if (commit_ == nullptr) return std::nullopt;
-  return TurnReport{turn_number_,
-                    commit_->known.load(std::memory_order_acquire) ? commit_->durable : Durability::kNone,
+  return TurnReport{turn_number_, commit_->known.load(std::memory_order_acquire) ? commit_->durable : Durability::kNone,
                     batch_.status.front().restored > 0};
 }
 

@@ -28,7 +28,7 @@ std::string AnswerOf(std::string content, const ReasoningFormat& reasoning, cons
 }  // namespace
 
 ApiResult<AnswerStart> MakeShapeStart(const ChatRequest& request, const RequestPrompt& prompt,
-                                     const ServingContext& context) {
+                                      const ServingContext& context) {
   const Conversation& conversation = request.conversation;
   const Constraint& constraint = *request.constraint;
   if (request.parses_tool_calls && constraint.spec.kind != ConstraintKind::kToolCalls) {

@@ -15,7 +15,7 @@ namespace hydrant {
 // `prompt`: of the request's conversation. Errors: 400 unsupported where the request has tools, or the model's template puts
 // text of its own between thinking and answer. REQUIRES: the request has a constraint.
 ApiResult<AnswerStart> MakeShapeStart(const ChatRequest& request, const RequestPrompt& prompt,
-                                     const ServingContext& context);
+                                      const ServingContext& context);
 
 }  // namespace hydrant
 

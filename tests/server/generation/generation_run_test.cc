@@ -107,12 +107,11 @@ TEST_F(GenerationRunTest, AFormIsFollowedWhereTheAnswerHasBegunOrHasToBeClosed) 
   const std::string some = R"("guided_regex":"a+")";
   const std::string far = R"("guided_json":{"type":"string","pattern":"a[ab]{18}$","minLength":5})";
   const char* const close = R"(,"structured_outputs":{"close_at_max_tokens":true})";
-  for (const Case& c :
-       {Case{some, "", "", false, ""}, Case{some, "aa", "", true, ""}, Case{some, "", close, true, ""},
-        Case{some, "ab", "", true, "prefix_not_allowed"},
-        Case{R"("guided_regex":"(a|b)*a(a|b){200}c")", dear, "", true, "structured_output_too_complex"},
-        Case{R"("guided_json":{"type":"object","minProperties":2})", "", close, true, "unsupported"},
-        Case{far, "", "", false, ""}, Case{far, "", close, true, "structured_output_too_complex"}}) {
+  for (const Case& c : {Case{some, "", "", false, ""}, Case{some, "aa", "", true, ""}, Case{some, "", close, true, ""},
+                        Case{some, "ab", "", true, "prefix_not_allowed"},
+                        Case{R"("guided_regex":"(a|b)*a(a|b){200}c")", dear, "", true, "structured_output_too_complex"},
+                        Case{R"("guided_json":{"type":"object","minProperties":2})", "", close, true, "unsupported"},
+                        Case{far, "", "", false, ""}, Case{far, "", close, true, "structured_output_too_complex"}}) {
     SCOPED_TRACE(c.form + c.prefix.substr(0, 9) + c.more);
     ApiResult<PreparedGeneration> prepared =
         PrepareCompletion(R"({"prompt":"a","max_tokens":9,)" + c.form + c.more + "}", context_);
