@@ -90,7 +90,7 @@ std::optional<ApiError> CheckPut(const HttpExchange& exchange, std::string_view 
   const ApiResult<Caller> found = owner_of(exchange);
   if (!found.ok()) return found.error();
   *owner = found.value();
-  return transfer.CheckTake(exchange, **owner, target.value().id);
+  return transfer.CheckTake(exchange, **owner, target.value().id, /*with_kv=*/path == kAdminPath);
 }
 
 void AddRoutes(const std::string& path, const SessionRouteSources& sources, const OwnerOf& owner_of,
@@ -127,10 +127,11 @@ void AddRoutes(const std::string& path, const SessionRouteSources& sources, cons
                      co_await exchange.RespondError(MethodNotAllowed("GET, HEAD"));
                    }
                  }));
-  routes->push_back(RouteOfOne(
-      "PUT", path, owner_of, [&transfer](HttpExchange& exchange, Caller owner, Target target) -> asio::awaitable<void> {
-        co_await transfer.Take(exchange, std::move(owner), std::move(target.id));
-      }));
+  routes->push_back(RouteOfOne("PUT", path, owner_of,
+                               [&transfer, with_kv = path == kAdminPath](HttpExchange& exchange, Caller owner,
+                                                                         Target target) -> asio::awaitable<void> {
+                                 co_await transfer.Take(exchange, std::move(owner), std::move(target.id), with_kv);
+                               }));
   routes->back().content_type = kSessionFileType;
   routes->back().streams_body = true;
 }

@@ -31,6 +31,7 @@ constexpr std::string_view kKvTaken = "taken";
 constexpr std::string_view kKvNoRoom = "no_room";
 constexpr std::string_view kKvNotDurable = "not_durable";
 constexpr std::string_view kKvNoDirectory = "no_directory";
+constexpr std::string_view kKvNotOperator = "not_operator";
 
 // A session's state while it comes in: what was said is put together here, and KV goes to the disk piece by piece.
 //
@@ -38,10 +39,11 @@ constexpr std::string_view kKvNoDirectory = "no_directory";
 class Arrival {
  public:
   Arrival(const ServingContext& context, const TenantEntry& tenant, const std::string& id, uint64_t bytes,
-          int64_t past_bytes_max)
+          int64_t past_bytes_max, bool with_kv)
       : context_(context),
         tenant_(tenant),
         id_(id),
+        with_kv_(with_kv),
         past_bytes_max_(static_cast<uint64_t>(past_bytes_max)),
         reader_(bytes, past_bytes_max_,
                 {[this](const SessionFile& file, uint64_t kv_bytes) { return BeginKv(file, kv_bytes); },
@@ -105,6 +107,10 @@ class Arrival {
   absl::Status BeginKv(const SessionFile& /*file*/, uint64_t bytes) {
     error_ = ReadPast(reader_.file());
     if (error_.has_value()) return absl::CancelledError();
+    if (!with_kv_) {
+      kv_says_ = kKvNotOperator;
+      return absl::OkStatus();
+    }
     // Where a number of bytes comes round it is no size of a file that there is room for.
     kv_ = context_.sessions->ReceiveKv(SessionOwnerOf(tenant_), id_, *past_, static_cast<int64_t>(bytes));
     if (kv_ == nullptr) kv_says_ = context_.sessions->kv() == nullptr ? kKvNoDirectory : kKvNoRoom;
@@ -122,6 +128,7 @@ class Arrival {
   const ServingContext& context_;
   const TenantEntry& tenant_;
   const std::string& id_;
+  const bool with_kv_;
   const uint64_t past_bytes_max_;
   SessionFileReader reader_;
   std::optional<ApiError> error_;
@@ -205,7 +212,7 @@ asio::awaitable<void> SessionTransfer::GiveKv(HttpExchange& exchange, WorkOwner 
 }
 
 std::optional<ApiError> SessionTransfer::CheckTake(const HttpExchange& exchange, const TenantEntry& tenant,
-                                                   const std::string& id) const {
+                                                   const std::string& id, bool with_kv) const {
   const HttpHead& head = exchange.head();
   const std::string* condition = head.Find("if-none-match");
   if (condition == nullptr || Trim(*condition) != "*") {
@@ -214,7 +221,8 @@ std::optional<ApiError> SessionTransfer::CheckTake(const HttpExchange& exchange,
   }
   // What there is room for is decided by how much will come.
   if (head.framing != BodyFraming::kLength) return LengthRequired();
-  if (head.content_length > kStateBytesMax) return PayloadTooLarge(kStateBytesMax);
+  const uint64_t bytes_max = with_kv ? kStateBytesMax : static_cast<uint64_t>(past_bytes_max_);
+  if (head.content_length > bytes_max) return PayloadTooLarge(bytes_max);
   if (admission_.refusing()) return AdmissionControl::Draining().error;
   // A file that is longer than what a session says can be is mostly KV, and how much of it is known when it comes.
   const bool has_kv = head.content_length > static_cast<uint64_t>(past_bytes_max_);
@@ -226,9 +234,9 @@ int64_t SessionTransfer::HeldBytes(const HttpHead& head) const {
   return static_cast<int64_t>(std::min<uint64_t>(head.content_length, static_cast<uint64_t>(past_bytes_max_)));
 }
 
-asio::awaitable<void> SessionTransfer::Take(HttpExchange& exchange, Caller tenant, std::string id) const {
+asio::awaitable<void> SessionTransfer::Take(HttpExchange& exchange, Caller tenant, std::string id, bool with_kv) const {
   const WorkOwner owner = {tenant->index(), exchange.client()};
-  Arrival arrival(context_, *tenant, id, exchange.head().content_length, past_bytes_max_);
+  Arrival arrival(context_, *tenant, id, exchange.head().content_length, past_bytes_max_, with_kv);
   std::optional<ApiError> error;
   std::string piece;
   const auto take = [&] { error = arrival.Take(piece); };

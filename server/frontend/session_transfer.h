@@ -31,11 +31,12 @@ class SessionTransfer {
   boost::asio::awaitable<void> Give(HttpExchange& exchange, Caller tenant, std::string id) const;
   // PUT …/state, in two steps: what is wrong with the request's head, before a byte of its body is read; then 201 once the session is
   // durable, or cannot be made so. Of KV no more than two pieces are in memory, and a block; nothing is imported before all is checked.
-  std::optional<ApiError> CheckTake(const HttpExchange& exchange, const TenantEntry& tenant,
-                                    const std::string& id) const;
+  // `with_kv`: whoever sends it may bring KV, which nobody can tell from what the tokens give; else KV is passed over.
+  std::optional<ApiError> CheckTake(const HttpExchange& exchange, const TenantEntry& tenant, const std::string& id,
+                                    bool with_kv) const;
   // What of a body may come to be in memory.
   int64_t HeldBytes(const HttpHead& head) const;
-  boost::asio::awaitable<void> Take(HttpExchange& exchange, Caller tenant, std::string id) const;
+  boost::asio::awaitable<void> Take(HttpExchange& exchange, Caller tenant, std::string id, bool with_kv) const;
   // DELETE: answers when no start will find the session again, and with `purge=now` when no file has what it said.
   boost::asio::awaitable<void> Forget(HttpExchange& exchange, Caller tenant, std::string id) const;
 

@@ -265,7 +265,7 @@ bool CheckBlockScores(const KvFileHeader& header, int64_t i, std::span<const std
   return EachOfBlock(header, i, block, block.size() - behind, 1, [](const std::byte* at) {
     float score = 0;
     std::memcpy(&score, at, sizeof(score));
-    return std::isfinite(score);
+    return std::isfinite(score) && score >= 0;
   });
 }
 

@@ -29,6 +29,8 @@ POLICIES = {
     "decay": {"policy": "h2o-decay", "budget": 48},
     "periodic": {"policy": "h2o", "budget": 48, "cadence": {"periodic": 16}},
 }
+ADMIN_KEY = "an-operators-key"
+ADMIN = ("--admin-port", 0, "--admin-api-key", ADMIN_KEY)
 TURN = {"temperature": 0, "ignore_eos": True, "return_token_ids": True, "logprobs": 3}
 
 
@@ -118,9 +120,11 @@ class Test:
         (one, two, three), sent = (f"{self.temp}/moved{i}" for i in range(3)), {}
 
         def tool(*arguments):
-            return subprocess.run([self.binary, "sessions", *arguments], check=True, capture_output=True, text=True).stdout
+            command = [self.binary, "sessions", *arguments]
+            environment = {**os.environ, "HYDRANT_ADMIN_KEY": ADMIN_KEY}
+            return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
 
-        with self.server(one) as old, self.server(two) as new, self.server(three) as third:
+        with self.server(one, *ADMIN) as old, self.server(two, *ADMIN) as new, self.server(three, *ADMIN) as third:
             for policy in POLICIES:
                 self.check(old, policy, 1, False, "tokens")
                 status, sent[policy] = transfer(old, "GET", policy, query="?kv=1")
@@ -129,6 +133,9 @@ class Test:
                 for damaged in attacked(sent[policy]):
                     status, answer = transfer(new, "PUT", policy, damaged)
                     assert status == 400 and b"invalid_session_state" in answer, (status, answer)
+                status, answer = transfer(new, "PUT", policy, sent[policy], operator=False)
+                assert status == 201 and b'"kv":"not_operator"}' in answer, (status, answer)
+                delete(new, policy)
             assert [file.name for file in pathlib.Path(two, "kv").iterdir()] == []
             for policy in POLICIES:
                 status, answer = transfer(new, "PUT", policy, sent[policy])
@@ -136,19 +143,18 @@ class Test:
                 assert state(new, policy) == "on_disk"
                 assert transfer(new, "GET", policy, query="?kv=1")[1] == sent[policy], "it is what came"
                 self.check(new, policy, 2, True, "tokens")
-            assert metric(new, "hydrant_session_kv_rejected_total") == 0
             delete(old, "h2o")
-            tool("export", "h2o", "--kv", "--url", new.base, "--output", f"{self.temp}/moved.session")
-            tool("import", f"{self.temp}/moved.session", "--url", old.base)
+            tool("export", "h2o", "--kv", "--url", admin(new), "--output", f"{self.temp}/moved.session")
+            tool("import", f"{self.temp}/moved.session", "--url", admin(old))
             self.check(old, "h2o", 3, True)
-            said = tool("handover", "--from", new.base, "--to", third.base, "--json")
+            said = tool("handover", "--from", admin(new), "--to", admin(third), "--json")
             assert f'"moved":{len(POLICIES)},' in said and f'"kv_taken":{len(POLICIES)}}}' in said, said
             for policy in POLICIES:
                 self.check(third, policy, 3, True, "tokens")
 
     def moved_in_vain(self):
         """What cannot be used of a KV that comes is said, and the session is taken without it. Runs with HYDRANT_LONG=1."""
-        with self.server(f"{self.temp}/vain") as server:
+        with self.server(f"{self.temp}/vain", *ADMIN) as server:
             self.check(server, "full", 1, False, "tokens")
             sent = transfer(server, "GET", "full", query="?kv=1")[1]
         for says, directory, flags in (
@@ -157,7 +163,7 @@ class Test:
             ("no_room", "vain1", ("--session-disk-bytes", 5000)),
         ):
             path = directory and f"{self.temp}/{directory}"
-            with self.server(path, *flags) as server:
+            with self.server(path, *ADMIN, *flags) as server:
                 wait_for(says, lambda: put_says(server, "full", sent, says))  # there is no room before the start's sweep
                 assert path is None or list(pathlib.Path(path, "kv").iterdir()) == [], says
                 if path is None:
@@ -349,16 +355,23 @@ def delete(server, session):
         connection.close()
 
 
-def transfer(server, method, session, body=None, query=""):
-    """A session's state, there or back: (status, what came)."""
+def admin(server):
+    """The address of its admin listener."""
+    (url,) = (found[1] for line in server.log if (found := re.search(r"admin listener on (http://\S+)", line)))
+    return url
+
+
+def transfer(server, method, session, body=None, query="", operator=True):
+    """A session's state, there or back, KV as the operator's alone: (status, what came)."""
     import http.client
     import urllib.parse
 
-    url = urllib.parse.urlsplit(server.base)
+    url = urllib.parse.urlsplit(admin(server) if operator else server.base)
     connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
     try:
         fields = {"If-None-Match": "*", "Content-Type": "application/vnd.hydrant.session"} if body is not None else {}
-        connection.request(method, f"/v1/sessions/{session}/state{query}", body, fields)
+        fields["Authorization"] = f"Bearer {ADMIN_KEY}"
+        connection.request(method, f"/{'admin' if operator else 'v1'}/sessions/{session}/state{query}", body, fields)
         response = connection.getresponse()
         return response.status, response.read()
     finally:
