@@ -185,6 +185,13 @@ void ReadToolConstraint(ObjectReader* request, const RequestContext& context, co
     if (!Json::accept(answer))
       return request->Fail(field, absl::StrCat("'", field, "' is not JSON."), "invalid_schema");
   }
+  // There a call is an answer in JSON, and what is read back could not tell which of both it is.
+  if (!answer.empty() && context.tool_format == "llama3_json") {
+    return request->Fail(
+        fields->constraint->field,
+        absl::StrCat("'", fields->constraint->field, "' beside 'tools' needs a model whose calls are no JSON answers."),
+        "conflicting_constraints");
+  }
   constraint.spec.kind = ConstraintKind::kToolCalls;
   constraint.spec.text = SpecText(tools, choice, context.tool_format, answer);
   if (constraint.spec.text.size() > kToolsBytesMax) {

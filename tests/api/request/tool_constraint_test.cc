@@ -90,6 +90,12 @@ TEST(ToolConstraint, AFormIsThatOfAnAnswerWithoutCalls) {
   ExpectAnswers(kTools + form, {R"({"x": 1})", f, loose, f + "\n" + f},
                 {"", "hi", "{}", "hi " + f, f + R"({"x": 1})", Call("h", "{}")});
   ExpectAnswers(kTools + form + R"(,"parallel_tool_calls":false)", {R"({"x": 1})", f}, {f + "\n" + f});
+  RequestContext llama = HoldingContext();
+  llama.tool_format = "llama3_json";
+  const ApiResult<ChatRequest> either =
+      ParseChat(kTools + std::string(R"(,"response_format":{"type":"json_object"})"), llama);
+  ASSERT_FALSE(either.ok());
+  EXPECT_EQ(either.error().param, "response_format");
   ExpectAnswers(WithStrict() + R"(,"response_format":{"type":"json_object"})", {"{}", R"({"y": [1]})", f},
                 {"[]", loose});
   ExpectAnswers(kTools + form + R"(,"tool_choice":"required")", {f}, {R"({"x": 1})", loose});
