@@ -242,7 +242,8 @@ class Conversation(page_case.PageCase):
         self.assertEqual(self.browser.evaluate("document.querySelectorAll('.message').length"), 0)
 
     def test_what_is_kept_and_is_no_chat_is_not_restored(self):
-        for kept in ("{", "null", "[]", '{"session": "../x", "messages": []}', '{"session": "s", "messages": [{"role": "user"}]}'):
+        for kept in ("{", "null", "[]", '{"session": "../x", "messages": []}', '{"session": "s", "messages": [{"role": "user"}]}',
+                     '{"session": "s", "messages": [null]}'):  # fmt: skip
             self.browser.evaluate(f"addEventListener('pagehide', () => sessionStorage.setItem('hydrant.chat', {json.dumps(kept)}))")
             self.visit()
             self.assertEqual(self.browser.evaluate("document.querySelectorAll('.message').length"), 0, kept)
@@ -336,6 +337,26 @@ class Conversation(page_case.PageCase):
                          [("call_a", '{"place": "Rome"}'), ("call_b", "{}")])  # fmt: skip
         self.assertEqual(results, [{"role": "tool", "tool_call_id": name, "content": "21 degrees"} for name in ("call_a", "call_b")])
         self.wait(f"{ANSWERS}[1] === 'Sunny.'")
+
+    def test_a_call_that_was_cut_is_not_sent_back(self):
+        self.set("tools", json.dumps([{"name": "weather", "parameters": {"type": "object"}}]))
+        calls = [{"index": i, "id": f"call_{i}", "type": "function", "function": {"name": "weather", "arguments": given}}
+                 for i, given in enumerate(("{}", '{"place": "Ro'))]  # fmt: skip
+        event = {"choices": [{"delta": {"tool_calls": calls}, "finish_reason": None}], "usage": None}
+        self.server.chat = lambda request: (200, [event, ended("length")])
+        self.chat("How is the weather?")
+        shown = "[...document.querySelectorAll('.message.assistant pre')].map(e => e.textContent.trim())"
+        self.wait(f"{shown}.join() === 'weather {{}}'")
+        self.assertNotIn("Go on", self.browser.evaluate("document.getElementById('log').textContent"))
+        self.server.chat = lambda request: (200, [piece("Sunny."), ended("stop")])
+        self.chat("21 degrees")
+        asked, *results = self.posts()[-1].body["messages"][1:]
+        self.assertEqual([call["id"] for call in asked["tool_calls"]], ["call_0"])
+        self.assertEqual([result["tool_call_id"] for result in results], ["call_0"])
+        self.server.chat = lambda request: (200, [event, ended("length")])
+        self.chat("And in Rome?")
+        self.browser.evaluate("document.getElementById('renew').click()")
+        self.wait("document.getElementById('say').placeholder === 'Say something …'")
 
     def test_budgets_have_a_size_and_a_change_says_what_it_costs(self):
         hint = "document.getElementById('hint').textContent"

@@ -27,6 +27,15 @@ function addPart(calls, { index, id, function: { name = "", arguments: given = "
   calls[index].function.arguments += given;
 }
 
+// Whether the server would take it back.
+function isWhole({ function: { arguments: given } }) {
+  try {
+    return given === "" || typeof JSON.parse(given) === "object";
+  } catch {
+    return false;
+  }
+}
+
 // A message as requests have it: what is said after calls is what they give back.
 function asSent({ role, content, calls = [] }, before) {
   if (role === "user" && before?.calls?.length > 0) {
@@ -45,6 +54,7 @@ export class Chat {
     this.templated = true; // until the server says that the model has no chat template
     this.abort = null;
     this.answer = null; // the message that is being written
+    this.said = ""; // what it says so far, without its calls
     this.renew();
     for (const text of SUGGESTIONS) {
       find("suggestions").append(make("button", { type: "button", class: "suggestion", onclick: () => this.say(text) }, text));
@@ -85,6 +95,7 @@ export class Chat {
     this.renew();
     find("log").replaceChildren(find("welcome") ?? this.welcome);
     this.showError("");
+    this.offer();
     this.settings.remember(false);
     this.onRenew();
     this.keep();
@@ -99,10 +110,10 @@ export class Chat {
       ({ role, content, ...(calls.length > 0 ? { calls } : {}), ...(stopped ? { stopped } : {}) }));
     let draft = find("say").value;
     if (this.busy && messages.at(-1)?.role === "user") {
-      if (this.answer.text !== "") messages.push({ role: "assistant", content: this.answer.text, stopped: true });
+      if (this.said !== "") messages.push({ role: "assistant", content: this.said, stopped: true });
       else draft = messages.pop().content;
     } else if (this.busy && messages.length > 0) {
-      messages.at(-1).content = this.answer.text; // it goes on
+      messages.at(-1).content = this.said; // it goes on
     }
     keepChat({ session: this.session, messages, draft, beginning: this.settings.asked });
   }
@@ -149,7 +160,7 @@ export class Chat {
       const actions = this.busy ? [] : [copyButton(() => withCalls(content, calls))];
       if (view === last.view && !this.busy) {
         actions.push(["Try again", () => this.again()], ["Edit the question", () => this.edit()]);
-        if (last.cut && this.templated) actions.unshift(["Go on", () => this.goOn()]);
+        if (last.cut && this.templated && calls.length === 0) actions.unshift(["Go on", () => this.goOn()]);
       }
       view.offer(actions);
     }
@@ -268,8 +279,8 @@ export class Chat {
   async receive(answer, goes_on, before) {
     const { messages } = this;
     const { signal } = this.abort;
-    let said = goes_on ? messages.at(-1).content : "";
-    const calls = goes_on ? messages.at(-1).calls ?? [] : [];
+    let said = this.said = goes_on ? messages.at(-1).content : "";
+    const calls = []; // what has some does not go on
     const end = { usage: null, stopped: false, cut: false };
     try {
       for await (const event of eventsOf(await this.open(answer, goes_on))) {
@@ -281,23 +292,24 @@ export class Chat {
         for (const part of parts) addPart(calls, part);
         if (choice?.delta?.reasoning_content) this.follow(() => answer.wait("Thinking."));
         if (piece === "" && parts.length === 0) continue;
-        said += piece;
+        this.said = said += piece;
         answer.write(withCalls(said, calls), (change) => this.follow(change));
       }
     } catch (error) {
       end.stopped = true;
       if (!signal.aborted) this.showError(error.message);
     }
+    const whole = calls.filter(isWhole); // half a call is none
+    if (whole.length < calls.length) answer.write(withCalls(said, whole), (change) => this.follow(change));
     this.follow(() => answer.end(end));
-    if (end.stopped) calls.length = 0; // half a call is none
-    if (said === "" && calls.length === 0) {
+    if (said === "" && whole.length === 0) {
       answer.element.remove();
       if (before) this.putBack(messages, before);
       else this.takeBack(messages);
     } else if (goes_on) {
-      Object.assign(messages.at(-1), { content: said, calls, stopped: end.stopped, cut: end.cut });
+      Object.assign(messages.at(-1), { content: said, calls: whole, stopped: end.stopped, cut: end.cut });
     } else {
-      messages.push({ role: "assistant", content: said, calls, stopped: end.stopped, cut: end.cut, view: answer });
+      messages.push({ role: "assistant", content: said, calls: whole, stopped: end.stopped, cut: end.cut, view: answer });
     }
   }
 

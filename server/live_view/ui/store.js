@@ -21,8 +21,10 @@ function write(name, value) {
 }
 
 const isCall = (call) => [call?.id, call?.function?.name, call?.function?.arguments].every((text) => typeof text === "string");
-const isMessage = ({ role, content, calls = [] } = {}) =>
-  ["user", "assistant"].includes(role) && typeof content === "string" && Array.isArray(calls) && calls.every(isCall);
+const isMessage = (message) => {
+  const { role, content, calls = [] } = message ?? {};
+  return ["user", "assistant"].includes(role) && typeof content === "string" && Array.isArray(calls) && calls.every(isCall);
+};
 
 // {session, messages: [{role, content, calls, stopped}], draft}, or null.
 export function keptChat() {
