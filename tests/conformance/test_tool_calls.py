@@ -161,14 +161,22 @@ def test_text_before_a_call(model):
         assert choice["finish_reason"] == "tool_calls"
 
 
-def test_what_is_no_whole_call_stays_text(model):
+def test_what_does_not_begin_as_a_call_stays_text(model):
     one = model.write([("weather", {"city": "Oslo"})])
-    for broken in (
-        one.replace('"Oslo"', ""), one.replace('"Oslo"', '"Oslo'), one.replace("weather", "bad weather"),
-        one.replace("weather", ""), one.replace('{"city": "Oslo"}', "[1]"), one[: one.index("Oslo")],
-    ):  # fmt: skip
+    for broken in (one.replace("weather", "bad weather"), one.replace("weather", ""), one.replace('{"city": "Oslo"}', "[1]")):
         for choice in model.answers(broken):
             check_text(choice, broken)
+
+
+def test_a_call_that_breaks_off_is_there_as_far_as_it_came(model):
+    one = model.write([("weather", {"city": "Oslo"})])
+    for broken in (one.replace('"Oslo"', ""), one.replace('"Oslo"', '"Oslo'), one[: one.index("Oslo")]):
+        for choice in model.answers(broken):
+            (call,) = choice["message"]["tool_calls"]
+            given, left = call["function"]["arguments"], broken[broken.index('{"city"') :]
+            assert call["function"]["name"] == "weather" and given.startswith('{"city": ')
+            assert given + (choice["message"]["content"] or "") == left, "what came behind it is text"
+            assert choice["finish_reason"] == "stop"
 
 
 def test_nothing_is_a_call_where_no_tool_was_offered(model):
