@@ -217,10 +217,14 @@ TEST(KeptOnADisk, ADiskThatHangsHoldsUpNobodyElseAndWhatIsDeletedIsToldWhenItIs)
     // More than there are workers.
     std::vector<std::unique_ptr<RawClient>> clients;
     for (const std::string& request :
-         {remove(first), remove(item), remove(other), Request("POST", "/v1/conversations", "{}"),
+         {remove(item), remove(first), remove(other), Request("POST", "/v1/conversations", "{}"),
           Request("POST", "/v1/conversations", items), remove(second)}) {
       clients.push_back(std::make_unique<RawClient>(server.port()));
       clients.back()->Send(request);
+      if (clients.size() > 1) continue;
+      // Connections are not heard in their order.
+      const auto is_busy = [&] { return server.Ask(Get("/v1/sessions")).body.find("\"busy\"") != std::string::npos; };
+      ASSERT_TRUE(Eventually(is_busy));
     }
     clients.back()->Close();  // it goes at the worst moment
     clients.pop_back();
