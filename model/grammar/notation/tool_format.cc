@@ -99,14 +99,17 @@ constexpr std::string_view kObjectEnd = R"x((\s*,\s*"[^"\\]*"\s*:\s*("([^"\\]|\\
 constexpr std::string_view kTaggedObjectEnd =
     R"x((\s*,\s*"[^"\\]*"\s*:\s*("([^"\\]|\\[^\n])*"|[A-Za-z0-9+.\-]+))*\s*\}\s*</tool_call>)x";
 
+constexpr std::string_view kLooseName = R"x(\{\s*"name"\s*:\s*")x";
+constexpr std::string_view kLooseArguments = R"x("\s*,\s*"(arguments|parameters)"\s*:\s*)x";
+
 // Those of which models write more than they are asked for. What keeps to a row above keeps to the one of its name here.
 constexpr ToolFormat kReadFormats[] = {
     // Both spellings: a list, or name and arguments, where a model may leave the mark between them out, or put an id before it.
     {.name = "mistral",
      .trigger = "[TOOL_CALLS]",
      .before_pattern = R"(\s*\[\s*)",
-     .call_pattern = R"x(\{\s*"name"\s*:\s*")x",
-     .arguments_pattern = R"x("\s*,\s*"(arguments|parameters)"\s*:\s*)x",
+     .call_pattern = kLooseName,
+     .arguments_pattern = kLooseArguments,
      .end_pattern = kObjectEnd,
      .next_pattern = R"(\s*,\s*)",
      .after_pattern = R"(\s*\])",
@@ -122,16 +125,16 @@ constexpr ToolFormat kReadFormats[] = {
     {.name = "hermes",
      .trigger = "<tool_call>",
      .before_pattern = R"(\s*)",
-     .call_pattern = R"x(\{\s*"name"\s*:\s*")x",
-     .arguments_pattern = R"x("\s*,\s*"(arguments|parameters)"\s*:\s*)x",
+     .call_pattern = kLooseName,
+     .arguments_pattern = kLooseArguments,
      .end_pattern = kTaggedObjectEnd,
      .next_pattern = "-",
      .text_follows = true,
      .in_template = {}},
     {.name = "llama3_json",
      .before_pattern = R"(\s*(<\|python_tag\|>\s*)?)",
-     .call_pattern = R"x(\{\s*"name"\s*:\s*")x",
-     .arguments_pattern = R"x("\s*,\s*"(arguments|parameters)"\s*:\s*)x",
+     .call_pattern = kLooseName,
+     .arguments_pattern = kLooseArguments,
      .end_pattern = kObjectEnd,
      .next_pattern = R"(\s*;?\s*)",
      .after_pattern = R"((\s*;\s*)?)",

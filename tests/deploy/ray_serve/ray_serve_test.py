@@ -143,6 +143,13 @@ def check_kill(cluster):
     print(f"killed: {len(cut)} streams cut, {len(whole)} whole; 0 of {asked} requests failed; hydrantd back after {back:.1f} s")
 
 
+def take_turns(chats, what):
+    """A further turn of each, none of which may fail."""
+    for chat in chats:
+        chat.take_turn()
+    expect(not any(chat.failed for chat in chats), what, [chat.failed for chat in chats if chat.failed][:2])
+
+
 def check_upgrade(cluster):
     """A rolling upgrade of all three, under load."""
     load = Load(cluster, first=300)
@@ -154,9 +161,7 @@ def check_upgrade(cluster):
     time.sleep(3.0)
     asked, failed = load.stop()
     expect(not failed, "no request fails", len(failed), asked, failed[:3])
-    for chat in idle:
-        chat.take_turn()
-    expect(not any(chat.failed for chat in idle), "idle sessions go on", [chat.failed for chat in idle if chat.failed][:2])
+    take_turns(idle, "idle sessions go on")
     kept = sum(chat.turns[-1][1] for chat in idle)
     expect(kept >= 0.95 * len(idle), "sessions keep their KV", kept, len(idle))
     moved = [chat for chat in idle if chat.turns[-1][0] != chat.turns[0][0]]
@@ -170,9 +175,7 @@ def check_fewer(cluster):
     cluster.deploy(replicas=2)
     cluster.wait_for_replicas(2)
     time.sleep(1.0)
-    for chat in chats:
-        chat.take_turn()
-    expect(not any(chat.failed for chat in chats), "sessions go on", [chat.failed for chat in chats if chat.failed][:2])
+    take_turns(chats, "sessions go on")
     moved = [chat for chat in chats if chat.turns[-1][0] != chat.turns[0][0]]
     gone = {chat.turns[0][0] for chat in moved}
     expect(len(gone) == 1 and len(moved) <= 0.45 * len(chats), "one replica's sessions move", gone, len(moved))
@@ -183,9 +186,7 @@ def check_fewer(cluster):
     cluster.deploy(replicas=3)
     cluster.wait_for_replicas(3)
     time.sleep(2.0)
-    for chat in chats:
-        chat.take_turn()
-    expect(not any(chat.failed for chat in chats), "they come back", [chat.failed for chat in chats if chat.failed][:2])
+    take_turns(chats, "they come back")
     home = [chat for chat in chats if chat.turns[-1][0] == chat.turns[0][0]]
     expect(len(home) == len(chats), "to their slots", len(home))
 
