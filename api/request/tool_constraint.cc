@@ -24,7 +24,7 @@ bool IsStrict(const Json& tool) {
   return strict != nullptr && *strict == true;
 }
 
-std::string NameOf(const Json& tool) { return tool["function"]["name"]; }
+const std::string& NameOf(const Json& tool) { return *tool["function"]["name"].get_ptr<const std::string*>(); }
 
 bool MayBeCalled(const Json& tool, const ToolChoice& choice) {
   if (choice.kind == Kind::kNamed) return NameOf(tool) == choice.name;
@@ -97,14 +97,13 @@ void ReadAllowed(ObjectReader* request, JsonView said, ToolNaming naming, ToolCh
     request->Fail("tool_choice", "The 'tools' of a 'tool_choice' name none that can be called here.");
 }
 
-// A tool that may be called and is none of the request's; empty: there is none.
-std::string Unknown(const ToolChoice& choice, const Json& tools) {
+// Whether all that may be called are the request's.
+bool AreThere(const ToolChoice& choice, const Json& tools) {
   const auto is_there = [&tools](const std::string& name) {
     return std::any_of(tools.begin(), tools.end(), [&name](const Json& tool) { return NameOf(tool) == name; });
   };
-  if (choice.kind == Kind::kNamed) return is_there(choice.name) ? "" : choice.name;
-  const auto unknown = std::find_if_not(choice.allowed.begin(), choice.allowed.end(), is_there);
-  return unknown == choice.allowed.end() ? "" : *unknown;
+  if (choice.kind == Kind::kNamed) return is_there(choice.name);
+  return std::all_of(choice.allowed.begin(), choice.allowed.end(), is_there);
 }
 
 }  // namespace
@@ -150,7 +149,7 @@ void ReadToolConstraint(ObjectReader* request, const RequestContext& context, co
     }
     return;
   }
-  if (!Unknown(choice, tools).empty()) {
+  if (!AreThere(choice, tools)) {
     return request->Fail(choice.field,
                          absl::StrCat("'", choice.field, "' names a function that is none of the 'tools'."));
   }
