@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 
+#include "server/generation/chat_setup.h"
 #include "server/kv/kv_resolution.h"
 #include "server/process/clock.h"
 
@@ -160,6 +161,14 @@ TenantsConfig TwoTenants() {
 
 std::string Get(std::string_view path, std::string_view fields) {
   return "GET " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\n" + std::string(fields) + "\r\n";
+}
+
+TestServerOptions WithChats() {
+  TestServerOptions options;
+  std::vector<std::string> warnings;
+  options.http.context.chat = MakeChatSetup({"{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}", ""},
+                                            "", "", "auto", &warnings);
+  return options;
 }
 
 TestServer::TestServer(TestServerOptions options) {

@@ -105,6 +105,9 @@ struct TestServerOptions {
   std::string tenants_path;  // not empty: the tenants are in this file
 };
 
+// With a template that shows each message behind its role.
+TestServerOptions WithChats();
+
 // Notes that it was told to stop, and has no memory where a test says so.
 class TestedEngine : public Engine {
  public:

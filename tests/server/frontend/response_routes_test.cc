@@ -28,14 +28,6 @@ std::string Request(const std::string& method, const std::string& path, const st
          std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
-TestServerOptions ChatServer() {
-  TestServerOptions options;
-  std::vector<std::string> warnings;
-  options.http.context.chat = MakeChatSetup({"{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}", ""},
-                                            "<bos>", "<eos>", "auto", &warnings);
-  return options;
-}
-
 class Kept : public testing::Test {
  protected:
   Json Ask(const std::string& method, const std::string& path, const std::string& body = "", int status = 200) {
@@ -49,7 +41,7 @@ class Kept : public testing::Test {
     return Ask(method, path, body, status)["error"]["code"];
   }
 
-  TestServer server_{ChatServer()};
+  TestServer server_{WithChats()};
 };
 
 TEST_F(Kept, WhatIsNotThereIsToldByName) {
@@ -115,7 +107,7 @@ TEST_F(Kept, AConversationMovesAlsoBeforeItsFirstResponse) {
   const std::string id = Ask("POST", "/v1/conversations", R"({"items":[{"role":"user","content":"hi"}]})")["id"];
   const RawClient::Response state = server_.Ask(Get("/v1/sessions/" + id + "/state"));
   ASSERT_EQ(state.status, 200);
-  TestServer other(ChatServer());
+  TestServer other(WithChats());
   EXPECT_EQ(other.Ask(PutState(id, state.body)).status, 201);
   EXPECT_EQ(Json::parse(other.Ask(Get("/v1/conversations/" + id + "/items")).body)["data"].size(), 1u);
   const RawClient::Response said =
@@ -129,7 +121,7 @@ TEST_F(Kept, AConversationMovesAlsoBeforeItsFirstResponse) {
   note->text += std::string(2 * NotesBytesMax(4096), ' ');
   past.notes.push_back(std::move(note));
   file->past = EncodePast(past, nullptr, file->model);
-  TestServerOptions roomy = ChatServer();
+  TestServerOptions roomy = WithChats();
   roomy.http.limits.body_bytes_max = 32 << 20;
   TestServer third(std::move(roomy));
   const RawClient::Response refused = third.Ask(PutState(id, WriteSessionFile(*file)));
@@ -197,7 +189,7 @@ TEST(KeptOnADisk, ADiskThatHangsHoldsUpNobodyElseAndWhatIsDeletedIsToldWhenItIs)
   std::string path, item, last;
   const auto remove = [](const std::string& what) { return "DELETE " + what + " HTTP/1.1\r\nHost: localhost\r\n\r\n"; };
   {
-    DurableServer durable(temp.File("d"), ChatServer());
+    DurableServer durable(temp.File("d"), WithChats());
     TestServer& server = *durable.server;
     const auto answer = [&server](const std::string& where, const std::string& body) {
       const RawClient::Response response = server.Ask(Request("POST", where, body));
@@ -236,7 +228,7 @@ TEST(KeptOnADisk, ADiskThatHangsHoldsUpNobodyElseAndWhatIsDeletedIsToldWhenItIs)
     EXPECT_TRUE(Eventually([&] { return server.Ask(Get(second)).status == 404; }));
     EXPECT_EQ(server.Ask(Request("POST", path + "/items", items)).Field("x-hydrant-durable"), "tokens");
   }
-  DurableServer durable(temp.File("d"), ChatServer());
+  DurableServer durable(temp.File("d"), WithChats());
   TestServer& server = *durable.server;
   EXPECT_EQ(server.Ask(Get(item)).status, 404) << "a restart does not bring it back";
   EXPECT_EQ(server.Ask(Get(last)).status, 200);

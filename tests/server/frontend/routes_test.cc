@@ -233,14 +233,6 @@ TEST_F(ForwardedTest, OneClientsRequestsThroughAProxyAreBoundedAsItsConnectionsA
   EXPECT_EQ(RawClient(server_->port()).Ask(ask("203.0.113.1")).status, 200) << "given back";
 }
 
-TestServerOptions WithChats() {
-  TestServerOptions options;
-  std::vector<std::string> warnings;
-  options.http.context.chat = MakeChatSetup({"{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}", ""},
-                                            "", "", "auto", &warnings);
-  return options;
-}
-
 TEST(Routes, ThePromptOfAChatCanBeSeen) {
   TestServer server(WithChats());
   const std::string hi = R"("messages":[{"role":"user","content":"hi"}])";
