@@ -24,7 +24,7 @@ bool IsStrict(const Json& tool) {
   return strict != nullptr && *strict == true;
 }
 
-const std::string& NameOf(const Json& tool) { return *tool["function"]["name"].get_ptr<const std::string*>(); }
+std::string NameOf(const Json& tool) { return tool["function"]["name"]; }
 
 bool MayBeCalled(const Json& tool, const ToolChoice& choice) {
   if (choice.kind == Kind::kNamed) return NameOf(tool) == choice.name;
