@@ -180,7 +180,7 @@ def positive(text):
 
 
 def main(argv):
-    parser = argparse.ArgumentParser(prog="./hydrant batch", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog=f"{openai_server.DOOR} batch", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("input", metavar="IN.jsonl")
     parser.add_argument("output", metavar="OUT.jsonl", type=pathlib.Path)
     openai_server.add_flags(parser)

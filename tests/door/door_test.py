@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FORBIDDEN = ("apt-get", "sudo", "cmake", "ninja", "ctest", "g++", "c++", "clang++-14", "pip", "pip3", "curl", "git")
 AT_ONCE_S = 5  # a loaded machine has time for two dozen small programs in it, and for no build
 EXIT_USAGE = 64
-COMMANDS = ("up", "models", "fetch", "test", "fuzz", "bench", "load", "chat", "batch", "sessions", "fmt", "lint")
+COMMANDS = ("up", "models", "fetch", "test", "fuzz", "bench", "load", "chat", "batch", "sessions", "wheel", "fmt", "lint")
 
 
 class Door(unittest.TestCase):
@@ -113,6 +113,7 @@ class Door(unittest.TestCase):
             (["fuzz", "htp_head"], "did you mean http_head?"),
             (["lint", "no_such_file.cc"], "no_such_file.cc"),
             (["models", "smollm2-135m"], "fetch"),
+            (["wheel", "--out", "x"], "wheel takes no arguments"),
             (["up", "--port", "70000"], "70000"),
             (["up", "--port"], "--port takes a number"),
             (["up", "--prot", "1"], "no flag --prot: did you mean --port?"),

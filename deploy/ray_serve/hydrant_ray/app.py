@@ -12,7 +12,7 @@ from hydrant_ray.router import SlotRouter
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEFAULTS = {
-    "hydrantd": "",  # path of the program; default: $HYDRANTD, what this repository has built, or the one of $PATH
+    "hydrantd": "",  # path of the program; default: $HYDRANTD, what this repository has built, the wheel's, or the one of $PATH
     "model": "",  # as on hydrantd's command line; required
     "directory": "hydrant-sessions",  # of the sessions; a folder slot-N per replica, on each machine its own
     "host": "127.0.0.1",  # where a daemon listens; auto: the node's address, for several machines (needs "insecure" in settings)
@@ -23,10 +23,14 @@ OWN_FLAGS = ("host", "port", "replica_id", "session_dir", "admin_socket")
 
 
 def _find_hydrantd(path):
-    built = ROOT / "build" / "release" / "hydrantd"
-    found = path or os.environ.get("HYDRANTD") or (str(built) if built.exists() else shutil.which("hydrantd"))
+    if found := path or os.environ.get("HYDRANTD"):
+        return found
+    built = [ROOT / "build" / "release" / "hydrantd"]
+    # Of the wheel that this file came with, if it did; its folder of programs is in nobody's $PATH.
+    built.append(pathlib.Path(__file__).resolve().parents[1] / "hydrant" / "bin" / "hydrantd")
+    found = next((str(path) for path in built if path.exists()), None) or shutil.which("hydrantd")
     if not found:
-        raise ValueError("hydrantd: there is none in $HYDRANTD, build/release or $PATH")
+        raise ValueError("hydrantd: there is none in $HYDRANTD, build/release, the wheel or $PATH")
     return found
 
 
