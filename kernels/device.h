@@ -27,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/adapter_weight.h"
 #include "kernels/epilogue.h"
 #include "kernels/kv_cache_view.h"
 #include "kernels/sampling.h"
@@ -209,6 +210,14 @@ class Device {
     return std::make_unique<Experts>(std::move(up), std::move(down));
   }
   virtual std::unique_ptr<RopeTable> MakeRope(const RopeSpec& spec) = 0;
+  // What adapters add to a weight of MakeLinear(`weight`); no slot has one. REQUIRES: parts of `spec` make up all rows. Throws as
+  // Allocate does.
+  virtual std::unique_ptr<AdapterWeight> MakeAdapterWeight(const LinearSpec& weight, const AdapterSpec& spec) = 0;
+  // AdapterWeight::bytes() of it.
+  virtual int64_t AdapterBytes(const LinearSpec& weight, const AdapterSpec& spec) const = 0;
+  // Puts an adapter into a slot, in the place of what it had; `parts` [spec().parts()], empty: the weight stays as it is. Between
+  // steps: steps that were queued before have the old one. Allocates.
+  virtual void SetAdapter(AdapterWeight& weight, int32_t slot, std::span<const AdapterFactors> parts) = 0;
   // Allocates the scratch memory for steps within `bounds`. Throws as Allocate does.
   virtual void ReserveScratch(const StepBounds& bounds) = 0;
   // Bytes that ReserveScratch takes from the memory that Allocate uses.
@@ -219,19 +228,23 @@ class Device {
 #include "kernels/step_ops.inc"
 #undef HYDRANT_OP
 
-  // The products of a step, with checked shapes. x [n, cols], y [n, rows]; n = x.rows may be less than the batch's.
+  // The products of a step, with checked shapes. x [n, cols], y [n, rows]; n = x.rows may be less than the batch's, but with
+  // `adapters` (null: none) x has the rows of BeginStep, and each gets what its adapter adds, beside the bias.
   // y = x W^T + bias, or y += x W^T + bias if `accumulate`.
-  void Linear(const LinearWeight& weight, Matrix x, Matrix y, bool accumulate) {
-    CheckedMultiply(weight, accumulate ? Epilogue::kAccumulate : Epilogue::kStore, Activation::kSilu, x, y);
+  void Linear(const LinearWeight& weight, Matrix x, Matrix y, bool accumulate,
+              const AdapterWeight* adapters = nullptr) {
+    CheckedMultiply(weight, adapters, accumulate ? Epilogue::kAccumulate : Epilogue::kStore, Activation::kSilu, x, y);
   }
   // y = activation(x W^T + bias).
-  void LinearActivated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) {
-    CheckedMultiply(weight, Epilogue::kActivate, activation, x, y);
+  void LinearActivated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y,
+                       const AdapterWeight* adapters = nullptr) {
+    CheckedMultiply(weight, adapters, Epilogue::kActivate, activation, x, y);
   }
   // y = activation(x Wgate^T + bias) * factor(x Wup^T + bias), as kernels/epilogue.h says. y [n, rows / 2];
   // weight.spec().gated.
-  void LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y) {
-    CheckedMultiply(weight, Epilogue::kGate, activation, x, y);
+  void LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y,
+                   const AdapterWeight* adapters = nullptr) {
+    CheckedMultiply(weight, adapters, Epilogue::kGate, activation, x, y);
   }
 
   // --- inspection (tests, --debug-kv-dump) ---------------------------------------------------------------------------
@@ -240,11 +253,12 @@ class Device {
                         float* out) = 0;
 
  private:
-  void CheckedMultiply(const LinearWeight& weight, Epilogue epilogue, Activation activation, Matrix x, Matrix y) {
+  void CheckedMultiply(const LinearWeight& weight, const AdapterWeight* adapters, Epilogue epilogue,
+                       Activation activation, Matrix x, Matrix y) {
     [[maybe_unused]] const LinearSpec& spec = weight.spec();
     assert(spec.gated == (epilogue == Epilogue::kGate));
     assert(x.cols == spec.cols && x.rows == y.rows && y.cols == (spec.gated ? spec.rows / 2 : spec.rows));
-    Multiply(weight, epilogue, activation, x, y);
+    Multiply(weight, adapters, epilogue, activation, x, y);
   }
 };
 

@@ -94,7 +94,8 @@ struct StepBounds {
   // The shapes of AddExperts; 0: there will be none.
   int32_t experts = 0;
   int32_t experts_per_row = 0;
-  int64_t expert_cols_max = 0;  // of a matrix that is multiplied with an expert's
+  int64_t expert_cols_max = 0;   // of a matrix that is multiplied with an expert's
+  int32_t adapter_rank_max = 0;  // AdapterSpec::rank_max; 0: there are no adapters
 };
 
 }  // namespace hydrant

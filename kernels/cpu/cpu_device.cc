@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/attention/attention_scratch.h"
 #include "kernels/cpu/eviction/shrink_scratch.h"
+#include "kernels/cpu/linear/adapter_kernels.h"
+#include "kernels/cpu/linear/cpu_adapter_weight.h"
 #include "kernels/cpu/linear/cpu_linear.h"
 #include "kernels/cpu/linear/expert_scratch.h"
 #include "kernels/cpu/linear/linear_kernels.h"
@@ -132,6 +134,7 @@ void CpuDevice::ReserveScratch(const StepBounds& bounds) {
   experts_ = std::make_unique<ExpertScratch>(pool_.threads(), bounds, PreparedExpertRowBytes(bounds.expert_cols_max));
   shrink_ = std::make_unique<ShrinkScratches>(pool_.threads(), bounds);
   sampling_ = std::make_unique<SamplingScratches>(pool_.threads(), bounds);
+  adapters_.Reserve(bounds);
   token_ids_.reserve(static_cast<size_t>(bounds.tokens_max));
   left_in_.reserve(static_cast<size_t>(bounds.rows_max));
   sampled_ids_.assign(static_cast<size_t>(bounds.rows_max), 0);
@@ -143,7 +146,8 @@ int64_t CpuDevice::ScratchBytes(const StepBounds& bounds) const {
       PreparedBytes(bounds) + EmbeddingFloats(bounds) * sizeof(float) + ids * sizeof(int32_t) +
       static_cast<size_t>(bounds.rows_max) * sizeof(BatchRow) + AttentionScratch::Bytes(pool_.threads(), bounds) +
       ExpertScratch::Bytes(pool_.threads(), bounds, PreparedExpertRowBytes(bounds.expert_cols_max)) +
-      ShrinkScratches::Bytes(pool_.threads(), bounds) + SamplingScratches::Bytes(pool_.threads(), bounds));
+      ShrinkScratches::Bytes(pool_.threads(), bounds) + SamplingScratches::Bytes(pool_.threads(), bounds) +
+      AdapterScratch::Bytes(bounds));
 }
 
 int64_t CpuDevice::BeginStep(const StepBatch& batch) {
@@ -159,6 +163,7 @@ int64_t CpuDevice::BeginStep(const StepBatch& batch) {
       left_in_.push_back(row);
     }
   }
+  adapters_.Begin(batch.rows);
   batch_.token_ids = token_ids_;
   product_ = 0;
   return std::ssize(batch.token_ids);
@@ -231,14 +236,18 @@ CpuDevice::WeightPlace CpuDevice::NoteProduct(const char* data, int64_t panels, 
   return next.data != nullptr ? next : products_[0];
 }
 
-void CpuDevice::Multiply(const LinearWeight& weight, Epilogue epilogue, Activation activation, Matrix x, Matrix y) {
+void CpuDevice::Multiply(const LinearWeight& weight, const AdapterWeight* adapters, Epilogue epilogue,
+                         Activation activation, Matrix x, Matrix y) {
   if (x.rows == 0) return;
+  const auto* added = adapters_.slots.empty() ? nullptr : static_cast<const CpuAdapterWeight*>(adapters);
+  if (added != nullptr) ComputeInner(*added, x);
   for (const LinearRun& run : static_cast<const CpuLinear&>(weight).runs()) {
-    MultiplyRun(run, EpilogueOf(run.part, epilogue), activation, x, y);
+    MultiplyRun(run, added, EpilogueOf(run.part, epilogue), activation, x, y);
   }
 }
 
-void CpuDevice::MultiplyRun(const LinearRun& run, Epilogue epilogue, Activation activation, Matrix x, Matrix y) {
+void CpuDevice::MultiplyRun(const LinearRun& run, const CpuAdapterWeight* adapters, Epilogue epilogue,
+                            Activation activation, Matrix x, Matrix y) {
   const ProductKernels& kernels = run.quantised ? *kernels_.quantised : kernels_.linear->product;
   // All segments of a run take x in the form that the first one's format asks for.
   const WeightFormat format = run.segments.front().packed.format;
@@ -277,6 +286,13 @@ void CpuDevice::MultiplyRun(const LinearRun& run, Epilogue epilogue, Activation 
       const int64_t end = std::min(panels.end - segment.first_panel, segment.panels);
       if (begin >= end) continue;
       const bool last = segment.first_panel + end == panels.end;
+      AdapterRows added;
+      if (adapters != nullptr) {
+        added = adapters->RowsOf(segment);
+        added.slots = adapters_.slots.data();
+        added.inner = adapters_.inner.data();
+        call.added = &added;
+      }
       call.weight = segment.packed;
       call.y = Floats(y) + segment.first_output;
       call.next = last ? next.data + Part(next.panels, thread / tile_parts, panel_parts).begin * next.panel_bytes

@@ -25,6 +25,7 @@
 
 namespace hydrant {
 
+class CpuAdapterWeight;   // kernels/cpu/linear/cpu_adapter_weight.h
 struct AttentionScratch;  // kernels/cpu/attention/attention_scratch.h
 struct ExpertScratch;     // kernels/cpu/linear/expert_scratch.h
 struct LinearRun;         // kernels/cpu/linear/cpu_linear.h
@@ -58,6 +59,9 @@ class CpuDevice final : public Device {
                                            std::span<const float> bias) override;
   int64_t LinearBytes(const LinearSpec& spec, bool biased) const override;
   std::unique_ptr<RopeTable> MakeRope(const RopeSpec& spec) override;
+  std::unique_ptr<AdapterWeight> MakeAdapterWeight(const LinearSpec& weight, const AdapterSpec& spec) override;
+  int64_t AdapterBytes(const LinearSpec& weight, const AdapterSpec& spec) const override;
+  void SetAdapter(AdapterWeight& weight, int32_t slot, std::span<const AdapterFactors> parts) override;
   void ReserveScratch(const StepBounds& bounds) override;
   int64_t ScratchBytes(const StepBounds& bounds) const override;
 
@@ -69,7 +73,11 @@ class CpuDevice final : public Device {
  private:
   CpuDevice(int threads, const KernelTable& kernels);
 
-  void MultiplyRun(const LinearRun& run, Epilogue epilogue, Activation activation, Matrix x, Matrix y);
+  // `adapters`: what the rows get besides; null: nothing.
+  void MultiplyRun(const LinearRun& run, const CpuAdapterWeight* adapters, Epilogue epilogue, Activation activation,
+                   Matrix x, Matrix y);
+  // A x of all rows with an adapter, into adapters_.inner.
+  void ComputeInner(const CpuAdapterWeight& weight, Matrix x);
 
   struct WeightPlace;
   // Records a product of this step and guesses the one after it.
@@ -86,6 +94,25 @@ class CpuDevice final : public Device {
   std::vector<BatchRow> left_in_;     // batch_'s rows but for those behind an end
   std::vector<int32_t> sampled_ids_;  // [rows_max], by state row; kNoNextId
   uint64_t samples_ = 0;              // calls of Sample
+
+  // The step's rows by their adapters.
+  struct AdapterScratch {
+    // Some rows with the adapter of one slot.
+    struct Tile {
+      int32_t slot = 0;
+      size_t first = 0, count = 0;  // of `rows`
+    };
+
+    void Reserve(const StepBounds& bounds);
+    static size_t Bytes(const StepBounds& bounds);
+    void Begin(std::span<const BatchRow> batch);
+
+    std::vector<int32_t> slots;  // [tokens]; empty: no row has an adapter
+    std::vector<int32_t> rows;   // those with one, by slots
+    std::vector<Tile> tiles;
+    std::vector<float> inner;  // [tokens][parts][lanes] of the product in progress
+  };
+  AdapterScratch adapters_;
 
   std::unique_ptr<CpuBuffer> prepared_x_;  // x of the product in progress, as the linear kernels want it
   std::vector<float> embedding_rows_;      // [threads, cols_max]: the row of a position, to be added to that of a token

@@ -20,6 +20,7 @@
 
 namespace hydrant {
 
+struct AdapterKernels;    // kernels/cpu/linear/adapter_kernels.h
 struct LinearKernels;     // kernels/cpu/linear/linear_kernels.h
 struct ProductKernels;    // the same
 struct RowKernels;        // kernels/cpu/runtime/row_kernels.h
@@ -33,6 +34,7 @@ struct KernelTable {
   const RowKernels* row;
   const AttentionKernels* attention;
   const SamplingKernels* sampling;
+  const AdapterKernels* adapter;
 };
 
 // REQUIRES IsaSupported(isa).

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/attention/cuda_rope_table.h"
 #include "kernels/cuda/eviction/eviction.h"
+#include "kernels/cuda/linear/cuda_adapter_weight.h"
 #include "kernels/cuda/linear/experts.h"
 #include "kernels/cuda/linear/packed_layout.h"
 #include "kernels/cuda/linear/packed_product.h"
@@ -23,6 +24,7 @@
 
 namespace hydrant {
 
+using cuda::CudaAdapterWeight;
 using cuda::CudaBuffer;
 using cuda::CudaExperts;
 using cuda::CudaLinear;
@@ -165,6 +167,18 @@ std::unique_ptr<RopeTable> CudaDevice::MakeRope(const RopeSpec& spec) {
   return std::make_unique<CudaRopeTable>(spec, host_visible_, stream_);
 }
 
+std::unique_ptr<AdapterWeight> CudaDevice::MakeAdapterWeight(const LinearSpec& weight, const AdapterSpec& spec) {
+  return std::make_unique<CudaAdapterWeight>(weight, spec, host_visible_, stream_);
+}
+
+int64_t CudaDevice::AdapterBytes(const LinearSpec& weight, const AdapterSpec& spec) const {
+  return CudaAdapterWeight::Bytes(weight, spec);
+}
+
+void CudaDevice::SetAdapter(AdapterWeight& weight, int32_t slot, std::span<const AdapterFactors> parts) {
+  static_cast<CudaAdapterWeight&>(weight).Set(slot, parts);
+}
+
 CudaDevice::Scratch CudaDevice::ScratchOf(const StepBounds& bounds) const {
   Scratch scratch;
   const int64_t product_rows = std::min<int64_t>(bounds.tokens_max, kProductRows);
@@ -172,6 +186,7 @@ CudaDevice::Scratch CudaDevice::ScratchOf(const StepBounds& bounds) const {
   scratch.chosen_experts =
       int64_t{bounds.tokens_max} * bounds.experts_per_row * static_cast<int64_t>(sizeof(cuda::ExpertShare));
   scratch.gate = product_rows * 2 * bounds.cols_max * kFloatBytes;
+  scratch.adapters = product_rows * kAdapterPartsMax * bounds.adapter_rank_max * kFloatBytes;
   const int32_t slots = WholeBlocks(bounds.slots_max);
   const int64_t row_floats = cuda::StepTable::RowFloats(slots, bounds.query_heads, bounds.head_dim);
   scratch.decode_floats =
@@ -188,8 +203,8 @@ CudaDevice::Scratch CudaDevice::ScratchOf(const StepBounds& bounds) const {
 
 int64_t CudaDevice::ScratchBytes(const StepBounds& bounds) const {
   const Scratch scratch = ScratchOf(bounds);
-  return scratch.rounded_x + scratch.gate + scratch.chosen_experts + scratch.decode_floats * kFloatBytes +
-         scratch.prompt_sums + scratch.cuts + scratch.samples + scratch.table;
+  return scratch.rounded_x + scratch.gate + scratch.adapters + scratch.chosen_experts +
+         scratch.decode_floats * kFloatBytes + scratch.prompt_sums + scratch.cuts + scratch.samples + scratch.table;
 }
 
 void CudaDevice::ReserveScratch(const StepBounds& bounds) {
@@ -202,6 +217,7 @@ void CudaDevice::ReserveScratch(const StepBounds& bounds) {
   query_heads_ = bounds.query_heads;
   rounded_x_ = buffer(scratch.rounded_x);
   gate_ = buffer(scratch.gate);
+  adapter_inner_ = scratch.adapters > 0 ? buffer(scratch.adapters) : nullptr;
   // No bytes would take some, too.
   chosen_experts_ = scratch.chosen_experts > 0 ? buffer(scratch.chosen_experts) : nullptr;
   decode_ = buffer(scratch.decode_floats * kFloatBytes);
@@ -271,23 +287,53 @@ void CudaDevice::SoftCap(float cap, Matrix x) {
   Done();
 }
 
-void CudaDevice::Multiply(const LinearWeight& weight, Epilogue epilogue, Activation activation, Matrix x, Matrix y) {
+void CudaDevice::Multiply(const LinearWeight& weight, const AdapterWeight* adapters, Epilogue epilogue,
+                          Activation activation, Matrix x, Matrix y) {
   const auto& linear = static_cast<const CudaLinear&>(weight);
-  const WeightView& view = linear.view();
-  assert(x.dtype == DType::kF32 || x.dtype == (linear.packed() ? DType::kBF16 : view.dtype));
+  assert(x.dtype == DType::kF32 || x.dtype == (linear.packed() ? DType::kBF16 : linear.view().dtype));
+  const auto* added = step_->adapted() ? static_cast<const CudaAdapterWeight*>(adapters) : nullptr;
+  assert(added == nullptr || x.rows == step_->tokens());
   for (int64_t begin = 0; begin < x.rows; begin += kProductRows) {
     const int64_t n = std::min(kProductRows, x.rows - begin);
     const cuda::Input in(RowsFrom(x, begin), x.dtype);
     const cuda::Output out(RowsFrom(y, begin), y.dtype);
-    if (linear.packed()) {
-      MultiplyPacked(linear, epilogue, activation, in, n, out);
-    } else if (n <= cuda::kMatvecRowsMax) {
-      cuda::LaunchMatvec(stream_, view, epilogue, activation, in, n, out);
+    if (added != nullptr) {
+      MultiplyAdapted(linear, added->view(), epilogue, activation, begin, in, n, out);
     } else {
-      MultiplyMany(view, epilogue, activation, in, n, out);
+      MultiplyRows(linear, epilogue, activation, in, n, out);
     }
   }
   Done();
+}
+
+void CudaDevice::MultiplyRows(const CudaLinear& weight, Epilogue epilogue, Activation activation, const cuda::Input& x,
+                              int64_t n, const cuda::Output& y) {
+  if (weight.packed()) {
+    MultiplyPacked(weight, epilogue, activation, x, n, y);
+  } else if (n <= cuda::kMatvecRowsMax) {
+    cuda::LaunchMatvec(stream_, weight.view(), epilogue, activation, x, n, y);
+  } else {
+    MultiplyMany(weight.view(), epilogue, activation, x, n, y);
+  }
+}
+
+// What is activated goes through `gate_`: adapters change the sums.
+void CudaDevice::MultiplyAdapted(const CudaLinear& weight, const cuda::AdapterView& adapters, Epilogue epilogue,
+                                 Activation activation, int64_t first_token, const cuda::Input& x, int64_t n,
+                                 const cuda::Output& y) {
+  assert(static_cast<size_t>(n * adapters.parts * adapters.rank_max) * sizeof(float) <= adapter_inner_->bytes());
+  auto* inner = static_cast<float*>(adapter_inner_->data());
+  cuda::LaunchAdapterInner(stream_, step_->view(), adapters, first_token, x, n, inner);
+  const bool activates = epilogue == Epilogue::kActivate || epilogue == Epilogue::kGate;
+  const int64_t rows = weight.spec().rows;
+  assert(!activates || static_cast<size_t>(n * rows) * sizeof(float) <= gate_->bytes());
+  float* sums = static_cast<float*>(activates ? gate_->data() : y.data);
+  MultiplyRows(weight, activates ? Epilogue::kStore : epilogue, activation, x, n, sums);
+  cuda::LaunchAddAdapters(stream_, step_->view(), adapters, first_token, inner, n, sums);
+  if (epilogue == Epilogue::kGate) cuda::LaunchGate(stream_, nullptr, activation, sums, y, n, rows / 2);
+  if (epilogue == Epilogue::kActivate) {
+    cuda::LaunchFinishProduct(stream_, nullptr, /*activates=*/true, activation, sums, y, n, rows);
+  }
 }
 
 void CudaDevice::MultiplyMany(const WeightView& weight, Epilogue epilogue, Activation activation, const cuda::Input& x,

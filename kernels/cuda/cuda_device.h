@@ -21,6 +21,7 @@
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/eviction/kv_staging.h"
 #include "kernels/cuda/graph.h"
+#include "kernels/cuda/linear/adapters.h"
 #include "kernels/cuda/linear/cuda_linear.h"
 #include "kernels/cuda/linear/matvec.h"
 #include "kernels/cuda/runtime/memory.h"
@@ -60,6 +61,9 @@ class CudaDevice final : public Device {
   int64_t LinearBytes(const LinearSpec& spec, bool biased) const override;
   std::unique_ptr<Experts> MakeExperts(Experts::Matrices up, Experts::Matrices down) override;
   std::unique_ptr<RopeTable> MakeRope(const RopeSpec& spec) override;
+  std::unique_ptr<AdapterWeight> MakeAdapterWeight(const LinearSpec& weight, const AdapterSpec& spec) override;
+  int64_t AdapterBytes(const LinearSpec& weight, const AdapterSpec& spec) const override;
+  void SetAdapter(AdapterWeight& weight, int32_t slot, std::span<const AdapterFactors> parts) override;
   void ReserveScratch(const StepBounds& bounds) override;
   int64_t ScratchBytes(const StepBounds& bounds) const override;
 
@@ -73,7 +77,8 @@ class CudaDevice final : public Device {
 
   // Bytes of the buffers below.
   struct Scratch {
-    int64_t rounded_x = 0, gate = 0, chosen_experts = 0, prompt_sums = 0, cuts = 0, samples = 0, table = 0;
+    int64_t rounded_x = 0, gate = 0, adapters = 0, chosen_experts = 0, prompt_sums = 0, cuts = 0, samples = 0,
+            table = 0;
     int64_t decode_floats = 0;
     int32_t cut_blocks = 0;
   };
@@ -82,6 +87,13 @@ class CudaDevice final : public Device {
   void Synchronize();
   // The end of every op: tests wait for it.
   void Done();
+  // The product of `n` rows by the kernel for so many.
+  void MultiplyRows(const cuda::CudaLinear& weight, Epilogue epilogue, Activation activation, const cuda::Input& x,
+                    int64_t n, const cuda::Output& y);
+  // The same with what the adapters of these rows add; they are those of the step from `first_token` on.
+  void MultiplyAdapted(const cuda::CudaLinear& weight, const cuda::AdapterView& adapters, Epilogue epilogue,
+                       Activation activation, int64_t first_token, const cuda::Input& x, int64_t n,
+                       const cuda::Output& y);
   void MultiplyMany(const cuda::WeightView& weight, Epilogue epilogue, Activation activation, const cuda::Input& x,
                     int64_t n, const cuda::Output& y);
   void MultiplyPacked(const cuda::CudaLinear& weight, Epilogue epilogue, Activation activation, const cuda::Input& x,
@@ -110,6 +122,7 @@ class CudaDevice final : public Device {
   int32_t cut_blocks_ = 0;
   std::unique_ptr<cuda::CudaBuffer> rounded_x_;       // [kProductRows, cols_max] of 16 bits
   std::unique_ptr<cuda::CudaBuffer> gate_;            // [kProductRows, 2 * cols_max]
+  std::unique_ptr<cuda::CudaBuffer> adapter_inner_;   // [kProductRows, kAdapterPartsMax * adapter_rank_max], or none
   std::unique_ptr<cuda::CudaBuffer> chosen_experts_;  // [tokens_max, experts_per_row] of ExpertShare, or none
   std::unique_ptr<cuda::CudaBuffer> decode_;          // partial outputs and logits
   std::unique_ptr<cuda::CudaBuffer> prompt_sums_;     // [tokens_max, query_heads]

@@ -38,10 +38,12 @@ void StepTable::Fill(const StepBatch& batch) {
   decode_.clear();
   groups_.clear();
   group_floats_ = 0;
+  adapted_ = false;
   for (const BatchRow& row : batch.rows) {
     const auto number = static_cast<int32_t>(rows_.size());
     assert(row.token_count >= 1 && (row.prefill || row.token_count == 1));
     rows_.push_back(ToRow(row));
+    adapted_ |= row.adapter >= 0;
     row_of_token_.insert(row_of_token_.end(), static_cast<size_t>(row.token_count), number);
     if (!row.prefill) AddDecode(rows_.back(), number);
   }
@@ -74,7 +76,8 @@ void StepTable::Pad() {
 
 std::optional<StepShape> StepTable::shape() const {
   if (!prompt_groups_.empty() || groups_.size() != 1) return std::nullopt;
-  return StepShape{view_.rows, static_cast<int32_t>(decode_.size()), groups_.front().splits_max, groups_.front().rolls};
+  return StepShape{view_.rows, static_cast<int32_t>(decode_.size()), groups_.front().splits_max, groups_.front().rolls,
+                   adapted_};
 }
 
 DeviceRow StepTable::ToRow(const BatchRow& row) {

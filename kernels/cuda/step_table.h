@@ -51,6 +51,7 @@ struct StepShape {
   int32_t rows = 0;    // padded
   int32_t splits = 0;  // padded
   bool rolls = false;
+  bool adapted = false;  // a row has an adapter: products are others
 
   bool operator==(const StepShape&) const = default;
 };
@@ -72,6 +73,8 @@ class StepTable {
   // Tokens of the step and, where shape() is there, rows of padding: StepView::row_of_token is -1 and their decode items
   // have no splits.
   int64_t tokens() const { return std::ssize(row_of_token_); }
+  // A row has an adapter.
+  bool adapted() const { return adapted_; }
   // Empty unless all of the step is one group of decode rows.
   std::optional<StepShape> shape() const;
   // At most two.
@@ -115,6 +118,7 @@ class StepTable {
   std::vector<DecodeItem> decode_;
   std::vector<DecodeGroup> groups_;
   int64_t group_floats_ = 0;
+  bool adapted_ = false;
 
   StepView view_;
   const PromptSpan* prompt_spans_ = nullptr;

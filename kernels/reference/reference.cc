@@ -72,6 +72,13 @@ Values LinearMagnitude(ValuesView x, int64_t n, ValuesView w, int64_t rows, int6
   return Linear(absolute(x), n, absolute(w), rows, cols, absolute(bias));
 }
 
+Values Adapted(ValuesView x, int64_t n, ValuesView a, ValuesView b, int64_t rank, double scale, int64_t rows,
+               int64_t cols) {
+  Values inner = Linear(x, n, a, rank, cols);
+  for (double& value : inner) value *= scale;
+  return Linear(inner, n, b, rows, rank);
+}
+
 double Activate(Activation activation, double x) {
   switch (activation) {
     case Activation::kSilu:

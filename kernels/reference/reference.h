@@ -34,6 +34,9 @@ Values Linear(ValuesView x, int64_t n, ValuesView w, int64_t rows, int64_t cols,
 // The same sum with every term replaced by its absolute value: a product summed in precision u, in any order, is off by
 // at most about (cols + 1) * u * LinearMagnitude.
 Values LinearMagnitude(ValuesView x, int64_t n, ValuesView w, int64_t rows, int64_t cols, ValuesView bias = {});
+// What an adapter adds to y [n, rows]: scale * b (a x), a [rank, cols], b [rows, rank].
+Values Adapted(ValuesView x, int64_t n, ValuesView a, ValuesView b, int64_t rank, double scale, int64_t rows,
+               int64_t cols);
 double Activate(Activation activation, double x);
 // What it is multiplied by, of the up projection beside the gate.
 double UpFactor(Activation activation, double up);

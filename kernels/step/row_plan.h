@@ -26,6 +26,7 @@ struct RowCounts {
   bool prefill = false;        // prompt tokens; else exactly one generated token
   bool reuse_victim = false;   // decode at the budget: the token overwrites the victim, `live` stays
   bool choose_victim = false;  // decode: after scoring, choose the slot that the next token overwrites
+  int32_t adapter = -1;        // the slot of the row's adapter (kernels/adapter_weight.h); -1: none
 
   // True if every slot of the row, its own tokens' included, holds the token whose position is the slot's number: nothing
   // was evicted so far, and nothing is overwritten now.

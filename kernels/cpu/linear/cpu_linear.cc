@@ -66,11 +66,13 @@ int64_t BiasBytes(const LinearSpec& spec) { return AllPanels(spec) * kPanelRows 
 
 // Where lane `lane` of a segment's panel comes from: a row of the weight, or -1. Side by side, the up projection's rows are those
 // behind the gate's.
+int64_t SourceRow(int64_t first_row, int64_t outputs, int64_t panel_outputs, int64_t panel, int64_t lane) {
+  const int64_t output = panel * panel_outputs + lane % panel_outputs;
+  if (output >= outputs) return -1;
+  return first_row + output + (lane < panel_outputs ? 0 : outputs);
+}
 int64_t SourceRow(const LinearSegment& segment, int64_t panel, int64_t lane) {
-  const int64_t in_panel = segment.packed.panel_outputs;
-  const int64_t output = panel * in_panel + lane % in_panel;
-  if (output >= segment.packed.outputs) return -1;
-  return segment.first_row + output + (lane < in_panel ? 0 : segment.packed.outputs);
+  return SourceRow(segment.first_row, segment.packed.outputs, segment.packed.panel_outputs, panel, lane);
 }
 
 }  // namespace
@@ -103,6 +105,7 @@ CpuLinear::CpuLinear(const LinearSpec& spec, const WeightRows& rows, std::span<c
   assert(!spec.gated || spec.rows % 2 == 0);
   assert(bias.empty() || static_cast<int64_t>(bias.size()) == spec.rows);
   const char* data = static_cast<const char*>(data_.data());
+  int64_t panels = 0;
   const float* segment_bias = bias.empty() ? nullptr : static_cast<const float*>(bias_.data());
   for (const SegmentRows& rows_of : SegmentsOf(spec)) {
     const bool quantised = IsQuantised(rows_of.format);
@@ -122,7 +125,9 @@ CpuLinear::CpuLinear(const LinearSpec& spec, const WeightRows& rows, std::span<c
                           .first_row = rows_of.first_row,
                           .first_output = rows_of.first_output,
                           .first_panel = run.panels,
-                          .panels = rows_of.panels()};
+                          .panels = rows_of.panels(),
+                          .weight_panel = panels};
+    panels += segment.panels;
     data += segment.panels * segment.packed.panel_bytes;
     if (segment_bias != nullptr) segment_bias += segment.panels * kPanelRows;
     run.panels += segment.panels;
@@ -139,6 +144,17 @@ CpuLinear::CpuLinear(const LinearSpec& spec, const WeightRows& rows, std::span<c
 
 int64_t CpuLinear::Bytes(const LinearSpec& spec, bool biased) {
   return AllPanelBytes(spec) + (biased ? BiasBytes(spec) : 0);
+}
+
+std::vector<int64_t> CpuLinear::RowsOfPanels(const LinearSpec& spec) {
+  std::vector<int64_t> rows;
+  for (const SegmentRows& segment : SegmentsOf(spec)) {
+    for (int64_t lane = 0; lane < segment.panels() * kPanelRows; ++lane) {
+      rows.push_back(
+          SourceRow(segment.first_row, segment.outputs, segment.panel_outputs, lane / kPanelRows, lane % kPanelRows));
+    }
+  }
+  return rows;
 }
 
 void CpuLinear::PackBias(std::span<const float> bias) {

@@ -29,6 +29,7 @@ struct LinearSegment {
   int64_t first_output = 0;  // column of y that panel 0 begins with
   int64_t first_panel = 0;   // number of panel 0 in its run
   int64_t panels = 0;
+  int64_t weight_panel = 0;  // number of panel 0 among those of the whole weight
 
   const char* panel(int64_t index) const { return static_cast<const char*>(packed.data) + index * packed.panel_bytes; }
 };
@@ -59,6 +60,8 @@ class CpuLinear final : public LinearWeight {
   // bytes() of such a weight.
   static int64_t Bytes(const LinearSpec& spec, bool biased);
   size_t bytes() const override { return data_.bytes() + bias_.bytes(); }
+  // Which row of the weight each lane of its panels is: [panels of all segments][kPanelRows], -1: none.
+  static std::vector<int64_t> RowsOfPanels(const LinearSpec& spec);
 
   const std::vector<LinearRun>& runs() const { return runs_; }
 

@@ -18,15 +18,47 @@ struct Ahead {
   int64_t stride;  // bytes per step
 };
 
-// Row `row` of x in one panel: 32 sums -> y, of which `outputs` columns exist.
-[[maybe_unused]] static void Finish(const LinearCall& call, int64_t row, const float* sums, const float* bias, float* y,
-                                    int64_t outputs) {
+// B h of half a panel, `b` [rank][kPanelRows] from the half on.
+[[maybe_unused]] static F32x16 AddedOf(DType dtype, const std::byte* b, const float* inner, int32_t rank) {
+  F32x16 sum = Zero();
+  if (dtype == DType::kF32) {
+    const auto* at = reinterpret_cast<const float*>(b);
+    for (int32_t j = 0; j < rank; ++j, at += kPanelRows) sum = MulAdd(Set(inner[j]), Load(at), sum);
+  } else {
+    const auto* at = reinterpret_cast<const uint16_t*>(b);
+    for (int32_t j = 0; j < rank; ++j, at += kPanelRows) sum = MulAdd(Set(inner[j]), LoadBf16(at), sum);
+  }
+  return sum;
+}
+
+// What row `row` of x gets from its adapter in a panel of the segment. Without a change its sums keep their bits.
+[[maybe_unused]] static void AddAdapter(const AdapterRows& added, int64_t row, int64_t panel, F32x16* first,
+                                        F32x16* second) {
+  const int32_t slot = added.slots[row];
+  if (slot < 0) return;
+  const std::byte* b = added.b + slot * added.slot_bytes + panel * added.panel_bytes;
+  const float* inner = added.inner + row * added.parts * added.lanes;
+  const int32_t* ranks = added.ranks + slot * added.parts;
+  const uint8_t* parts = added.part_of + panel * 2;
+  const int64_t half = kLanes * (added.dtype == DType::kF32 ? 4 : 2);
+  if (ranks[parts[0]] > 0) {
+    *first = *first + AddedOf(added.dtype, b, inner + parts[0] * added.lanes, ranks[parts[0]]);
+  }
+  if (ranks[parts[1]] > 0) {
+    *second = *second + AddedOf(added.dtype, b + half, inner + parts[1] * added.lanes, ranks[parts[1]]);
+  }
+}
+
+// Row `row` of x in panel `panel` of the segment: 32 sums -> y, of which `outputs` columns exist.
+[[maybe_unused]] static void Finish(const LinearCall& call, int64_t row, int64_t panel, const float* sums,
+                                    const float* bias, float* y, int64_t outputs) {
   F32x16 first = Load(sums);
   F32x16 second = Load(sums + kLanes);
   if (bias != nullptr) {
     first = first + Load(bias);
     second = second + Load(bias + kLanes);
   }
+  if (call.added != nullptr) AddAdapter(*call.added, row, panel, &first, &second);
   if (call.epilogue == Epilogue::kGate) {
     StoreN(y, ApplyActivation(call.activation, first) * UpFactor(call.activation, second), outputs);
     return;
@@ -85,7 +117,8 @@ template <int kTileRows, typename MultiplyTile>
       ahead.next += stride * strides;
       for (int64_t row = begin; row < end; ++row) {
         const int64_t y_row = call.y_rows == nullptr ? row : call.y_rows[row];
-        Finish(call, row, sums + (row - begin) * kPanelRows, bias, call.y + y_row * call.y_stride + output, outputs);
+        Finish(call, row, panel, sums + (row - begin) * kPanelRows, bias, call.y + y_row * call.y_stride + output,
+               outputs);
       }
     }
   }

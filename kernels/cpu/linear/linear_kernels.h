@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/linear/adapter_kernels.h"
 #include "kernels/epilogue.h"
 #include "kernels/types.h"
 
@@ -42,12 +43,13 @@ struct LinearCall {
   Epilogue epilogue = Epilogue::kStore;
   Activation activation = Activation::kSilu;
   int64_t rows = 0;
-  const void* x = nullptr;          // prepared: see LinearKernels::prepare
-  float* y = nullptr;               // [rows, y_stride]
-  int64_t y_stride = 0;             // elements
-  const int32_t* y_rows = nullptr;  // [rows]: row i of x goes to row y_rows[i] of y; null: to row i
-  const float* factors = nullptr;   // [rows]: what kAccumulate multiplies a row by before it adds it; null: 1
-  const void* next = nullptr;       // where this thread's next product begins: pulled into the cache, never read
+  const void* x = nullptr;             // prepared: see LinearKernels::prepare
+  float* y = nullptr;                  // [rows, y_stride]
+  int64_t y_stride = 0;                // elements
+  const int32_t* y_rows = nullptr;     // [rows]: row i of x goes to row y_rows[i] of y; null: to row i
+  const float* factors = nullptr;      // [rows]: what kAccumulate multiplies a row by before it adds it; null: 1
+  const AdapterRows* added = nullptr;  // what rows get besides, beside the bias; null: nothing
+  const void* next = nullptr;          // where this thread's next product begins: pulled into the cache, never read
 };
 
 // A product in two stages. A weight's format says whose tables they are: LinearKernels' or the quantised ones.

@@ -67,7 +67,12 @@ class RecordingDevice final : public Device {
 
   void ReserveScratch(const StepBounds&) override { assert(false); }
   int64_t ScratchBytes(const StepBounds&) const override { return 0; }
-  void Multiply(const LinearWeight&, Epilogue, Activation, Matrix, Matrix) override { assert(false); }
+  std::unique_ptr<AdapterWeight> MakeAdapterWeight(const LinearSpec&, const AdapterSpec&) override { return nullptr; }
+  int64_t AdapterBytes(const LinearSpec&, const AdapterSpec&) const override { return 0; }
+  void SetAdapter(AdapterWeight&, int32_t, std::span<const AdapterFactors>) override { assert(false); }
+  void Multiply(const LinearWeight&, const AdapterWeight*, Epilogue, Activation, Matrix, Matrix) override {
+    assert(false);
+  }
   int64_t BeginStep(const StepBatch&) override { return Never(); }
   void RunLayers(const void*, const std::function<void()>&) override { assert(false); }
   void Embed(const LinearWeight*, float, const LinearWeight*, Matrix) override { assert(false); }
