@@ -65,6 +65,8 @@ class QuantisedTensor final : public TensorSource {
     if (!finite) non_finite_.store(true, std::memory_order_relaxed);
   }
 
+  int64_t StoredRow(int64_t row) const override { return inner_->StoredRow(row); }
+
   void ReadAhead() const override { inner_->ReadAhead(); }
   void ReturnMemory() const override { inner_->ReturnMemory(); }
   void ReturnRows(int64_t begin, int64_t end) const override { inner_->ReturnRows(begin, end); }

@@ -85,6 +85,9 @@ class TensorSource {
   // The bytes of rows [begin, end) into out [end - begin, RowBytes(format, cols)]. REQUIRES has_stored_rows().
   virtual void ReadStoredRows(int64_t begin, int64_t end, std::byte* out) const;
 
+  // Where row `row` lies among those of the stored tensor, which may be of several matrices.
+  virtual int64_t StoredRow(int64_t row) const { return row; }
+
   // The rows will be read soon: their file may be read from the disk meanwhile.
   virtual void ReadAhead() const {}
   // The rows have been read, and will hardly be again: their memory may be returned. Reading them is allowed still.

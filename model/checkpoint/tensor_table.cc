@@ -178,6 +178,8 @@ class StoredTensor final : public TensorSource {
 
   bool non_finite() const override { return non_finite_.load(std::memory_order_relaxed); }
 
+  int64_t StoredRow(int64_t row) const override { return StoredIndex(row); }
+
   void ReadAhead() const override {
     if (row_source_ != nullptr) return row_source_->ReadAhead();
     hydrant::ReadAhead(bytes_);
