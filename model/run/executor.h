@@ -29,6 +29,7 @@
 #include "kernels/step/session_ops.h"
 #include "kernels/step/swap_ops.h"
 #include "kernels/step_batch.h"
+#include "model/checkpoint/adapter.h"
 #include "model/run/pooled_states.h"
 
 namespace hydrant {
@@ -160,6 +161,10 @@ class Executor {
     if (!input.rows.empty()) Sample(ticket, {});
     return Await(ticket);
   }
+
+  // Puts an adapter into a slot that rows may name from the next Launch on (RowCounts::adapter). Steps that were launched have what was
+  // there before. An executor without weights has no use for it.
+  virtual void PutAdapter(int32_t /*slot*/, const Adapter& /*adapter*/) {}
 
   // The parked KV of a turn, for whoever keeps it elsewhere; empty: there is none, or a slice of it is still to be copied.
   virtual KvBytes Parked(const TurnId&) const { return {}; }

@@ -74,7 +74,10 @@ Transformer::Limits ModelExecutor::LimitsOf(const ModelExecutorOptions& options)
       .tokens_max = options.batch_tokens_max,
       .rows_max = options.sequences_max,
       .slots_max = static_cast<int32_t>(std::min<int64_t>(options.context_max, int64_t{options.blocks} * kBlockSlots)),
-      .logits_rows_max = kLogitsRowsMax};
+      .logits_rows_max = kLogitsRowsMax,
+      .adapters = {.slots = options.adapters.slots,
+                   .rank_max = options.adapters.rank_max,
+                   .dtype = AdapterLimits::DTypeFor(options.weights)}};
 }
 
 ModelExecutor::ModelExecutor(const ModelConfig& config, Weights weights, Device& device,

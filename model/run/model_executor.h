@@ -42,8 +42,9 @@ struct ModelExecutorOptions {
   int32_t spare_score_blocks = 0;  // score blocks beyond the blocks' own
   int32_t sequences_max = 0;       // state rows, and rows in one step
   int32_t batch_tokens_max = 0;    // tokens in one step
-  int32_t context_max = 0;  // rows of the position table: bounds a rolling sequence's slots, another one's length
-  int64_t swap_blocks = 0;  // of host memory for sequences that are swapped out; 0: none can be
+  int32_t context_max = 0;      // rows of the position table: bounds a rolling sequence's slots, another one's length
+  int64_t swap_blocks = 0;      // of host memory for sequences that are swapped out; 0: none can be
+  AdapterLimits adapters = {};  // `dtype` is set from `weights`
   LoadProgress on_load = nullptr;  // on Create's thread; null: nobody asks
   KvDumpSink* dump = nullptr;      // outlives the executor; null: off, at no cost
 };
@@ -63,6 +64,7 @@ class ModelExecutor : public Executor {
   StepOutput Await(Ticket ticket) override;
   KvBytes Parked(const TurnId& turn) const override { return parked_.Share(turn); }
   bool Adopt(const TurnId& turn, const KvBytes& parked) override;
+  void PutAdapter(int32_t slot, const Adapter& adapter) override { transformer_.adapters()->Put(slot, adapter); }
 
   const KvCacheView& kv() const { return kv_cache_.view(); }
   const Weights& weights() const { return transformer_.weights(); }

@@ -35,7 +35,8 @@ StepBounds BoundsOf(const ModelConfig& config, const Transformer::Limits& limits
           .vocab = config.vocab,
           .experts = config.experts,
           .experts_per_row = config.experts_per_token,
-          .expert_cols_max = config.experts > 0 ? std::max(config.hidden, config.ffn) : 0};
+          .expert_cols_max = config.experts > 0 ? std::max(config.hidden, config.ffn) : 0,
+          .adapter_rank_max = limits.adapters.slots > 0 ? limits.adapters.rank_max : 0};
 }
 
 std::unique_ptr<DeviceBuffer> Take(Device& device, int64_t floats) {
@@ -62,6 +63,9 @@ Transformer::Transformer(const ModelConfig& config, Weights weights, Device& dev
                                               : 1.0 / std::sqrt(static_cast<double>(config.head_dim)))) {
   assert(!config.parallel_residual || config.norm_place == NormPlace::kBefore);
   assert(config.experts == 0 || (config.gated && !config.norms_outputs()));
+  if (limits.adapters.slots > 0) {
+    adapters_ = std::make_unique<AdapterSlots>(config, weights_, device, limits.adapters);
+  }
   const Floats floats(config, limits);
   x_ = Take(device, floats.state);
   normed_ = Take(device, floats.state);
@@ -132,7 +136,8 @@ void Transformer::Layer(int32_t layer, int64_t tokens, const KvCacheView& kv) {
   }
 
   if (norms_inputs) device_.Norm(weights.attention_norm, x, in);
-  device_.Linear(*weights.qkv, in, qkv, /*accumulate=*/false);
+  const AdapterSlots::Layer& adapters = AdaptersOf(layer);
+  device_.Linear(*weights.qkv, in, qkv, /*accumulate=*/false, adapters.qkv.get());
   device_.RopeAndWriteKv(weights.rope, weights.head_norms, layer, qkv, kv);
   const AttentionSpec spec{.scale = attention_scale_,
                            .softcap = config_.attention_softcap,
@@ -142,22 +147,29 @@ void Transformer::Layer(int32_t layer, int64_t tokens, const KvCacheView& kv) {
   // With a parallel residual the MLP reads the layer's input, so its norm is taken before attention adds to x.
   const bool parallel = config_.parallel_residual;
   if (parallel) device_.Norm(weights.mlp_norm, x, mlp_in);
-  AddProduct(*weights.o, attention, weights.attention_out_norm, tokens);
+  AddProduct(*weights.o, adapters.o.get(), attention, weights.attention_out_norm, tokens);
   if (norms_inputs && !parallel) device_.Norm(weights.mlp_norm, x, mlp_in);
   if (norms_sums) device_.Norm(weights.attention_norm, x, x);
-  Mlp(weights, mlp_in, tokens);
+  Mlp(layer, mlp_in, tokens);
   if (norms_sums) device_.Norm(weights.mlp_norm, x, x);
 }
 
-void Transformer::Mlp(const LayerWeights& weights, Matrix in, int64_t tokens) {
+const AdapterSlots::Layer& Transformer::AdaptersOf(int32_t layer) const {
+  static const auto& none = *new AdapterSlots::Layer;
+  return adapters_ != nullptr ? adapters_->layer(layer) : none;
+}
+
+void Transformer::Mlp(int32_t layer, Matrix in, int64_t tokens) {
+  const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
+  const AdapterSlots::Layer& adapters = AdaptersOf(layer);
   if (weights.router != nullptr) return AddExperts(weights, in, tokens);
   const Matrix ffn = RowsFor(*weights.down, ffn_, tokens);
   if (config_.gated) {
-    device_.LinearGated(*weights.up, config_.activation, in, ffn);
+    device_.LinearGated(*weights.up, config_.activation, in, ffn, adapters.up.get());
   } else {
-    device_.LinearActivated(*weights.up, config_.activation, in, ffn);
+    device_.LinearActivated(*weights.up, config_.activation, in, ffn, adapters.up.get());
   }
-  AddProduct(*weights.down, ffn, weights.mlp_out_norm, tokens);
+  AddProduct(*weights.down, adapters.down.get(), ffn, weights.mlp_out_norm, tokens);
 }
 
 void Transformer::AddExperts(const LayerWeights& weights, Matrix in, int64_t tokens) {
@@ -170,11 +182,12 @@ void Transformer::AddExperts(const LayerWeights& weights, Matrix in, int64_t tok
                      Rows(x_, tokens, config_.hidden));
 }
 
-void Transformer::AddProduct(const LinearWeight& weight, Matrix in, const NormWeight& out_norm, int64_t tokens) {
+void Transformer::AddProduct(const LinearWeight& weight, const AdapterWeight* adapters, Matrix in,
+                             const NormWeight& out_norm, int64_t tokens) {
   const Matrix x = Rows(x_, tokens, config_.hidden);
-  if (!config_.norms_outputs()) return device_.Linear(weight, in, x, /*accumulate=*/true);
+  if (!config_.norms_outputs()) return device_.Linear(weight, in, x, /*accumulate=*/true, adapters);
   const Matrix product = Rows(qkv_, tokens, config_.hidden);
-  device_.Linear(weight, in, product, /*accumulate=*/false);
+  device_.Linear(weight, in, product, /*accumulate=*/false, adapters);
   device_.AddNormed(out_norm, product, x);
 }
 

@@ -12,6 +12,7 @@
 
 #include "kernels/device.h"
 #include "model/config/model_config.h"
+#include "model/weights/adapter_slots.h"
 #include "model/weights/weights.h"
 
 namespace hydrant {
@@ -23,9 +24,10 @@ class Transformer {
     int32_t rows_max = 0;         // sequences in one step
     int32_t slots_max = 0;        // of one sequence
     int32_t logits_rows_max = 0;  // in one call of Logits
+    AdapterLimits adapters = {};
   };
 
-  // Bytes of the activations and the device's scratch together. `scratch_bytes`: Device::ScratchBytes.
+  // Bytes of the activations and the device's scratch together, without those of adapters. `scratch_bytes`: Device::ScratchBytes.
   static int64_t WorkspaceBytes(const ModelConfig& config, const Limits& limits,
                                 const std::function<int64_t(const StepBounds&)>& scratch_bytes);
 
@@ -43,15 +45,20 @@ class Transformer {
   int64_t state_cols() const { return config_.embedding_cols(); }
 
   const Weights& weights() const { return weights_; }
+  // Null: Limits::adapters has no slots.
+  AdapterSlots* adapters() { return adapters_.get(); }
 
  private:
   void Embed(int64_t tokens);
   void Layer(int32_t layer, int64_t tokens, const KvCacheView& kv);
-  void Mlp(const LayerWeights& weights, Matrix in, int64_t tokens);
+  void Mlp(int32_t layer, Matrix in, int64_t tokens);
   // Adds what the experts of the layer make of `in` to the residual stream.
   void AddExperts(const LayerWeights& weights, Matrix in, int64_t tokens);
   // Adds weight(in), or the norm of it if the config says so, to the residual stream. Overwrites qkv_.
-  void AddProduct(const LinearWeight& weight, Matrix in, const NormWeight& out_norm, int64_t tokens);
+  void AddProduct(const LinearWeight& weight, const AdapterWeight* adapters, Matrix in, const NormWeight& out_norm,
+                  int64_t tokens);
+  // What adapters add to the layer's matrices; nulls: nothing.
+  const AdapterSlots::Layer& AdaptersOf(int32_t layer) const;
 
   // The first `rows` rows of an activation buffer.
   static Matrix Rows(const std::unique_ptr<DeviceBuffer>& buffer, int64_t rows, int64_t cols,
@@ -66,6 +73,7 @@ class Transformer {
   Device& device_;
   const Limits limits_;
   const float attention_scale_;
+  std::unique_ptr<AdapterSlots> adapters_;
 
   std::unique_ptr<DeviceBuffer> x_;  // [tokens, hidden], the residual stream
   // [tokens, hidden]; this one, attention_ and ffn_: of Device::PreferredInputType.

@@ -320,6 +320,7 @@ void EngineCore::BuildRow(const PlanRow& from, StepRow* row) {
   Extras& extras = extras_[static_cast<size_t>(from.sequence)];
   if (from.lowered) extras.policy = extras.options.policy.Lowered(from.keep);
   static_cast<RowPlan&>(*row) = from;
+  row->adapter = extras.options.adapter;
   row->losses = {from.loss_keep_max, from.loss_cuts, &extras.options.policy};
   row->logprobs = extras.options.logprobs;
   // The number of the token it samples.

@@ -36,6 +36,7 @@ struct DecodeOptions : ScoringOptions {
   EvictionPolicy policy;  // policy.evicts == request.budget.limited(), and then policy.keep() == request.budget.keep
   bool prompt_ranks = false;              // reported with prompt_logprobs
   int32_t policy_label = 0;               // [0, kPolicyLabelsMax)
+  int32_t adapter = -1;                   // RowCounts::adapter of all its rows
   std::shared_ptr<EndFinder> end_finder;  // its own; null: only tokens end it
   std::shared_ptr<LogitShaper> shaper;    // its own, made with its prompt; null: nothing is asked of tokens
   std::shared_ptr<AnswerShape> shape;     // its own; null: any token may come next

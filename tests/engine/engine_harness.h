@@ -36,6 +36,7 @@ struct HarnessOptions {
   int32_t prefill_tokens_max = 64;  // beside decodes
   int64_t parked_blocks_max = 0;
   int64_t swap_blocks = 0;
+  AdapterLimits adapters = {};
   KvDumpSink* dump = nullptr;
   bool overlap = HarnessDeviceQueues();  // of steps; not with a dump
   std::function<std::unique_ptr<Executor>(Executor&)>
@@ -75,6 +76,7 @@ class EngineHarness {
                                                    .batch_tokens_max = options.tokens_max,
                                                    .context_max = config.context,
                                                    .swap_blocks = options.swap_blocks,
+                                                   .adapters = options.adapters,
                                                    .dump = options.dump});
     if (!executor.ok()) ADD_FAILURE() << executor.status();
     executor_ = std::move(*executor);

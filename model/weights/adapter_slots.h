@@ -1,0 +1,61 @@
+// AdapterSlots keeps the adapters (LoRA) that a model can run with: for every layer's matrices what they add, in slots that are fixed
+// from the start. Rows of a step name their slot (RowCounts::adapter).
+//
+// Thread: engine.
+#ifndef HYDRANT_MODEL_WEIGHTS_ADAPTER_SLOTS_H_
+#define HYDRANT_MODEL_WEIGHTS_ADAPTER_SLOTS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "kernels/device.h"
+#include "model/checkpoint/adapter.h"
+#include "model/config/model_config.h"
+#include "model/weights/weight_plan.h"
+#include "model/weights/weights.h"
+
+namespace hydrant {
+
+struct AdapterLimits {
+  int32_t slots = 0;  // 0: there are no adapters
+  int32_t rank_max = 0;
+  DType dtype = DType::kF32;  // of A and B
+
+  // The type that goes with weights of this choice: what they are expanded to, but fp32 for fp16, which has not the range.
+  static DType DTypeFor(const WeightChoice& choice) {
+    return choice.expanded == DType::kBF16 ? DType::kBF16 : DType::kF32;
+  }
+};
+
+class AdapterSlots {
+ public:
+  // Null beside experts: adapters do not change these.
+  struct Layer {
+    std::unique_ptr<AdapterWeight> qkv, o, up, down;
+  };
+
+  // All slots are empty. Throws std::bad_alloc. `device` outlives it.
+  AdapterSlots(const ModelConfig& config, const Weights& weights, Device& device, const AdapterLimits& limits);
+
+  // Bytes that they take on the device. `bytes_of`: Device::AdapterBytes.
+  static int64_t Bytes(const WeightPlan& plan, const AdapterLimits& limits,
+                       const std::function<int64_t(const LinearSpec&, const AdapterSpec&)>& bytes_of);
+
+  // Between steps: those queued before have what was in the slot. REQUIRES: the adapter was read for this model with a rank up
+  // to the limit.
+  void Put(int32_t slot, const Adapter& adapter);
+
+  const Layer& layer(int32_t layer) const { return layers_[static_cast<size_t>(layer)]; }
+  const AdapterLimits& limits() const { return limits_; }
+
+ private:
+  Device& device_;
+  const AdapterLimits limits_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_MODEL_WEIGHTS_ADAPTER_SLOTS_H_
