@@ -117,7 +117,7 @@ asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, Genera
                                                                     tenant.queue_share, MonotonicUs(), &refusal);
   RequestDeadlines deadlines(exchange.arrival_us(), run.fields().time_limit, context_.limits.queue_timeout_s, account);
   if (account != nullptr) {
-    exchange.WatchClient();
+    exchange.WatchClient(HalfClosed::kLeft);
     // Also before any line: what others wait for is never a schema.
     if (run.fields().constraint.has_value()) {
       std::optional<ApiError> error = co_await Shape(exchange, run);

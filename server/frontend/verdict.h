@@ -24,7 +24,9 @@ inline ApiError NotDurable(std::string message) { return Overloaded(std::move(me
 
 class Verdict {
  public:
-  explicit Verdict(HttpExchange& exchange) : exchange_(exchange), wake_(exchange.Waker()) { exchange.WatchClient(); }
+  explicit Verdict(HttpExchange& exchange) : exchange_(exchange), wake_(exchange.Waker()) {
+    exchange.WatchClient(HalfClosed::kListens);
+  }
 
   std::function<void(bool)> Sayer() {
     return [said = said_, wake = wake_](bool yes) {

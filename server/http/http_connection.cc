@@ -120,6 +120,7 @@ asio::awaitable<void> HttpConnection::Run() {
       failed = true;
     }
     watching_ = false;
+    leaves_us_ = kNever;
     if (failed) {
       Log(LogLevel::kError, absl::StrCat("request ", exchange.request_id(), ": ",
                                          out_of_memory ? "out of memory" : "unexpected exception"));
@@ -476,6 +477,11 @@ void HttpConnection::OnReadable() {
     error_code error;
     const size_t got = socket_.read_some(asio::buffer(buffer), error);
     if (error == asio::error::would_block || error == asio::error::try_again) break;
+    if (error == asio::error::eof && half_closed_means_ == HalfClosed::kListens) {
+      // Nothing more will be readable. What is written will tell whether it listens.
+      leaves_us_ = MonotonicUs() + static_cast<int64_t>(context_.limits.half_closed_s * 1e6);
+      return Wake();
+    }
     if (error) return LoseClient();
     input_.append(buffer.data(), got);
     if (input_.size() > static_cast<size_t>(context_.limits.pipelined_bytes_max)) return LoseClient();
@@ -495,9 +501,10 @@ bool HttpConnection::KeepsAlive() {
   return keep_alive_;
 }
 
-void HttpConnection::WatchClient() {
+void HttpConnection::WatchClient(HalfClosed means) {
   watching_ = true;
-  ArmWatch();
+  half_closed_means_ = means;
+  if (leaves_us_ == kNever) ArmWatch();
 }
 
 void HttpConnection::SetIdle(bool idle) {
@@ -509,9 +516,11 @@ asio::awaitable<void> HttpConnection::WaitForWake(int64_t until_us) {
   if (!woken_ && !client_gone_) {
     error_code ignored;
     using Time = asio::steady_timer::time_point;
+    until_us = std::min(until_us, leaves_us_);
     wake_timer_.expires_at(until_us == kNever ? Time::max() : Time(std::chrono::microseconds(until_us)));
     co_await wake_timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
     BeginTurn();
+    if (!woken_ && MonotonicUs() >= leaves_us_) LoseClient();
   }
   woken_ = false;
 }

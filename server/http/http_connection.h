@@ -49,7 +49,7 @@ class HttpConnection : public ResponseStream, public std::enable_shared_from_thi
   boost::asio::awaitable<BodyProgress> ReadBodyPiece(const HttpHead& head, std::string* piece) override;
   void CloseAfterResponse() override { keep_alive_ = false; }
   bool KeepsAlive() override;
-  void WatchClient() override;
+  void WatchClient(HalfClosed means) override;
   bool client_gone() const override { return client_gone_; }
   boost::asio::awaitable<void> WaitForWake(int64_t until_us) override;
   std::function<void()> Waker() override;
@@ -127,6 +127,8 @@ class HttpConnection : public ResponseStream, public std::enable_shared_from_thi
 
   bool watching_ = false;       // an exchange wants to know when the client goes
   bool watch_pending_ = false;  // a wait for readability is under way
+  HalfClosed half_closed_means_ = HalfClosed::kLeft;
+  int64_t leaves_us_ = kNever;  // when a client that has ended its side is taken to have left
   boost::asio::steady_timer wake_timer_;
   bool woken_ = false;
 };

@@ -59,7 +59,7 @@ class HttpExchange {
   boost::asio::awaitable<BodyProgress> ReadBodyPiece(std::string* piece);
 
   // ResponseStream's.
-  void WatchClient() { stream_.WatchClient(); }
+  void WatchClient(HalfClosed means) { stream_.WatchClient(means); }
   bool client_gone() const { return stream_.client_gone(); }
   boost::asio::awaitable<void> WaitForWake(int64_t until_us = kNever) { return stream_.WaitForWake(until_us); }
   std::function<void()> Waker() { return stream_.Waker(); }

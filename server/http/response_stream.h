@@ -23,6 +23,10 @@ enum class BodyProgress : uint8_t { kPiece, kOver, kGone, kSlow };
 // A piece has so many at most.
 inline constexpr size_t kBodyPieceBytes = 1 << 20;
 
+// What it means that a client has ended its side of the connection, which is all that is seen of one that has closed it: it has left,
+// so that nothing is computed for nobody; or, where there is nothing to save, it may be listening, for so long (Limits::half_closed_s).
+enum class HalfClosed : uint8_t { kLeft, kListens };
+
 class ResponseStream {
  public:
   virtual ~ResponseStream() = default;
@@ -37,8 +41,8 @@ class ResponseStream {
   // True if the connection stays open after this response. Called once, when the response's head is written.
   virtual bool KeepsAlive() = 0;
 
-  // From here on notice a client that hangs up, also while nothing is written.
-  virtual void WatchClient() = 0;
+  // From here on, for this request, notice a client that hangs up, also while nothing is written.
+  virtual void WatchClient(HalfClosed means) = 0;
   virtual bool client_gone() const = 0;
   // Returns once somebody has called the waker since the last return, the client is gone, or it is `until_us` (monotonic).
   virtual boost::asio::awaitable<void> WaitForWake(int64_t until_us) = 0;

@@ -25,6 +25,8 @@ struct Limits : RequestLimits {
   double body_timeout_s = 30;          // end of the header block to the end of the body
   double body_grace_s = 10;            // of it; then what has come must be what this rate would have brought
   double body_bytes_per_s_min = 16 << 10;
+  // That a client which has ended its side is waited with for what it asked the disk for.
+  double half_closed_s = 10;
   double keepalive_timeout_s = 60;  // between requests of one connection
   int32_t connections_max = 10'000;
   int32_t connections_per_address_max = 0;  // 0: a quarter of those, and no bound for this host's own
