@@ -122,24 +122,45 @@ bool IsAlone(const FoundResponse& found) {
   });
 }
 
+// Puts what the session is now into the journal, which has something that was deleted since.
+std::optional<ApiError> WriteAgain(const Asked& asked, const std::string& session_id) {
+  const auto nothing = [](TurnNotes*) { return std::optional<ApiError>(); };
+  return ChangeNotes(asked.sessions(), asked.rules.sessions, session_id, nothing, asked.durable);
+}
+
+// The response is not there. Where a start would find it, its deletion was not durable, and is asked for again.
+std::optional<ApiError> DeleteResponseAgain(const Asked& asked) {
+  const std::string session_id = SessionOfResponse(asked.id);
+  const std::shared_ptr<const SessionPast> past =
+      session_id.empty() ? nullptr : asked.sessions().ReadDurable(asked.tenant(), session_id);
+  if (past == nullptr || FindNote(past->notes, asked.id) == past->notes.end()) return ResponseNotFound();
+  return asked.sessions().Get(asked.tenant(), session_id).ok()
+             ? WriteAgain(asked, session_id)
+             : asked.sessions().Delete(asked.tenant(), session_id, asked.durable);
+}
+
 // A session with nothing else to be found in it goes, too.
-Answer DeleteResponse(const Asked& asked) {
-  if (!asked.part.empty()) return ErrorResponse(RouteNotFound());
-  const std::optional<FoundResponse> found = FindResponse(asked.sessions(), asked.tenant(), asked.id);
-  if (!found.has_value()) return ErrorResponse(ResponseNotFound());
-  const bool alone = IsAlone(*found);
+std::optional<ApiError> DeleteFound(const Asked& asked, const FoundResponse& found) {
+  const bool alone = IsAlone(found);
   std::optional<ApiError> error;
-  if (alone) error = asked.sessions().Delete(asked.tenant(), found->session_id, asked.durable, found->past->turn);
+  if (alone) error = asked.sessions().Delete(asked.tenant(), found.session_id, asked.durable, found.past->turn);
   // Another turn may have ended since.
   if (!alone || (error.has_value() && error->code == "turn_changed")) {
     const auto change = [&](TurnNotes* now) {
       for (std::shared_ptr<const TurnNote>& note : *now) {
-        if (note->text == found->note().text) note = WithoutResponse(*note);
+        if (note->text == found.note().text) note = WithoutResponse(*note);
       }
       return std::optional<ApiError>();
     };
-    error = ChangeNotes(asked.sessions(), asked.rules.sessions, found->session_id, change, asked.durable);
+    error = ChangeNotes(asked.sessions(), asked.rules.sessions, found.session_id, change, asked.durable);
   }
+  return error;
+}
+
+Answer DeleteResponse(const Asked& asked) {
+  if (!asked.part.empty()) return ErrorResponse(RouteNotFound());
+  const std::optional<FoundResponse> found = FindResponse(asked.sessions(), asked.tenant(), asked.id);
+  const std::optional<ApiError> error = found.has_value() ? DeleteFound(asked, *found) : DeleteResponseAgain(asked);
   if (error.has_value()) return ErrorResponse(*error);
   return {JsonResponse(Dump({{"id", asked.id}, {"object", "response.deleted"}, {"deleted", true}})),
           Waits::kForDeletion};
@@ -345,14 +366,31 @@ std::optional<ApiError> RemoveItem(TurnNotes* notes, const std::string& id, cons
   return ConversationNotFound();
 }
 
+// Whether a start would find this item of the conversation.
+bool HasDurableItem(const Asked& asked, const std::string& id) {
+  const std::shared_ptr<const SessionPast> past = asked.sessions().ReadDurable(asked.tenant(), asked.id);
+  if (past == nullptr) return false;
+  const std::optional<Json::array_t> items = AllItems(past->notes, asked.context.request);
+  return items.has_value() &&
+         std::any_of(items->begin(), items->end(), [&id](const Json& item) { return item.value("id", "") == id; });
+}
+
 Answer DeleteConversation(const Asked& asked) {
   constexpr std::string_view kItem = "items/";
-  if (FindConversation(asked) == nullptr) return ErrorResponse(ConversationNotFound());
   std::optional<ApiError> error;
+  if (FindConversation(asked) == nullptr) {
+    // One that is gone is deleted again, where that was not durable.
+    const bool is_gone =
+        asked.part.empty() && IsConversationId(asked.id) && !asked.sessions().Get(asked.tenant(), asked.id).ok();
+    if (!is_gone) return ErrorResponse(ConversationNotFound());
+  }
   std::string object;
   if (asked.part.starts_with(kItem)) {
     const auto change = [&](TurnNotes* notes) {
-      auto failed = RemoveItem(notes, asked.part.substr(kItem.size()), asked.context.request);
+      const std::string item = asked.part.substr(kItem.size());
+      auto failed = RemoveItem(notes, item, asked.context.request);
+      // It is gone, and that was not durable.
+      if (failed.has_value() && failed->status == 404 && HasDurableItem(asked, item)) failed.reset();
       if (!failed.has_value()) object = notes->front()->text.substr(0, notes->front()->text.find('\n'));
       return failed;
     };
@@ -363,6 +401,7 @@ Answer DeleteConversation(const Asked& asked) {
   } else {
     error = RouteNotFound();
   }
+  if (error.has_value() && error->code == "session_not_found") error = ConversationNotFound();
   if (error.has_value()) return ErrorResponse(error->code == "session_busy" ? ConversationLocked() : *error);
   return {JsonResponse(std::move(object)), Waits::kForDeletion};
 }
@@ -394,7 +433,8 @@ asio::awaitable<void> RespondWith(HttpExchange& exchange, const ServingContext& 
       made.response =
           ErrorResponse(NotDurable("What was deleted is gone, but a restart of the server may bring it back."));
     } else if (made.waits == Waits::kForChange) {
-      made.response.fields.emplace_back("x-hydrant-durable", durable->yes() ? "tokens" : "false");
+      const bool kept = durable->yes() && context.sessions->journals();
+      made.response.fields.emplace_back("x-hydrant-durable", kept ? "tokens" : "false");
     }
   }
   co_await exchange.Respond(std::move(made.response));

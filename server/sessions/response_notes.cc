@@ -65,6 +65,11 @@ std::shared_ptr<const SessionPast> FindPast(SessionStore& sessions, int32_t tena
   return view.value().stored ? sessions.ReadStored(tenant, session_id) : view.value().past;
 }
 
+TurnNotes::const_iterator FindNote(const TurnNotes& notes, std::string_view response_id) {
+  const std::string begin = absl::StrCat("{\"id\":\"", std::string(response_id), "\",");
+  return std::find_if(notes.begin(), notes.end(), [&begin](const auto& each) { return each->text.starts_with(begin); });
+}
+
 std::optional<FoundResponse> FindResponse(SessionStore& sessions, int32_t tenant, std::string_view id) {
   FoundResponse found;
   found.session_id = SessionOfResponse(id);
@@ -72,9 +77,7 @@ std::optional<FoundResponse> FindResponse(SessionStore& sessions, int32_t tenant
   found.past = FindPast(sessions, tenant, found.session_id);
   if (found.past == nullptr) return std::nullopt;
   const TurnNotes& notes = found.past->notes;
-  const std::string begin = absl::StrCat("{\"id\":\"", std::string(id), "\",");
-  const auto note =
-      std::find_if(notes.begin(), notes.end(), [&begin](const auto& each) { return each->text.starts_with(begin); });
+  const auto note = FindNote(notes, id);
   if (note == notes.end()) return std::nullopt;
   found.index = static_cast<size_t>(note - notes.begin());
   // Not by the turn: one that only changes notes says nothing.
@@ -190,7 +193,9 @@ std::optional<ApiError> ChangeNotes(SessionStore& sessions, const SessionOwner& 
   ApiResult<SessionTurn> turn = sessions.Begin(owner, session_id, /*must_exist=*/true);
   if (!turn.ok()) return turn.error();
   SessionPast past = *turn.value().past();
-  if (std::optional<ApiError> error = change(&past.notes)) return error;
+  std::optional<ApiError> error = change(&past.notes);
+  if (!error.has_value()) error = sessions.CheckWrite(owner, past);
+  if (error.has_value()) return error;
   // Without a journal no start finds anything.
   const bool journals = sessions.journals();
   turn.value().Commit(std::move(past), [journals, done = std::move(done)](Durability durable) {

@@ -32,6 +32,9 @@ std::string NewResponseStem(std::string_view session_id);
 // The id of the session that a response, an item or a stem names. Empty: it is none of these.
 std::string SessionOfResponse(std::string_view id);
 
+// The note of the response of this id; the end: there is none.
+TurnNotes::const_iterator FindNote(const TurnNotes& notes, std::string_view response_id);
+
 struct FoundResponse {
   std::string session_id;
   std::shared_ptr<const SessionPast> past;

@@ -30,16 +30,19 @@ std::function<void(bool)> ThenRemoveKv(KvKeeper& kv, const SessionName& name, st
 }  // namespace
 
 int64_t SessionStore::BytesOf(const std::shared_ptr<const SessionPast>& past) {
-  if (past == nullptr) return 0;
-  const size_t text = past->text.has_value() ? past->text->capacity() : 0;
-  const size_t ranges = (past->client_ranges.capacity() + past->answer_specials.capacity()) * sizeof(ByteRange);
+  return past == nullptr ? 0 : BytesOf(*past);
+}
+
+int64_t SessionStore::BytesOf(const SessionPast& past) {
+  const size_t text = past.text.has_value() ? past.text->capacity() : 0;
+  const size_t ranges = (past.client_ranges.capacity() + past.answer_specials.capacity()) * sizeof(ByteRange);
   size_t notes = 0;
   const std::string* head = nullptr;
-  for (const std::shared_ptr<const TurnNote>& note : past->notes) {
+  for (const std::shared_ptr<const TurnNote>& note : past.notes) {
     notes += sizeof(TurnNote) + note->text.capacity() + (note->head.get() != head ? note->head->capacity() : 0);
     head = note->head.get();
   }
-  return static_cast<int64_t>(past->tokens.capacity() * sizeof(int32_t) + text + ranges + notes);
+  return static_cast<int64_t>(past.tokens.capacity() * sizeof(int32_t) + text + ranges + notes);
 }
 
 void SessionTurn::End(SessionPast past) {
@@ -295,14 +298,11 @@ void SessionStore::Forget(Session* session, bool remember, std::function<void(bo
   Count(*session, -1);
   CountBytes(*session, -BytesOf(session->past));
   tenant.logged_bytes -= session->logged_bytes;
-  if (session->logged_turn > 0) {
-    LogRecord end;
-    end.type = RecordType::kForget;
-    end.name = session->name;
-    end.turn = session->logged_turn;
-    end.wall_s = WallClock();
-    if (options_.kv != nullptr) done = ThenRemoveKv(*options_.kv, session->name, std::move(done));
-    options_.journal->Commit(std::move(end), std::move(done));
+  uint64_t logged_turn = session->logged_turn;
+  // There may have been another one of this name, whose end the disk has not taken.
+  if (logged_turn == 0 && options_.journal != nullptr) logged_turn = options_.journal->TurnOf(session->name);
+  if (logged_turn > 0) {
+    ForgetLogged(session->name, logged_turn, std::move(done));
   } else if (done) {
     done(true);
   }
@@ -320,6 +320,16 @@ void SessionStore::Forget(Session* session, bool remember, std::function<void(bo
   } catch (const std::bad_alloc&) {
     // A late client hears that there is no such session, and not why.
   }
+}
+
+void SessionStore::ForgetLogged(const SessionName& name, uint64_t turn, std::function<void(bool)> done) {
+  LogRecord end;
+  end.type = RecordType::kForget;
+  end.name = name;
+  end.turn = turn;
+  end.wall_s = WallClock();
+  if (options_.kv != nullptr) done = ThenRemoveKv(*options_.kv, name, std::move(done));
+  options_.journal->Commit(std::move(end), std::move(done));
 }
 
 void SessionStore::CountBytes(const Session& session, int64_t more) {
@@ -457,7 +467,16 @@ std::optional<ApiError> SessionStore::Delete(int32_t tenant, const std::string& 
   const Lock lock(*this);
   Expire();
   Session* session = Find(tenant, id);
-  if (session == nullptr) return SessionNotFound(/*expired=*/false);
+  if (session == nullptr) {
+    if (options_.journal == nullptr) return SessionNotFound(/*expired=*/false);
+    const SessionName name = options_.journal->NameOf(TenantOf(tenant).name, id);
+    const uint64_t logged_turn = options_.journal->TurnOf(name);
+    if (logged_turn == 0) return SessionNotFound(/*expired=*/false);
+    // Its last turns may not have been durable.
+    if (turn.has_value() && logged_turn > *turn) return TurnChanged(logged_turn);
+    ForgetLogged(name, logged_turn, std::move(done));
+    return std::nullopt;
+  }
   if (session->busy) return SessionBusy();
   if (turn.has_value() && *turn != session->past_turn) return TurnChanged(session->past_turn);
   Forget(session, /*remember=*/false, std::move(done));

@@ -181,8 +181,11 @@ class SessionStore {
   // The KV file of what was exported, as it travels. Null: there is none. Waits for the disk.
   std::unique_ptr<KvOutgoing> SendKv(const Kept& kept);
   // Whether a session whose log record is of about `bytes` may be imported now: it takes nobody's place. Errors: 412 session_exists;
-  // 413 session_disk_exceeded, 429 session_limit_exceeded, 503 too_many_sessions.
+  // 413 session_disk_exceeded, 429 session_limit_exceeded, 503 too_many_sessions; CheckWrite's.
   std::optional<ApiError> CheckImport(const SessionOwner& owner, const std::string& id, int64_t bytes);
+  // Whether the disk keeps up. What a request writes beside turns is refused where it does not, for it waits in memory, also when its
+  // client has gone; a turn goes on without being durable. Errors: 503 disk_behind.
+  std::optional<ApiError> CheckWrite(const SessionOwner& owner, const SessionPast& past);
   // The session is there from now on, and free once it is durable or cannot be made so: `done` is told which, once, on any thread,
   // also on this one; not when there is an error. Errors: CheckImport's; 400 for one that has expired. REQUIRES: kept.past, checked
   // (past_check.h).
@@ -201,10 +204,14 @@ class SessionStore {
   // Errors: 404; 409 for one with a turn in progress.
   ApiResult<SessionCard> Get(int32_t tenant, const std::string& id);
   // `done` is told when no start will find it again: on any thread, also on this one; not when there is an error. 412 turn_changed
-  // when `turn` is not the session's last.
+  // when `turn` is not the session's last. One that is gone, and that a start would find, is there to be deleted.
   std::optional<ApiError> Delete(int32_t tenant, const std::string& id,
                                  std::function<void(bool durable)> done = nullptr,
                                  std::optional<uint64_t> turn = std::nullopt);
+
+  // The past that a start would find, whatever became of the session since. Null: there is none, or it cannot be read. Waits for the
+  // disk.
+  std::shared_ptr<const SessionPast> ReadDurable(int32_t tenant, const std::string& id);
 
   struct View {
     SessionCard card;
@@ -344,7 +351,10 @@ class SessionStore {
   bool Expired(const Session& session, int64_t now_us) const;
   void Expire();
   void Forget(Session* session, bool remember, std::function<void(bool)> done = nullptr) noexcept;
+  void ForgetLogged(const SessionName& name, uint64_t turn, std::function<void(bool)> done);
   static int64_t BytesOf(const std::shared_ptr<const SessionPast>& past);
+  static int64_t BytesOf(const SessionPast& past);
+  std::optional<ApiError> CheckWriteNow(int32_t tenant, int64_t bytes);
   static const ParkedTurn* ParkedPast(const Session& session);  // null: nothing of it is parked
   void CountBytes(const Session& session, int64_t more);
   void SetIdle(Session* session, std::optional<int64_t> used_s = std::nullopt);
@@ -376,6 +386,7 @@ class SessionStore {
   // The past that the journal has. Null: it cannot be gone on from.
   std::shared_ptr<const SessionPast> ReadPast(Session* session);
   std::shared_ptr<const SessionPast> ReadLogged(const SessionName& name, uint64_t turn) const;
+  std::shared_ptr<const SessionPast> ReadLogged(const SessionName& name) const;
   static KvBinding BindingOf(const SessionName& name, const SessionPast& past);
   void FindKv(SessionTurn* turn);
   // Takes no lock. `kv` empty: what the engine has parked.

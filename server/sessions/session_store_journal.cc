@@ -74,12 +74,27 @@ void SessionStore::Claim(int32_t index) {
 }
 
 std::shared_ptr<const SessionPast> SessionStore::ReadLogged(const SessionName& name, uint64_t turn) const {
+  std::shared_ptr<const SessionPast> past = ReadLogged(name);
+  return past != nullptr && past->turn == turn ? past : nullptr;
+}
+
+std::shared_ptr<const SessionPast> SessionStore::ReadLogged(const SessionName& name) const {
   const absl::StatusOr<LoggedPast> logged = options_.journal->Read(name);
-  if (!logged.ok() || logged->session.turn != turn) return nullptr;
+  if (!logged.ok()) return nullptr;
   std::optional<SessionPast> past = DecodePast(logged->bodies, options_.model);
   if (!past.has_value()) return nullptr;
-  past->turn = turn;
+  past->turn = logged->session.turn;
   return std::make_shared<const SessionPast>(*std::move(past));
+}
+
+std::shared_ptr<const SessionPast> SessionStore::ReadDurable(int32_t tenant, const std::string& id) {
+  if (options_.journal == nullptr) return nullptr;
+  SessionName name{};
+  {
+    const Lock lock(*this);
+    name = options_.journal->NameOf(TenantOf(tenant).name, id);
+  }
+  return options_.journal->TurnOf(name) == 0 ? nullptr : ReadLogged(name);
 }
 
 std::shared_ptr<const SessionPast> SessionStore::ReadStored(int32_t tenant, const std::string& id) {
@@ -135,11 +150,12 @@ void SessionStore::Commit(Session* session, uint64_t turn, const SessionPast* be
   record.facts.policy = static_cast<uint8_t>(past->spec.preset);
   record.body = EncodePast(*past, whole ? nullptr : before, options_.model);
   const auto bytes = static_cast<int64_t>(record.body.size() + kRecordHeaderBytes);
+  const int64_t past_bytes = BytesOf(past);
   std::optional<KvWish> wish;
   if (keeps_kv) wish = KvWish{{session->number, turn}, {.tenant = record.facts.tenant, .used_s = record.wall_s}, past};
   if (keeps_kv) wish->write.binding = BindingOf(session->name, *past);
-  options_.journal->Commit(std::move(record), [this, session, turn, whole, bytes, used_s, past = std::move(past),
-                                               wish = std::move(wish), done = std::move(done)](bool durable) {
+  auto written = [this, session, turn, whole, bytes, used_s, past = std::move(past), wish = std::move(wish),
+                  done = std::move(done)](bool durable) {
     const auto end = [this, session, turn, past, logged = Logged{durable, whole, bytes, used_s},
                       done](Durability promise) {
       End(session, turn, past, logged);
@@ -147,7 +163,8 @@ void SessionStore::Commit(Session* session, uint64_t turn, const SessionPast* be
     };
     if (!durable || !wish.has_value()) return end(durable ? Durability::kTokens : Durability::kNone);
     WriteKv(*wish, {}, /*urgent=*/true, [end](bool kept) { end(kept ? Durability::kKv : Durability::kTokens); });
-  });
+  };
+  options_.journal->Commit(std::move(record), std::move(written), past_bytes);
 }
 
 }  // namespace hydrant

@@ -6,6 +6,11 @@
 #include "server/sessions/session_store.h"
 
 namespace hydrant {
+namespace {
+
+constexpr int32_t kDiskAgainS = 10;  // Retry-After: a disk that hangs does so for seconds
+
+}  // namespace
 
 ApiResult<SessionStore::Kept> SessionStore::Export(int32_t tenant, const std::string& id) {
   Kept kept;
@@ -84,10 +89,22 @@ std::optional<ApiError> SessionStore::CheckImportNow(const SessionOwner& owner, 
   if (owner.disk_bytes > 0 && options_.journal != nullptr && tenant.logged_bytes + bytes > owner.disk_bytes) {
     return SessionDiskExceeded(owner.disk_bytes - tenant.logged_bytes);
   }
+  if (auto error = CheckWriteNow(owner.tenant, bytes)) return error;
   // What the journal has need not be in memory.
   const bool has_memory = options_.journal != nullptr || bytes_ + bytes <= options_.bytes_max;
   if (has_memory && std::ssize(by_number_) < options_.sessions_max) return std::nullopt;
   return Overloaded("The server keeps as many sessions as it can.", "too_many_sessions", 1);
+}
+
+std::optional<ApiError> SessionStore::CheckWrite(const SessionOwner& owner, const SessionPast& past) {
+  const Lock lock(*this);
+  return CheckWriteNow(owner.tenant, BytesOf(past));
+}
+
+// It waits twice: as it is, and as a record.
+std::optional<ApiError> SessionStore::CheckWriteNow(int32_t tenant, int64_t bytes) {
+  if (options_.journal == nullptr || options_.journal->TakesNow(TenantOf(tenant).name, 2 * bytes)) return std::nullopt;
+  return Overloaded("More waits to be written to the disk than it takes.", "disk_behind", kDiskAgainS);
 }
 
 std::optional<ApiError> SessionStore::Import(const SessionOwner& owner, const std::string& id, const Kept& kept,

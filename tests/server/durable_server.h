@@ -17,8 +17,8 @@
 namespace hydrant {
 
 struct DurableServer {
-  explicit DurableServer(const std::string& directory, TestServerOptions server_options = {}) {
-    SessionJournal::Options options;
+  explicit DurableServer(const std::string& directory, TestServerOptions server_options = {},
+                         SessionJournal::Options options = {}) {
     options.any_file_system = true;  // tests may run in a container's own layer
     options.clock = MonotonicUs;
     options.wall_clock = [] { return static_cast<int64_t>(std::time(nullptr)); };

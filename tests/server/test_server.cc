@@ -65,6 +65,8 @@ bool RawClient::Send(std::string_view bytes) {
   return true;
 }
 
+void RawClient::EndSending() { shutdown(fd_, SHUT_WR); }
+
 void RawClient::Shutdown() { shutdown(fd_, SHUT_RDWR); }
 
 void RawClient::Close(bool reset) {

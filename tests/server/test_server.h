@@ -49,6 +49,8 @@ class RawClient {
   void SetReceiveBuffer(int bytes);
   // False when the server has closed.
   bool Send(std::string_view bytes);
+  // Ends the direction to the server: nothing more is sent, and what comes is read.
+  void EndSending();
   // Ends both directions: whoever sends or reads on another thread finds the connection closed.
   void Shutdown();
   // Closes; `reset` drops the connection with RST.

@@ -34,15 +34,38 @@ absl::StatusOr<std::unique_ptr<SessionJournal>> SessionJournal::Open(const std::
   return journal;
 }
 
-void SessionJournal::Commit(LogRecord record, std::function<void(bool)> done) {
+// Whoever has taken as much as is left takes no more: n tenants that want all of it have an (n + 1)th part each, and as much is free.
+bool SessionJournal::HasRoom(int64_t own_bytes, int64_t bytes) const {
+  return waiting_bytes_ == 0 || own_bytes + bytes <= options_.waiting_bytes_max - waiting_bytes_ - bytes;
+}
+
+bool SessionJournal::TakesNow(const std::string& tenant, int64_t bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto own = waiting_bytes_of_.find(tenant);
+  const bool room = HasRoom(own == waiting_bytes_of_.end() ? 0 : own->second, bytes) && waiting_.size() < kWaitingMax;
+  if (!room) ++passed_;
+  return room;
+}
+
+void SessionJournal::Commit(LogRecord record, std::function<void(bool)> done, int64_t bytes_beside) {
   bool waits = false;
+  const bool ends = record.type == RecordType::kForget;
+  const int64_t bytes = ends ? 0 : std::ssize(record.body) + static_cast<int64_t>(kRecordHeaderBytes) + bytes_beside;
   try {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!stopping_ && waiting_.size() < kWaitingMax) {
+    int64_t none = 0;
+    int64_t& own_bytes = ends ? none : waiting_bytes_of_[record.facts.tenant];
+    const bool room = (ends || HasRoom(own_bytes, bytes)) && waiting_.size() < kWaitingMax;
+    if (!room) ++passed_;
+    if (!stopping_ && room) {
       Waiting& waiting = waiting_.emplace_back();
       waiting.record = std::move(record);
       waiting.done.swap(done);
       waiting.since_us = options_.clock();
+      waiting.bytes = bytes;
+      waiting.own_bytes = ends ? nullptr : &own_bytes;
+      waiting_bytes_ += bytes;
+      own_bytes += bytes;
       waits = true;
     }
   } catch (const std::exception&) {
@@ -53,6 +76,14 @@ void SessionJournal::Commit(LogRecord record, std::function<void(bool)> done) {
   } else if (done) {
     done(false);
   }
+}
+
+LogCounts SessionJournal::counts() const {
+  LogCounts counts = log_->counts();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  counts.waiting_bytes = waiting_bytes_;
+  counts.passed = passed_;
+  return counts;
 }
 
 CommitTimes SessionJournal::times() const {
@@ -97,8 +128,17 @@ void SessionJournal::WriteGroup(std::deque<Waiting>& group) {
       ++times_.counts[static_cast<size_t>(bound - CommitTimes::kBoundsS.begin())];
       times_.sum_s += took_s;
     }
-    if (group[i].done) group[i].done(is_durable);
+    Tell(group[i], is_durable);
   }
+}
+
+void SessionJournal::Tell(Waiting& waiting, bool durable) {
+  if (waiting.done) waiting.done(durable);
+  waiting.done = nullptr;  // and what it kept
+  if (waiting.own_bytes == nullptr) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  waiting_bytes_ -= waiting.bytes;
+  *waiting.own_bytes -= waiting.bytes;
 }
 
 void SessionJournal::Purge(std::function<void(bool)> done) {

@@ -6,7 +6,9 @@
 // Invariants
 //  1. Records become durable in the order in which they were handed over.
 //  2. Every `done` is called once, whatever happens: also for want of memory, and for what comes after Stop.
-//  3. At most kWaitingMax records wait; beyond that a record is not durable, at once.
+//  3. At most kWaitingMax records wait, and `waiting_bytes_max` bytes, or one record: of these a tenant has no more than are left, which is
+//     half of them where it is alone, so that another one always finds room. Beyond that a record is not durable, at once. That a
+//     session is gone always has room among the bytes.
 #ifndef HYDRANT_SERVER_SESSIONS_JOURNAL_SESSION_JOURNAL_H_
 #define HYDRANT_SERVER_SESSIONS_JOURNAL_SESSION_JOURNAL_H_
 
@@ -16,6 +18,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -48,6 +51,7 @@ class SessionJournal {
     int64_t purge_s = 3600;
     int64_t retry_s = 10;
     int64_t look_us = 5'000'000;              // how often it looks whether there is something to clean
+    int64_t waiting_bytes_max = 256 << 20;    // of records, and of what is kept for as long as they wait
     std::function<int64_t()> clock;           // monotonic microseconds
     std::function<int64_t()> wall_clock;      // Unix seconds
     std::shared_ptr<const SessionKeys> keys;  // null: nothing is encrypted
@@ -61,8 +65,10 @@ class SessionJournal {
 
   SessionName NameOf(std::string_view tenant, std::string_view id) const { return directory_->NameOf(tenant, id); }
   // `done` is told whether the record is durable: on the journal's thread, or on this one where it cannot be. It takes a
-  // short time; null: nobody asks.
-  void Commit(LogRecord record, std::function<void(bool durable)> done);
+  // short time; null: nobody asks. `bytes_beside`: what `done` keeps in memory until then.
+  void Commit(LogRecord record, std::function<void(bool durable)> done, int64_t bytes_beside = 0);
+  // Whether a record of the tenant of this name with which so many bytes would wait would be taken; where not, that is counted.
+  bool TakesNow(const std::string& tenant, int64_t bytes);
 
   // `done` is told, as Commit's, when no segment has a record of a session that is gone by now, or that this cannot be. The work is
   // done between two groups, a part at a time; those who ask meanwhile wait for the next.
@@ -70,6 +76,7 @@ class SessionJournal {
 
   absl::StatusOr<LoggedPast> Read(const SessionName& name) const { return log_->Read(name); }
   std::optional<LoggedSession> Find(const SessionName& name) const { return log_->Find(name); }
+  uint64_t TurnOf(const SessionName& name) const { return log_->TurnOf(name); }
   const DirectoryId& directory_id() const { return directory_->id(); }
   const std::shared_ptr<const SessionKeys>& keys() const { return options_.keys; }
   // Something may be sealed with another key than the one that seals. Once the log has nothing of it, and NoteKvResealed was called, it
@@ -81,7 +88,7 @@ class SessionJournal {
   void ForEach(const std::function<void(const SessionName&, const LoggedSession&)>& visit) const {
     log_->ForEach(visit);
   }
-  LogCounts counts() const { return log_->counts(); }
+  LogCounts counts() const;
   CommitTimes times() const;
   // Makes durable what waits, and ends the thread.
   void Stop();
@@ -91,6 +98,8 @@ class SessionJournal {
     LogRecord record;
     std::function<void(bool)> done;
     int64_t since_us = 0;
+    int64_t bytes = 0;
+    int64_t* own_bytes = nullptr;  // of its tenant
   };
 
   SessionJournal(std::unique_ptr<SessionDirectory> directory, Options options)
@@ -98,6 +107,8 @@ class SessionJournal {
   void Run();
   bool WaitForWork(bool cleans, std::deque<Waiting>* group);
   void WriteGroup(std::deque<Waiting>& group);
+  void Tell(Waiting& waiting, bool durable);
+  bool HasRoom(int64_t own_bytes, int64_t bytes) const;  // REQUIRES mutex_ held
   using Purges = std::vector<std::function<void(bool)>>;
   bool CleanSome(Purges* purges, uint32_t* up_to);
   void TakePurges(Purges* purges, uint32_t* up_to);
@@ -111,6 +122,10 @@ class SessionJournal {
   std::condition_variable arrived_;
   // Guarded by mutex_.
   std::deque<Waiting> waiting_;
+  // What records take that wait or are being written.
+  int64_t waiting_bytes_ = 0;
+  std::map<std::string, int64_t> waiting_bytes_of_;  // by tenant
+  uint64_t passed_ = 0;
   std::vector<std::function<void(bool)>> purges_;  // asked for, and not begun
   CommitTimes times_;
   bool stopping_ = false;

@@ -413,6 +413,12 @@ std::optional<LoggedSession> SessionLog::Find(const SessionName& name) const {
   return session == nullptr ? std::nullopt : std::optional(*session);
 }
 
+uint64_t SessionLog::TurnOf(const SessionName& name) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const LoggedSession* session = index_.Find(name);
+  return session == nullptr ? 0 : session->turn;
+}
+
 void SessionLog::ForEach(const std::function<void(const SessionName&, const LoggedSession&)>& visit) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [name, session] : index_.sessions()) visit(name, session);

@@ -74,6 +74,9 @@ struct LogCounts {
   uint64_t errors = 0;     // writes and syncs that failed
   uint64_t damaged = 0;    // records that were not what was written, and sessions that could not be read
   bool read_only = false;  // nothing is durable at present
+  // SessionJournal's: of records that wait or are being written, and of what is kept for them; what was not taken for its size.
+  int64_t waiting_bytes = 0;
+  uint64_t passed = 0;
 };
 
 class SessionLog {
@@ -103,8 +106,9 @@ class SessionLog {
 
   // Errors: NOT_FOUND; DATA_LOSS when what is there is not what was written.
   absl::StatusOr<LoggedPast> Read(const SessionName& name) const;
-  // What the log knows of a session; nullopt: there is none.
+  // What the log knows of a session; nullopt: there is none. Its last turn; 0: there is none.
   std::optional<LoggedSession> Find(const SessionName& name) const;
+  uint64_t TurnOf(const SessionName& name) const;
   void ForEach(const std::function<void(const SessionName&, const LoggedSession&)>& visit) const;
   LogCounts counts() const;
 

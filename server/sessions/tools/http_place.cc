@@ -73,7 +73,8 @@ absl::Status StatusOf(const std::string& url, const HttpClient::Reply& reply) {
 bool IsTooMuchNow(const HttpClient::Reply& reply) {
   if (reply.status != 429 && reply.status != 503) return false;
   const std::string code = RefusedBy(reply).code;
-  return code == "rate_limit_exceeded" || code == "held_bytes_exceeded" || code == "connections_exceeded";
+  return code == "rate_limit_exceeded" || code == "held_bytes_exceeded" || code == "connections_exceeded" ||
+         code == "disk_behind";
 }
 
 }  // namespace

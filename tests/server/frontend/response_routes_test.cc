@@ -2,7 +2,9 @@
 #include "server/frontend/response_routes.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <future>
 #include <memory>
 #include <string>
@@ -76,7 +78,9 @@ TEST_F(Kept, AConversationHasItemsThatComeAndGo) {
   EXPECT_EQ(Ask("DELETE", path + "/items/" + item)["id"], made["id"]);
   EXPECT_EQ(CodeOf("GET", path + "/items/" + item, 404), "conversation_not_found");
   EXPECT_EQ(Ask("GET", path + "/items")["data"].size(), 2u);
-  EXPECT_EQ(Ask("POST", path, R"({"metadata":{"c":"d"}})")["metadata"], (Json{{"c", "d"}}));
+  const RawClient::Response changed = server_.Ask(Request("POST", path, R"({"metadata":{"c":"d"}})"));
+  EXPECT_EQ(Json::parse(changed.body)["metadata"], (Json{{"c", "d"}}));
+  EXPECT_EQ(changed.Field("x-hydrant-durable"), "false") << "there is no disk";
   EXPECT_TRUE(Ask("DELETE", path)["deleted"]);
   EXPECT_EQ(CodeOf("GET", path, 404), "conversation_not_found");
 }
@@ -184,10 +188,11 @@ class HangingDisk {
   std::promise<void> hangs_, back_;
 };
 
+std::string Remove(const std::string& what) { return "DELETE " + what + " HTTP/1.1\r\nHost: localhost\r\n\r\n"; }
+
 TEST(KeptOnADisk, ADiskThatHangsHoldsUpNobodyElseAndWhatIsDeletedIsToldWhenItIs) {
   const TempDir temp;
   std::string path, item, last;
-  const auto remove = [](const std::string& what) { return "DELETE " + what + " HTTP/1.1\r\nHost: localhost\r\n\r\n"; };
   {
     DurableServer durable(temp.File("d"), WithChats());
     TestServer& server = *durable.server;
@@ -209,8 +214,8 @@ TEST(KeptOnADisk, ADiskThatHangsHoldsUpNobodyElseAndWhatIsDeletedIsToldWhenItIs)
     // More than there are workers.
     std::vector<std::unique_ptr<RawClient>> clients;
     for (const std::string& request :
-         {remove(item), remove(first), remove(other), Request("POST", "/v1/conversations", "{}"),
-          Request("POST", "/v1/conversations", items), remove(second)}) {
+         {Remove(item), Remove(first), Remove(other), Request("POST", "/v1/conversations", "{}"),
+          Request("POST", "/v1/conversations", items), Remove(second)}) {
       clients.push_back(std::make_unique<RawClient>(server.port()));
       clients.back()->Send(request);
       if (clients.size() > 1) continue;
@@ -221,7 +226,7 @@ TEST(KeptOnADisk, ADiskThatHangsHoldsUpNobodyElseAndWhatIsDeletedIsToldWhenItIs)
     clients.back()->Close();  // it goes at the worst moment
     clients.pop_back();
     EXPECT_EQ(server.Ask(Get(last)).status, 200) << "who changes nothing waits for nobody";
-    EXPECT_EQ(server.Ask(remove(path)).status, 409) << "its item is not gone yet";
+    EXPECT_EQ(server.Ask(Remove(path)).status, 409) << "its item is not gone yet";
     for (const auto& client : clients) EXPECT_EQ(client->ReadUntil("\r\n", 0.01), "");
     disk.ComesBack();
     for (const auto& client : clients) EXPECT_EQ(client->ReadResponse().status, 200);
@@ -235,10 +240,109 @@ TEST(KeptOnADisk, ADiskThatHangsHoldsUpNobodyElseAndWhatIsDeletedIsToldWhenItIs)
   durable.journal->Stop();  // nothing is durable any more
   EXPECT_EQ(server.Ask(Request("POST", path + "/items", R"({"items":[]})")).Field("x-hydrant-durable"), "false");
   for (const std::string& what : {path, last}) {
-    const RawClient::Response response = server.Ask(remove(what));
+    const RawClient::Response response = server.Ask(Remove(what));
     EXPECT_EQ(response.status, 503) << what;
     EXPECT_EQ(Json::parse(response.body)["error"]["code"], "not_durable");
   }
+}
+
+// Nothing can be written to any file.
+class FullDisk {
+ public:
+  FullDisk() {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const struct rlimit none = {0, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &none);
+  }
+  ~FullDisk() { setrlimit(RLIMIT_FSIZE, &before_); }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  struct rlimit before_ {};
+};
+
+TEST(KeptOnADisk, WhatWasDeletedAndIsNotDurableIsDeletedAgainUntilItIs) {
+  const TempDir temp;
+  DurableServer durable(temp.File("d"), WithChats(), {.retry_s = 0});
+  TestServer& server = *durable.server;
+  const auto post = [&server](const std::string& path, const std::string& body) {
+    const RawClient::Response response = server.Ask(Request("POST", path, body));
+    EXPECT_EQ(response.status, 200) << response.body;
+    return Json::parse(response.body);
+  };
+  const std::string items = R"({"items":[{"role":"user","content":"hi"}]})";
+  const auto conversation = [&] {
+    return "/v1/conversations/" + post("/v1/conversations", items)["id"].get<std::string>();
+  };
+  const std::string gone = conversation(), other = conversation();
+  const std::string item = other + "/items/" + post(other + "/items", items)["data"][0]["id"].get<std::string>();
+  const std::string first = post("/v1/responses", R"({"input":"hi","max_output_tokens":4})")["id"];
+  post("/v1/responses", R"({"input":"and","max_output_tokens":4,"previous_response_id":")" + first + "\"}");
+  const std::string alone = post("/v1/responses", R"({"input":"hi","max_output_tokens":4})")["id"];
+  post("/v1/responses", R"({"input":"hi","max_output_tokens":4,"session_id":"s"})");
+  const std::vector<std::string> all = {gone, item, "/v1/responses/" + first, "/v1/responses/" + alone,
+                                        "/v1/sessions/s"};
+  const auto status_of = [&server](const std::string& what) { return server.Ask(Remove(what)).status; };
+  {
+    const FullDisk full;
+    for (int time = 0; time < 2; ++time) {
+      for (const std::string& what : all) EXPECT_EQ(status_of(what), 503) << what << " for the time " << time;
+    }
+  }
+  for (const std::string& what : all) EXPECT_EQ(server.Ask(Get(what)).status, 404) << what;
+  EXPECT_EQ(status_of("/v1/sessions/t"), 404);
+  EXPECT_EQ(status_of(other + "/items/" + "msg_none"), 404);
+  for (const std::string& what : all) EXPECT_EQ(status_of(what), 200) << what;
+  for (const std::string& what : all) EXPECT_EQ(status_of(what), 404) << what;
+  // One that takes the name of what a start would find.
+  post("/v1/responses", R"({"input":"hi","max_output_tokens":4,"session_id":"s"})");
+  {
+    const FullDisk full;
+    EXPECT_EQ(status_of("/v1/sessions/s"), 503);
+    EXPECT_EQ(
+        server.Ask(Request("POST", "/v1/responses", R"({"input":"hi","max_output_tokens":4,"session_id":"s"})")).status,
+        200);
+    EXPECT_EQ(status_of("/v1/sessions/s"), 503) << "the log has it, if not this one";
+  }
+  EXPECT_EQ(status_of("/v1/sessions/s"), 200);
+  EXPECT_EQ(durable.journal->TurnOf(durable.journal->NameOf("default", "s")), 0u);
+}
+
+TEST(KeptOnADisk, WhoHasEndedItsSideHearsOfTheDiskAndOneThatHangsIsNotWaitedForWithoutEnd) {
+  const TempDir temp;
+  TestServerOptions options = WithChats();
+  options.http.limits.half_closed_s = 0.4;
+  DurableServer durable(temp.File("d"), std::move(options), {.waiting_bytes_max = 100'000});
+  TestServer& server = *durable.server;
+  HangingDisk disk(*durable.journal);
+  RawClient late(server.port());
+  late.Send(Request("POST", "/v1/conversations", "{}"));
+  late.EndSending();
+  EXPECT_EQ(late.ReadAll(), "");
+  EXPECT_TRUE(late.closed());
+  // Its conversation waits, as those of others do.
+  RawClient::Response response;
+  std::vector<std::unique_ptr<RawClient>> clients;
+  while (clients.size() < 20 && response.status == 0) {
+    clients.push_back(std::make_unique<RawClient>(server.port()));
+    clients.back()->Send(Request("POST", "/v1/conversations",
+                                 R"({"items":[{"role":"user","content":")" + std::string(10000, 'a') + "\"}]}"));
+    response = clients.back()->ReadResponse(0.02);
+  }
+  EXPECT_EQ(response.status, 503);
+  EXPECT_EQ(Json::parse(response.body)["error"]["code"], "disk_behind");
+  RawClient client(server.port());
+  client.Send(Remove("/v1/conversations/conv_none"));
+  client.EndSending();
+  EXPECT_EQ(client.ReadResponse().status, 404);
+  RawClient patient(server.port());
+  patient.Send(Request("POST", "/v1/conversations", "{}"));
+  patient.EndSending();
+  EXPECT_EQ(patient.ReadUntil("\r\n", 0.01), "");
+  disk.ComesBack();
+  EXPECT_EQ(patient.ReadResponse().status, 200);
 }
 
 }  // namespace

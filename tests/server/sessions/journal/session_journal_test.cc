@@ -110,6 +110,57 @@ TEST(SessionJournal, WhatComesAfterItsEndIsNotDurable) {
   EXPECT_TRUE(absl::IsNotFound(journal->Read(journal->NameOf("t", "late")).status()));
 }
 
+// A disk that hangs, and clients that have gone.
+TEST(SessionJournal, WhatWaitsIsBoundedAndNoTenantTakesAllOfIt) {
+  const TempDir temp;
+  SessionJournal::Options options;
+  options.waiting_bytes_max = 120'000;
+  const auto journal = OpenJournal(temp.File("d"), std::move(options));
+  std::promise<void> hangs, back;
+  std::atomic<int> taken = 0;
+  const auto commit = [&](const std::string& tenant, int64_t beside = 0) {
+    LogRecord record;
+    record.facts = {tenant, "s", 0, 0, 0, 0};
+    record.name = journal->NameOf(tenant, "s");
+    record.turn = 1;
+    record.body.assign(9'000 - kRecordHeaderBytes, 'x');
+    bool refused = false;
+    journal->Commit(
+        std::move(record), [&refused, &taken](bool durable) { durable ? void(++taken) : void(refused = true); },
+        1'000 + beside);
+    return !refused;
+  };
+  LogRecord first = FirstTurn(*journal, "s");
+  journal->Commit(first, [&](bool) {
+    hangs.set_value();
+    back.get_future().wait();
+  });
+  hangs.get_future().wait();
+  const int64_t before = journal->counts().waiting_bytes;
+  EXPECT_GT(before, 0) << "it is being written";
+  int a = 0, b = 0, c = 0;
+  while (a < 100 && commit("a")) ++a;
+  EXPECT_EQ(a, 5) << "half of it, nearly";
+  EXPECT_FALSE(journal->TakesNow("a", 10'000));
+  while (b < 100 && commit("b")) ++b;
+  while (c < 100 && commit("c")) ++c;
+  EXPECT_EQ(b, 3) << "half of what was left";
+  EXPECT_EQ(c, 1);
+  EXPECT_TRUE(journal->TakesNow("d", 5'000));
+  EXPECT_FALSE(journal->TakesNow("d", 50'000));
+  LogRecord end = first;
+  end.type = RecordType::kForget;
+  std::promise<bool> gone;
+  journal->Commit(end, [&](bool is) { gone.set_value(is); });
+  EXPECT_EQ(journal->counts().waiting_bytes, before + 10'000 * (a + b + c));
+  EXPECT_EQ(journal->counts().passed, 5u);
+  back.set_value();
+  EXPECT_TRUE(gone.get_future().get()) << "that it is gone has room";
+  journal->Stop();
+  EXPECT_EQ(taken, a + b + c);
+  EXPECT_EQ(journal->counts().waiting_bytes, 0);
+}
+
 TEST(SessionJournal, APurgeEndsWhenNoSegmentHasWhatIsGone) {
   const TempDir temp;
   const auto journal = OpenJournal(temp.File("d"), {.purge_s = 1'000'000, .look_us = int64_t{3'600'000'000}});
