@@ -16,8 +16,8 @@
 namespace hydrant {
 namespace {
 
-constexpr const char* kConfigFile = "adapter_config.json";
-constexpr const char* kWeightsFile = "adapter_model.safetensors";
+constexpr const char* kAdapterConfig = "adapter_config.json";
+constexpr const char* kAdapterWeights = "adapter_model.safetensors";
 constexpr size_t kConfigBytesMax = 4 << 20;
 constexpr JsonLimits kConfigLimits{200'000, 16};
 
@@ -98,7 +98,7 @@ class Config {
   absl::StatusOr<int32_t> RankOf(std::string_view module) const {
     HYDRANT_ASSIGN_OR_RETURN(const double rank, ValueOf(ranks_, "rank_pattern", module, rank_));
     if (!(rank >= 1 && rank <= kAdapterRankMax && rank == std::floor(rank))) {
-      return FileError(kConfigFile, "'rank_pattern'", rank, " for ", Quoted(module), " is no rank in [1, ",
+      return FileError(kAdapterConfig, "'rank_pattern'", rank, " for ", Quoted(module), " is no rank in [1, ",
                        kAdapterRankMax, "]");
     }
     return static_cast<int32_t>(rank);
@@ -106,7 +106,7 @@ class Config {
   absl::StatusOr<float> ScaleOf(std::string_view module, int32_t rank) const {
     HYDRANT_ASSIGN_OR_RETURN(const double alpha, ValueOf(alphas_, "alpha_pattern", module, alpha_));
     const auto scale = static_cast<float>(alpha / (by_root_ ? std::sqrt(rank) : rank));
-    if (!std::isfinite(scale)) return FileError(kConfigFile, "'lora_alpha'", "is too large");
+    if (!std::isfinite(scale)) return FileError(kAdapterConfig, "'lora_alpha'", "is too large");
     return scale;
   }
 
@@ -142,7 +142,7 @@ class Config {
     for (const auto& [key, number] : pattern) {
       if (!Matches(key, module)) continue;
       if (value.has_value() && *value != number) {
-        return FileError(kConfigFile, Quoted(field), "has two values for ", Quoted(module));
+        return FileError(kAdapterConfig, Quoted(field), "has two values for ", Quoted(module));
       }
       value = number;
     }
@@ -211,7 +211,7 @@ absl::Status AddChanges(const Config& config, const std::string& name, const Mod
   }
   HYDRANT_ASSIGN_OR_RETURN(const int32_t rank, config.RankOf(name));
   if (rank > rank_max) {
-    return FileError(kConfigFile, "'r'", "rank ", rank, " of ", Quoted(name), " is above the limit of ", rank_max);
+    return FileError(kAdapterConfig, "'r'", "rank ", rank, " of ", Quoted(name), " is above the limit of ", rank_max);
   }
   HYDRANT_ASSIGN_OR_RETURN(const float scale, config.ScaleOf(name, rank));
   HYDRANT_ASSIGN_OR_RETURN(const std::vector<float> a, Values(*module.a, rank, found.front().cols));
@@ -236,24 +236,25 @@ absl::StatusOr<AdapterFiles> ReadAdapterFiles(const std::string& path, const Ada
                                               int32_t rank_max) {
   HYDRANT_ASSIGN_OR_RETURN(const WeightDirectory directory, WeightDirectory::Open(path));
   AdapterFiles files;
-  HYDRANT_ASSIGN_OR_RETURN(files.config, directory.Read(kConfigFile, kConfigBytesMax));
+  HYDRANT_ASSIGN_OR_RETURN(files.config, directory.Read(kAdapterConfig, kConfigBytesMax));
   HYDRANT_ASSIGN_OR_RETURN(files.weights,
-                           directory.Read(kWeightsFile, static_cast<size_t>(targets.FileBytesMax(rank_max))));
+                           directory.Read(kAdapterWeights, static_cast<size_t>(targets.FileBytesMax(rank_max))));
   return files;
 }
 
 absl::StatusOr<Adapter> ParseAdapter(const AdapterFiles& files, const AdapterTargets& targets, int32_t rank_max) {
-  HYDRANT_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(files.config, kConfigLimits, kConfigFile));
+  HYDRANT_ASSIGN_OR_RETURN(const JsonDocument document,
+                           JsonDocument::Parse(files.config, kConfigLimits, kAdapterConfig));
   Config config;
   HYDRANT_RETURN_IF_ERROR(config.Read(document.root()));
-  HYDRANT_ASSIGN_OR_RETURN(const std::vector<RawTensor> tensors, ParseSafetensors(files.weights, kWeightsFile));
+  HYDRANT_ASSIGN_OR_RETURN(const std::vector<RawTensor> tensors, ParseSafetensors(files.weights, kAdapterWeights));
   HYDRANT_ASSIGN_OR_RETURN(const auto modules, ModulesOf(tensors));
   Adapter adapter;
   adapter.base_model = config.base_model;
   for (const auto& [name, module] : modules) {
     HYDRANT_RETURN_IF_ERROR(AddChanges(config, name, module, targets, rank_max, adapter));
   }
-  if (adapter.changes.empty()) return FileError(kWeightsFile, "", "has no tensors");
+  if (adapter.changes.empty()) return FileError(kAdapterWeights, "", "has no tensors");
   return adapter;
 }
 
