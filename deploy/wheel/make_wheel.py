@@ -173,7 +173,7 @@ def write_tree(tree, build, version):
         (ROOT / "deploy/clients", package / "clients", ("*.py",)),
         (ROOT / "deploy/models", package / "models", ("*.py", "*.txt")),
         (ROOT / "deploy/ray_serve/hydrant_ray", tree / "hydrant_ray", ("*.py",)),
-        (ROOT / "deploy/ray_serve", tree / f"hydrant-{version}.data/data/share/hydrant", ("serve.yaml",)),
+        (ROOT / "deploy/ray_serve", tree / "hydrant_ray", ("serve.yaml",)),
     ):
         target.mkdir(parents=True, exist_ok=True)
         for path in (path for name in names for path in source.glob(name)):
