@@ -58,8 +58,14 @@ struct NoStack {
 
 class Machine {
  public:
-  void Run(Index grid, Index block, const std::function<void()>& kernel) {
+  void Run(Index grid, Index block, const std::function<void()>& kernel, size_t shared_bytes, bool awaits) {
     kernel_ = &kernel;
+    awaited_ = 0;
+    shared_bytes_ = shared_bytes;
+    void* memory = nullptr;
+    Check(posix_memalign(&memory, kSharedAlignment, shared_bytes) == 0,
+          "there is no memory for a block's shared memory");
+    shared_.reset(static_cast<std::byte*>(memory));
     const size_t threads = size_t{block.x} * block.y * block.z;
     Check(threads > 0 && threads <= 1024 && threads % kWarp == 0,
           "a block has a multiple of 32 threads, at most 1,024");
@@ -76,7 +82,12 @@ class Machine {
         }
       }
     }
+    Check(!awaits || awaited_ == threads * grid.x * grid.y * grid.z,
+          "every thread of a kernel awaits earlier kernels, once (kernels/cuda/runtime/overlap.cuh)");
   }
+
+  void Await() { ++awaited_; }
+  std::byte* shared_memory() const { return shared_.get(); }
 
   void Wait(State state) {
     threads_[current_]->state = state;
@@ -204,6 +215,7 @@ class Machine {
 
   void RunBlock(const Place& where, size_t threads) {
     place = where;
+    if (shared_bytes_ > 0) std::memset(shared_.get(), 0xff, shared_bytes_);
     block_threads_ = alive_ = threads;
     in_barrier_ = 0;
     for (size_t i = 0; i < threads; ++i) {
@@ -216,8 +228,15 @@ class Machine {
   }
 
   static constexpr size_t kHost = SIZE_MAX;
+  static constexpr size_t kSharedAlignment = 1024;
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
 
   const std::function<void()>* kernel_ = nullptr;
+  size_t awaited_ = 0;  // threads that did
+  std::unique_ptr<std::byte, Free> shared_;
+  size_t shared_bytes_ = 0;
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<Warp> warps_;
   size_t current_ = kHost;
@@ -236,9 +255,13 @@ Machine& TheMachine() {
 
 }  // namespace
 
-void RunGrid(Index grid, Index block, const std::function<void()>& kernel) { TheMachine().Run(grid, block, kernel); }
+void RunGrid(Index grid, Index block, const std::function<void()>& kernel, size_t shared_bytes, bool awaits) {
+  TheMachine().Run(grid, block, kernel, shared_bytes, awaits);
+}
 void SyncBlock() { TheMachine().SyncBlock(); }
 const std::byte* ExchangeInWarp(const void* value, size_t bytes) { return TheMachine().Exchange(value, bytes); }
 uint32_t Lane() { return TheMachine().lane(); }
+void Await() { TheMachine().Await(); }
+std::byte* SharedMemory() { return TheMachine().shared_memory(); }
 
 }  // namespace hydrant::simt

@@ -30,8 +30,10 @@ struct Place {
 };
 extern Place place;
 
-// Runs `kernel` once per thread of the grid and returns when all are done.
-void RunGrid(Index grid, Index block, const std::function<void()>& kernel);
+// Runs `kernel` once per thread of the grid and returns when all are done. Each block finds `shared_bytes` of 0xff in SharedMemory.
+// `awaits`: ends the program unless every thread calls Await.
+void RunGrid(Index grid, Index block, const std::function<void()>& kernel, size_t shared_bytes = 0,
+             bool awaits = false);
 
 // --- called by kernels
 void SyncBlock();
@@ -39,6 +41,8 @@ void SyncBlock();
 // until the lane's second collective from here.
 const std::byte* ExchangeInWarp(const void* value, size_t bytes);
 uint32_t Lane();
+void Await();
+std::byte* SharedMemory();
 
 }  // namespace hydrant::simt
 

@@ -16,7 +16,9 @@
 #include "kernels/cuda/runtime/cuda_error.h"
 #include "kernels/cuda/runtime/launch.h"
 #include "kernels/cuda/runtime/memory.h"
+#include "kernels/cuda/runtime/overlap.cuh"
 #include "kernels/cuda/runtime/select.cuh"
+#include "kernels/cuda/runtime/shared_memory.cuh"
 #include "tests/kernels/kv_fixture.h"
 #include "tests/kernels/tested_device.h"
 
@@ -24,6 +26,7 @@ namespace hydrant::simt {
 namespace {
 
 void ReverseInShared(const int* in, int* out) {
+  cuda::AwaitEarlier();
   __shared__ int block[64];
   block[threadIdx.x] = in[blockIdx.x * 64 + threadIdx.x];
   __syncthreads();
@@ -38,6 +41,7 @@ TEST(SimtMachine, ThreadsMeetAtBarriers) {
 }
 
 void ForgetsABarrier(int* out) {
+  cuda::AwaitEarlier();
   __shared__ int block[64];
   block[threadIdx.x] = static_cast<int>(threadIdx.x);
   out[blockIdx.x * 64 + threadIdx.x] = block[63 - threadIdx.x];
@@ -53,6 +57,7 @@ TEST(SimtMachine, AForgottenBarrierShows) {
 }
 
 void HalfWaits() {
+  cuda::AwaitEarlier();
   if (threadIdx.x < 32) __syncwarp();
   if (threadIdx.x % 2 == 0) __syncwarp();
 }
@@ -61,7 +66,34 @@ TEST(SimtMachineDeathTest, AWarpThatDoesNotMeetEndsTheProgram) {
   EXPECT_DEATH(cuda::Launch(nullptr, dim3(1), 64, HalfWaits), "no thread of the block can go on");
 }
 
+void HalfAwait() {
+  if (threadIdx.x < 32) cuda::AwaitEarlier();
+}
+
+TEST(SimtMachineDeathTest, AThreadThatDoesNotAwaitEarlierKernelsEndsTheProgram) {
+  EXPECT_DEATH(cuda::Launch(nullptr, dim3(1), 64, HalfAwait), "every thread of a kernel awaits earlier kernels");
+}
+
+void ReverseInSizedShared(const int* in, int* out) {
+  cuda::AwaitEarlier();
+  auto* block = reinterpret_cast<int*>(cuda::SharedMemory());
+  out[64 + threadIdx.x] = block[threadIdx.x];
+  __syncthreads();
+  block[threadIdx.x] = in[threadIdx.x];
+  __syncthreads();
+  out[threadIdx.x] = block[63 - threadIdx.x];
+}
+
+TEST(SimtMachine, SharedMemoryIsAsLargeAsTheLaunchSays) {
+  std::vector<int> in(64), out(128);
+  for (int i = 0; i < 64; ++i) in[static_cast<size_t>(i)] = i;
+  cuda::LaunchShared(nullptr, dim3(1), 64, 64 * sizeof(int), ReverseInSizedShared, in.data(), out.data());
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(out[static_cast<size_t>(i)], 63 - i);
+  for (int i = 64; i < 128; ++i) EXPECT_EQ(out[static_cast<size_t>(i)], -1) << "nobody may count on zeros";
+}
+
 void Collectives(int* sums, uint32_t* votes) {
+  cuda::AwaitEarlier();
   int x = static_cast<int>(threadIdx.x);
   for (int mask = 16; mask > 0; mask /= 2) x += __shfl_xor_sync(0xffffffffu, x, mask);
   sums[threadIdx.x] = x;
@@ -78,6 +110,7 @@ TEST(SimtMachine, LanesOfAWarpExchange) {
 }
 
 void Select(const uint64_t* keys, int64_t count, uint64_t* chosen, int64_t* places, int64_t* number) {
+  cuda::AwaitEarlier();
   for (int64_t k = 1; k <= count; ++k) {
     const uint64_t key = cuda::SelectByMass(
         count, static_cast<cuda::Mass>(k), [&](int64_t i) { return keys[i]; }, [](int64_t) { return cuda::Mass{1}; });
@@ -109,6 +142,7 @@ TEST(SimtMachine, SelectionAndCompaction) {
 // wanted and chosen [2 * count].
 void SelectMass(const uint64_t* keys, const uint64_t* item_masses, int64_t count, const uint64_t* wanted,
                 uint64_t* chosen) {
+  cuda::AwaitEarlier();
   for (int64_t n = 0; n < 2 * count; ++n) {
     const uint64_t key = cuda::SelectByMass(
         count, wanted[n], [&](int64_t i) { return keys[i]; }, [&](int64_t i) { return item_masses[i]; });

@@ -178,7 +178,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   return NextResult();
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  *value = attribute == cudaDevAttrMemoryClockRate ? 1000000 : 512;
+  *value = attribute == cudaDevAttrMemoryClockRate ? 1000000 : attribute == cudaDevAttrGlobalMemoryBusWidth ? 512 : 9;
   return NextResult();
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {

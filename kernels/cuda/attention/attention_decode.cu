@@ -4,6 +4,7 @@
 #include "kernels/cuda/attention/cache.cuh"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
+#include "kernels/cuda/runtime/overlap.cuh"
 
 namespace hydrant::cuda {
 namespace {
@@ -18,6 +19,7 @@ template <typename T>
 __global__ void __launch_bounds__(kSplitThreads)
     DecodeSplitKernel(StepView step, RopeView rope, AttentionShape shape, const DecodeItem* items, float* scratch,
                       KvCacheView kv) {
+  AwaitEarlier();
   __shared__ float weights[kSplitHeads][kLastSplitSlots];
   __shared__ float queries[kSplitHeads * kHeadDimMax];
   const DecodeItem& item = items[blockIdx.z];
@@ -129,6 +131,7 @@ __device__ void ScoreAndChooseVictim(const DeviceRow& row, const HeadCache& cach
 __global__ void __launch_bounds__(kJoinThreads)
     DecodeJoinKernel(StepView step, AttentionShape shape, const DecodeItem* items, const float* scratch,
                      KvCacheView kv) {
+  AwaitEarlier();
   __shared__ float largest[kGroupMax], inverse_total[kGroupMax];
   const DecodeItem& item = items[blockIdx.y];
   if (item.splits == 0) return;

@@ -10,6 +10,7 @@
 #include "kernels/cuda/attention/mma_cache.h"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
+#include "kernels/cuda/runtime/overlap.cuh"
 #include "kernels/cuda/runtime/tensor_core.cuh"
 
 namespace hydrant::cuda {
@@ -164,6 +165,7 @@ __device__ void JoinWarps(const Gathered<T, kDim>& gathered, int32_t heads, floa
 template <typename T, int kDim>
 __global__ void __launch_bounds__(kThreads)
     DecodeSplitMmaKernel(StepView step, AttentionShape shape, const DecodeItem* items, float* scratch, KvCacheView kv) {
+  AwaitEarlier();
   constexpr int kSteps = KeyOrder<kDim>::kSteps;
   const DecodeItem& item = items[blockIdx.z];
   const int32_t split = static_cast<int32_t>(blockIdx.x);

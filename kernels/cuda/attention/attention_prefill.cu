@@ -3,6 +3,7 @@
 #include "kernels/cuda/attention/prompt_tiles.cuh"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
+#include "kernels/cuda/runtime/overlap.cuh"
 
 namespace hydrant::cuda {
 namespace {
@@ -49,6 +50,7 @@ __device__ float RowReduce(float x, Op op) {
 template <typename T>
 __global__ void __launch_bounds__(kThreads) PromptKernel(StepView step, RopeView rope, AttentionShape shape,
                                                          const PromptSpan* spans, float* sums, KvCacheView kv) {
+  AwaitEarlier();
   __shared__ float queries[kTile * kHeadDimMax];
   __shared__ float weights[kTile][kTile];
   __shared__ float rescale[kTile];
@@ -124,6 +126,7 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads)
     PromptScoresKernel(StepView step, RopeView rope, AttentionShape shape, const PromptSpan* spans, const float* sums,
                        KvCacheView kv) {
+  AwaitEarlier();
   __shared__ float queries[kTile * kHeadDimMax];
   __shared__ float probabilities[kTile][kTile];
   const PromptSpan span = spans[blockIdx.x];

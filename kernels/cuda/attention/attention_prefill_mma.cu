@@ -11,6 +11,7 @@
 #include "kernels/cuda/runtime/async_copy.cuh"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
+#include "kernels/cuda/runtime/overlap.cuh"
 #include "kernels/cuda/runtime/tensor_core.cuh"
 
 namespace hydrant::cuda {
@@ -176,6 +177,7 @@ __device__ __forceinline__ void AddSlots(const QueryTile<T, kDim>& query, const 
 template <typename T, int kDim>
 __global__ void __launch_bounds__(kThreads) PromptMmaKernel(StepView step, AttentionShape shape, int32_t heads,
                                                             const PromptSpan* spans, float* sums, KvCacheView kv) {
+  AwaitEarlier();
   constexpr int kSlots = kStageSlots<kDim>;
   alignas(16) __shared__ T keys[2][kSlots * kStride<kDim>];
   alignas(16) __shared__ T values[2][kSlots * kStride<kDim>];
@@ -334,6 +336,7 @@ template <typename T, int kDim>
 __global__ void __launch_bounds__(kThreads)
     PromptScoresMmaKernel(StepView step, AttentionShape shape, const PromptSpan* spans, const float* sums,
                           KvCacheView kv) {
+  AwaitEarlier();
   alignas(16) __shared__ T queries[2][kTile * kStride<kDim>];
   __shared__ float row_sums[2][kTile];
   __shared__ float row_weights[2][kTile];  // of a tile, by the tile's number

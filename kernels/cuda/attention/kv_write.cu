@@ -5,6 +5,7 @@
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
 #include "kernels/cuda/runtime/norm_row.cuh"
+#include "kernels/cuda/runtime/overlap.cuh"
 
 namespace hydrant::cuda {
 namespace {
@@ -14,6 +15,7 @@ constexpr uint32_t kThreads = 128;
 // All query heads of a token, or all its key heads, as one row, in place.
 __global__ void __launch_bounds__(kThreads)
     NormHeadsKernel(HeadNorms norms, AttentionShape shape, KvCacheLayout layout) {
+  AwaitEarlier();
   const bool is_query = blockIdx.y == 0;
   const NormWeight& norm = is_query ? norms.q : norms.k;
   if (norm.weight == nullptr) return;
@@ -116,6 +118,7 @@ __device__ void ClearScales(const HeadCache& cache, void* tiles, int32_t slot) {
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     RopeAndWriteKvKernel(StepView step, RopeView rope, HeadNorms norms, AttentionShape shape, KvCacheView kv) {
+  AwaitEarlier();
   const KvCacheLayout& layout = kv.layout;
   const int32_t heads = shape.query_heads + 2 * layout.kv_heads;
   const int32_t head = static_cast<int32_t>(blockIdx.y * (kThreads / kWarp) + threadIdx.x / kWarp);

@@ -6,6 +6,7 @@
 #include "kernels/cuda/eviction/eviction.h"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
+#include "kernels/cuda/runtime/overlap.cuh"
 #include "kernels/cuda/runtime/select.cuh"
 
 namespace hydrant::cuda {
@@ -147,6 +148,7 @@ __device__ void CutOne(const Cut& cut, const HeadCache& cache, const CutScratch&
 template <typename T>
 __global__ void __launch_bounds__(kThreads) CutKernel(const Cut* cuts, int32_t count, int32_t slots_max,
                                                       int64_t sort_size, std::byte* scratch, KvCacheView kv) {
+  AwaitEarlier();
   const int64_t bytes = sort_size * static_cast<int64_t>(sizeof(uint64_t)) + int64_t{slots_max} * sizeof(float);
   std::byte* own = scratch + blockIdx.x * bytes;
   auto* keys = reinterpret_cast<uint64_t*>(own);
@@ -165,6 +167,7 @@ __global__ void __launch_bounds__(kThreads) CutKernel(const Cut* cuts, int32_t c
 // --- losses -------------------------------------------------------------------------------------------------------------
 
 __global__ void __launch_bounds__(kThreads) LossKernel(LossCase loss, KvCacheView kv) {
+  AwaitEarlier();
   const auto pair = static_cast<int32_t>(blockIdx.x);
   const HeadCache cache = {kv, nullptr, loss.score_blocks, pair / kv.layout.kv_heads, pair % kv.layout.kv_heads};
   constexpr double kFinite = 1e300;
@@ -209,6 +212,7 @@ __global__ void __launch_bounds__(kThreads) LossKernel(LossCase loss, KvCacheVie
 // --- whole blocks -------------------------------------------------------------------------------------------------------
 
 __global__ void InitScoresKernel(const ScoreInit* inits, int32_t count, KvCacheView kv) {
+  AwaitEarlier();
   const int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;  // (layer, head, slot of the block)
   const int64_t slots = int64_t{kv.layout.layers} * kv.layout.kv_heads * kBlockSlots;
   if (at >= slots) return;
@@ -231,6 +235,7 @@ __device__ void CopyPiece(const void* from, void* to, int64_t bytes) {
 }
 
 __global__ void CopyBlocksKernel(const BlockCopy* copies, int64_t bytes, KvCacheView kv) {
+  AwaitEarlier();
   const BlockCopy& copy = copies[blockIdx.y];
   const int64_t slots = int64_t{kv.layout.layers} * kv.layout.kv_heads * kBlockSlots;
   auto* k = static_cast<std::byte*>(kv.k);
@@ -275,6 +280,7 @@ __device__ uint32_t Scaled(uint32_t score, float factor) { return __float_as_uin
 template <bool kToCache>
 __global__ void __launch_bounds__(kThreads)
     MoveBlocksKernel(PackedBlocks range, int64_t block_bytes, float score_factor, KvCacheView kv) {
+  AwaitEarlier();
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < range.bytes / 16; i += step) {
     const Place place = PlaceOf(range, range.begin + i * 16, block_bytes, kv);

@@ -6,6 +6,7 @@
 #include "kernels/cuda/runtime/activation.cuh"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
+#include "kernels/cuda/runtime/overlap.cuh"
 
 namespace hydrant::cuda {
 namespace {
@@ -32,6 +33,7 @@ __device__ __forceinline__ uint64_t RankOf(float logit, int64_t expert) {
 __global__ void __launch_bounds__(kThreads)
     ChooseExpertsKernel(const float* all_logits, int64_t rows, int64_t experts, int32_t per_row, bool normalised,
                         ExpertShare* all_chosen) {
+  AwaitEarlier();
   const int64_t row = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   const int64_t lane = threadIdx.x % kWarp;
   if (row >= rows) return;
@@ -94,6 +96,7 @@ template <typename T, typename X>
 __global__ void __launch_bounds__(kThreads)
     ExpertsUpKernel(const ExpertMatrix* up, WeightFormat format, const ExpertShare* chosen, int32_t per_row,
                     Activation activation, const X* x, int64_t first_entry, Output inner) {
+  AwaitEarlier();
   const int64_t entry = first_entry + blockIdx.y, lane = threadIdx.x % kWarp;
   if (!IsOf(up[chosen[entry].expert], format)) return;
   const WeightView weight = up[chosen[entry].expert].dense;
@@ -113,6 +116,7 @@ template <typename T, typename X>
 __global__ void __launch_bounds__(kThreads)
     ExpertsDownKernel(const ExpertMatrix* down, WeightFormat format, const ExpertShare* chosen, int32_t per_row,
                       const X* inner, int64_t first_row, int64_t hidden, float* y) {
+  AwaitEarlier();
   const int64_t row = first_row + blockIdx.y, lane = threadIdx.x % kWarp;
   const int64_t output = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   if (output >= hidden) return;
@@ -140,6 +144,7 @@ template <WeightFormat kFormat, typename X>
 __global__ void __launch_bounds__(kPackedThreads)
     PackedExpertsUpKernel(const ExpertMatrix* up, const ExpertShare* chosen, int32_t per_row, Activation activation,
                           const X* x, int64_t first_entry, Output inner) {
+  AwaitEarlier();
   __shared__ float joined[kJoinFloats];
   const int64_t entry = first_entry + blockIdx.y;
   const ExpertMatrix& matrix = up[chosen[entry].expert];
@@ -162,6 +167,7 @@ template <WeightFormat kFormat, typename X>
 __global__ void __launch_bounds__(kPackedThreads)
     PackedExpertsDownKernel(const ExpertMatrix* down, const ExpertShare* chosen, int32_t per_row, const X* inner,
                             int64_t first_row, int64_t hidden, float* y) {
+  AwaitEarlier();
   __shared__ float joined[kJoinFloats];
   const int64_t row = first_row + blockIdx.y, output = int64_t{blockIdx.x} * kPackedOutputs + threadIdx.x % kWarp;
   float sum = output < hidden ? y[row * hidden + output] : 0.0f;

@@ -4,6 +4,7 @@
 #include "kernels/cuda/runtime/activation.cuh"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
+#include "kernels/cuda/runtime/overlap.cuh"
 
 namespace hydrant::cuda {
 namespace {
@@ -56,6 +57,7 @@ __device__ __forceinline__ void AddPiece(const Vector<T> (&w)[kOutputs], const X
 template <typename T, typename X, int kRows>
 __global__ void __launch_bounds__(kThreads)
     MatvecKernel(WeightView weight, Epilogue epilogue, Activation activation, const X* x, Output y) {
+  AwaitEarlier();
   constexpr int kPiece = Vector<T>::kCount;
   const int64_t warp = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp;
   const int64_t lane = threadIdx.x % kWarp;

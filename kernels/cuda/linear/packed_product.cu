@@ -6,6 +6,7 @@
 #include "kernels/cuda/runtime/async_copy.cuh"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
+#include "kernels/cuda/runtime/overlap.cuh"
 
 namespace hydrant::cuda {
 namespace {
@@ -41,6 +42,7 @@ template <WeightFormat kFormat, int kEights>
 __global__ void __launch_bounds__(kFewThreads)
     PackedFewKernel(PackedView weight, PackedView up, Epilogue epilogue, Activation activation, const __nv_bfloat16* x,
                     int32_t n, Output y, int64_t y_stride) {
+  AwaitEarlier();
   __shared__ float joined[kJoinFloats];
   const int32_t first = static_cast<int32_t>(blockIdx.x) * kEights * 8;
   const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
@@ -84,6 +86,7 @@ template <WeightFormat kFormat>
 __global__ void __launch_bounds__(kManyThreads)
     PackedManyKernel(PackedView weight, Epilogue epilogue, Activation activation, const __nv_bfloat16* x, int32_t n,
                      Output y, int64_t y_stride) {
+  AwaitEarlier();
   alignas(16) __shared__ __nv_bfloat16 stages[kStages * kStageElements];
   const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
   const int g = lane / 4, t = lane % 4;

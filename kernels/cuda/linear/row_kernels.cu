@@ -4,6 +4,7 @@
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
 #include "kernels/cuda/runtime/norm_row.cuh"
+#include "kernels/cuda/runtime/overlap.cuh"
 
 namespace hydrant::cuda {
 namespace {
@@ -44,6 +45,7 @@ __device__ __forceinline__ bool Present(const TableView& table) {
 }
 
 __global__ void EmbedKernel(StepView step, TableView tokens, float scale, TableView positions, int64_t cols, float* x) {
+  AwaitEarlier();
   const int64_t token = blockIdx.x;
   if (step.row_of_token[token] < 0) return;
   float* to = x + token * cols;
@@ -59,21 +61,25 @@ __global__ void EmbedKernel(StepView step, TableView tokens, float scale, TableV
 }
 
 __global__ void NormKernel(NormWeight norm, const float* x, Output y, int64_t cols) {
+  AwaitEarlier();
   const int64_t begin = int64_t{blockIdx.x} * cols;
   NormRow(norm, x + begin, cols, [&](int64_t col, float value) { Store(y, begin + col, value); });
 }
 
 __global__ void AddNormedKernel(NormWeight norm, const float* x, float* y, int64_t cols) {
+  AwaitEarlier();
   const int64_t begin = int64_t{blockIdx.x} * cols;
   NormRow(norm, x + begin, cols, [&](int64_t col, float value) { y[begin + col] += value; });
 }
 
 __global__ void SoftCapKernel(float cap, float* x, int64_t cols) {
+  AwaitEarlier();
   float* row = x + int64_t{blockIdx.x} * cols;
   for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) row[col] = cap * tanhf(row[col] / cap);
 }
 
 __global__ void GatherRowsKernel(const float* x, const int32_t* indices, float* y, int64_t cols) {
+  AwaitEarlier();
   const float* from = x + int64_t{indices[blockIdx.x]} * cols;
   float* to = y + int64_t{blockIdx.x} * cols;
   for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) to[col] = from[col];
@@ -81,6 +87,7 @@ __global__ void GatherRowsKernel(const float* x, const int32_t* indices, float* 
 
 template <typename T>
 __global__ void RoundKernel(const float* x, T* y, int64_t cols, int64_t stride) {
+  AwaitEarlier();
   const float* from = x + int64_t{blockIdx.x} * cols;
   T* to = y + int64_t{blockIdx.x} * stride;
   for (int64_t col = threadIdx.x; col < stride; col += blockDim.x) {
@@ -90,6 +97,7 @@ __global__ void RoundKernel(const float* x, T* y, int64_t cols, int64_t stride) 
 
 __global__ void FinishProductKernel(const float* bias, bool activates, Activation activation, const float* x, Output y,
                                     int64_t cols) {
+  AwaitEarlier();
   const int64_t begin = int64_t{blockIdx.x} * cols;
   for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {
     const float sum = bias != nullptr ? x[begin + col] + bias[col] : x[begin + col];
@@ -98,6 +106,7 @@ __global__ void FinishProductKernel(const float* bias, bool activates, Activatio
 }
 
 __global__ void GateKernel(const float* bias, Activation activation, const float* x, Output y, int64_t cols) {
+  AwaitEarlier();
   const float* gate = x + int64_t{blockIdx.x} * 2 * cols;
   const float* up = gate + cols;
   for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {

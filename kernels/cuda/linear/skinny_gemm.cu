@@ -6,6 +6,7 @@
 #include "kernels/cuda/runtime/async_copy.cuh"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
+#include "kernels/cuda/runtime/overlap.cuh"
 #include "kernels/cuda/runtime/tensor_core.cuh"
 
 namespace hydrant::cuda {
@@ -151,6 +152,7 @@ template <typename T, int kRows>
 __global__ void __launch_bounds__(kThreads)
     SkinnyGemmKernel(WeightView weight, Epilogue epilogue, Activation activation, const T* x, int32_t n,
                      SkinnyScratch scratch, Output y) {
+  AwaitEarlier();
   alignas(16) __shared__ T stages[kStages<kRows> * kStageElements<kRows>];
   const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
   const bool gated = epilogue == Epilogue::kGate;

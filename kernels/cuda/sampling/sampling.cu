@@ -1,5 +1,6 @@
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
+#include "kernels/cuda/runtime/overlap.cuh"
 #include "kernels/cuda/runtime/select.cuh"
 #include "kernels/cuda/sampling/sampling.h"
 #include "kernels/step_batch.h"
@@ -188,6 +189,7 @@ __device__ void ReportTop(const Row& row, int32_t wanted, TopToken* tops) {
 __global__ void __launch_bounds__(kThreads)
     SampleKernel(const float* logits, int64_t vocab, const SampleTask* tasks, SampleOutcome* outcomes, TopToken* tops,
                  int32_t* sampled_ids) {
+  AwaitEarlier();
   const SampleTask& task = tasks[blockIdx.x];
   const Row row = {logits + task.logits_row * vocab, vocab};
   TopToken* own_tops = tops + int64_t{blockIdx.x} * vocab;

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <vector>
 
 #include "kernels/cuda/runtime/cuda_error.h"
+#include "kernels/cuda/runtime/memory.h"
 
 namespace hydrant::cuda {
 namespace {
@@ -39,6 +41,14 @@ class StepTableTest : public testing::Test {
   void Fill(StepTable& table, const StepBatch& batch) {
     table.Fill(batch);
     CheckCuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  }
+
+  // Element `i` of an array that only the device may read.
+  template <typename T>
+  T At(const T* array, int64_t i) const {
+    T element;
+    CopyAndWait(&element, array + i, sizeof(T), stream_);
+    return element;
   }
 
   cudaStream_t stream_ = nullptr;
@@ -77,7 +87,7 @@ TEST_F(StepTableTest, DecodeRowsShareTheScratchMemory) {
     int64_t end = 0;
     int32_t splits = 0;
     for (int32_t i = group.first; i < next; ++i) {
-      const DecodeItem& item = table.decode_items()[i];
+      const DecodeItem item = At(table.decode_items(), i);
       const int32_t live = lives[item.row] + 1;
       EXPECT_EQ(item.splits, SplitsOf(live));
       splits = std::max(splits, item.splits);
@@ -110,8 +120,8 @@ TEST_F(StepTableTest, StepsThatOnlyGenerateArePadded) {
     EXPECT_EQ(table.shape()->splits, PaddedSplits(SplitsOf(100 * (count - 1) + 2)));
     EXPECT_EQ(table.decode_groups().front().count, padded);
     for (int32_t i = 0; i < padded; ++i) {
-      EXPECT_EQ(table.view().row_of_token[i], i < count ? i : -1);
-      EXPECT_EQ(table.decode_items()[i].splits == 0, i >= count);
+      EXPECT_EQ(At(table.view().row_of_token, i), i < count ? i : -1);
+      EXPECT_EQ(At(table.decode_items(), i).splits == 0, i >= count);
     }
     // Where tables are as many or fewer, the memory is the same.
     EXPECT_TRUE(memory == nullptr || count >= 8 || table.shape()->memory == memory);
@@ -146,28 +156,28 @@ TEST_F(StepTableTest, PromptsAreSpansAndOnlyScoredOnesAreSummed) {
   const std::vector<int32_t> ids(60, 1);
   Fill(table, {.token_ids = ids, .rows = rows});
   const StepView& view = table.view();
-  EXPECT_GE(view.rows[0].first_scored, 30) << "its last four rows come later";
-  EXPECT_EQ(view.rows[1].first_scored, 30);
-  EXPECT_GE(view.rows[2].first_scored, 16) << "nothing is scored";
+  EXPECT_GE(At(view.rows, 0).first_scored, 30) << "its last four rows come later";
+  EXPECT_EQ(At(view.rows, 1).first_scored, 30);
+  EXPECT_GE(At(view.rows, 2).first_scored, 16) << "nothing is scored";
   ASSERT_EQ(table.prompt_groups().size(), 1u);
   const PromptGroup& group = table.prompt_groups().front();
   EXPECT_FALSE(group.rolls);
   ASSERT_EQ(table.scored(group).count, 1);
-  EXPECT_EQ(table.scored(group).spans[0].row, 1);
-  EXPECT_EQ(table.scored(group).spans[0].first_tile, 0);
+  EXPECT_EQ(At(table.scored(group).spans, 0).row, 1);
+  EXPECT_EQ(At(table.scored(group).spans, 0).first_tile, 0);
   ASSERT_EQ(table.queries(group).count, 3);
   for (int32_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(table.queries(group).spans[i].row, i);
-    EXPECT_EQ(table.queries(group).spans[i].first_tile, 0);
+    EXPECT_EQ(At(table.queries(group).spans, i).row, i);
+    EXPECT_EQ(At(table.queries(group).spans, i).first_tile, 0);
   }
-  EXPECT_EQ(view.tables[view.rows[0].tables + 3], 11);
-  EXPECT_EQ(view.tables[view.rows[0].score_blocks + 3], 8);
-  EXPECT_EQ(view.rows[1].score_blocks, view.rows[1].tables);
-  ASSERT_EQ(view.rows[0].snapshots, 1);
-  EXPECT_EQ(view.tables[view.snapshots[view.rows[0].first_snapshot].score_blocks], 30);
-  EXPECT_EQ(view.row_of_token[9], 0);
-  EXPECT_EQ(view.row_of_token[10], 1);
-  EXPECT_EQ(view.row_of_token[59], 2);
+  EXPECT_EQ(At(view.tables, At(view.rows, 0).tables + 3), 11);
+  EXPECT_EQ(At(view.tables, At(view.rows, 0).score_blocks + 3), 8);
+  EXPECT_EQ(At(view.rows, 1).score_blocks, At(view.rows, 1).tables);
+  ASSERT_EQ(At(view.rows, 0).snapshots, 1);
+  EXPECT_EQ(At(view.tables, At(view.snapshots, At(view.rows, 0).first_snapshot).score_blocks), 30);
+  EXPECT_EQ(At(view.row_of_token, 9), 0);
+  EXPECT_EQ(At(view.row_of_token, 10), 1);
+  EXPECT_EQ(At(view.row_of_token, 59), 2);
 }
 
 // A chunk of a long prompt: queries of its own spans, the longest first; scores of every key so far.
@@ -185,11 +195,12 @@ TEST_F(StepTableTest, SpansBeginWhereTheirTilesDo) {
        Scoring(8, 8)}};
   Fill(table, {.token_ids = ids, .rows = rows});
   ASSERT_EQ(table.prompt_groups().size(), 2u);
-  const auto first_tiles = [](const PromptSpans& spans, int32_t row) {
+  const auto first_tiles = [this](const PromptSpans& spans, int32_t row) {
     std::vector<int32_t> tiles;
     for (int32_t i = 0; i < spans.count; ++i) {
-      EXPECT_EQ(spans.spans[i].row, row);
-      tiles.push_back(spans.spans[i].first_tile);
+      const PromptSpan span = At(spans.spans, i);
+      EXPECT_EQ(span.row, row);
+      tiles.push_back(span.first_tile);
     }
     return tiles;
   };

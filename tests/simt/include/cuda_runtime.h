@@ -148,7 +148,11 @@ struct cudaDeviceProp {
 
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
-enum cudaDeviceAttr { cudaDevAttrMemoryClockRate = 36, cudaDevAttrGlobalMemoryBusWidth = 37 };
+enum cudaDeviceAttr {
+  cudaDevAttrMemoryClockRate = 36,
+  cudaDevAttrGlobalMemoryBusWidth = 37,
+  cudaDevAttrComputeCapabilityMajor = 75,
+};
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaMalloc(void** data, size_t bytes);
@@ -177,14 +181,22 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 
+enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  struct {
+    int programmaticStreamSerializationAllowed;
+  } val;
+};
 struct cudaLaunchConfig_t {
   dim3 gridDim;
   dim3 blockDim;
   size_t dynamicSmemBytes = 0;
   cudaStream_t stream = nullptr;
-  void* attrs = nullptr;
+  cudaLaunchAttribute* attrs = nullptr;
   unsigned numAttrs = 0;
 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 namespace hydrant::simt {
 
@@ -208,13 +220,20 @@ template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
   if (const cudaError_t error = hydrant::simt::NextResult(); error != cudaSuccess) return error;
-  if (config->dynamicSmemBytes > hydrant::simt::kDynamicSharedBytes) return cudaErrorInvalidValue;
+  const size_t shared = config->dynamicSmemBytes;
+  if (shared > hydrant::simt::kDynamicSharedBytes) return cudaErrorInvalidValue;
+  const bool early = config->numAttrs > 0;  // it may begin before the kernel before it is done
   const hydrant::simt::Index grid{config->gridDim.x, config->gridDim.y, config->gridDim.z};
   const hydrant::simt::Index block{config->blockDim.x, config->blockDim.y, config->blockDim.z};
   hydrant::simt::Enqueue(config->stream, [=] {
-    hydrant::simt::RunGrid(grid, block, [&] { kernel(static_cast<Parameters>(arguments)...); });
+    hydrant::simt::RunGrid(
+        grid, block, [&] { kernel(static_cast<Parameters>(arguments)...); }, shared, early);
   });
   return cudaSuccess;
+}
+template <typename... Parameters>
+cudaError_t cudaFuncSetAttribute(void (*)(Parameters...), cudaFuncAttribute, int value) {
+  return static_cast<size_t>(value) > hydrant::simt::kDynamicSharedBytes ? cudaErrorInvalidValue : cudaSuccess;
 }
 
 #endif  // HYDRANT_TESTS_SIMT_INCLUDE_CUDA_RUNTIME_H_
