@@ -18,7 +18,6 @@
 #include "kernels/cuda/linear/packed_layout.h"
 #include "kernels/cuda/linear/packed_product.h"
 #include "kernels/cuda/linear/row_kernels.h"
-#include "kernels/cuda/linear/skinny_gemm.h"
 #include "kernels/cuda/runtime/cuda_error.h"
 #include "kernels/cuda/sampling/sampling.h"
 
@@ -104,8 +103,6 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options, const cudaDeviceProp& p
   CheckCuda(cublasSetWorkspace(blas_, blas_workspace_->data(), blas_workspace_->bytes()), "cublasSetWorkspace");
   uploads_ = std::make_unique<cuda::Uploads>(stream_, kPacketBytes, kPackets);
   staging_ = std::make_unique<cuda::KvStaging>(stream_, kStagingBytes);
-  skinny_ = std::make_unique<CudaBuffer>(cuda::SkinnyScratchBytes(properties_.multiProcessorCount));
-  CheckCuda(cudaMemsetAsync(skinny_->data(), 0, skinny_->bytes(), stream_), "cudaMemsetAsync");
 }
 
 CudaDevice::~CudaDevice() {
@@ -346,12 +343,6 @@ void CudaDevice::MultiplyMany(const WeightView& weight, Epilogue epilogue, Activ
     cuda::LaunchRound(stream_, static_cast<const float*>(x.data), weight.dtype, rounded_x_->data(), n, weight.cols,
                       stride);
     operand = rounded_x_->data();
-  }
-  if (weight.dtype != DType::kF32 && n <= cuda::kSkinnyRowsMax) {
-    assert(stride == weight.stride);
-    cuda::LaunchSkinnyGemm(stream_, weight, epilogue, activation, operand, n, properties_.multiProcessorCount,
-                           skinny_->data(), y);
-    return;
   }
   // The library writes fp32: what becomes another type, or half as wide, goes through `gate_`.
   const bool gated = epilogue == Epilogue::kGate, aside = gated || y.dtype != DType::kF32;

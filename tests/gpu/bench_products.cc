@@ -5,7 +5,6 @@
 
 #include "kernels/cuda/linear/matvec.h"
 #include "kernels/cuda/linear/row_kernels.h"
-#include "kernels/cuda/linear/skinny_gemm.h"
 #include "kernels/reference/reference.h"
 #include "tests/gpu/bench_groups.h"
 
@@ -53,9 +52,7 @@ void BenchProduct(Bench& bench, const std::string& name, const Product& product,
   const auto rounded = bench.Upload(ToBf16(x));
   const CudaBuffer out(static_cast<size_t>(rows_max * rows) * sizeof(float));
   auto* y = static_cast<float*>(out.data());
-  const int32_t multiprocessors = bench.multiprocessors();
-  const CudaBuffer scratch(SkinnyScratchBytes(multiprocessors));
-  CheckCuda(cudaMemsetAsync(scratch.data(), 0, scratch.bytes(), bench.stream()), "cudaMemsetAsync");
+  const CudaBuffer let_through(gated ? static_cast<size_t>(rows_max * product.outputs()) * 2 : 0);
   const Epilogue epilogue = gated ? Epilogue::kGate : Epilogue::kStore;
   const auto full_name = [&](const std::string& kernel, int64_t n) {
     return kernel + " " + name + ", n " + std::to_string(n);
@@ -74,7 +71,7 @@ void BenchProduct(Bench& bench, const std::string& name, const Product& product,
   const auto same = [&](const Product& as, int64_t n) {
     return SameProduct(as, w, x, n, bench.Read<float>(y, static_cast<size_t>(n * as.outputs())));
   };
-  for (const int64_t n : {1, 2, 4}) {
+  for (const int64_t n : {1, 2}) {
     const double seconds = time([&](int i) {
       LaunchMatvec(bench.stream(), weight(i), epilogue, Activation::kSilu, {rounded->data(), DType::kBF16}, n, y);
     });
@@ -84,16 +81,18 @@ void BenchProduct(Bench& bench, const std::string& name, const Product& product,
   const auto library = [&, rows = rows, cols = cols](int64_t n) {
     return [&, n, rows, cols](int i) { bench.LibraryProduct(weight(i).data, rounded->data(), n, rows, cols, y); };
   };
-  // From two rows on: up to four the device takes the other kernel, and these lines say whether it should.
-  for (const int64_t n : {2, 4, 8, 16, 32, 64}) {
-    const double seconds = time([&](int i) {
-      LaunchSkinnyGemm(bench.stream(), weight(i), epilogue, Activation::kSilu, rounded->data(), n, multiprocessors,
-                       scratch.data(), y);
+  // From one row on: up to two the device takes the other kernel, and these lines say whether it should.
+  for (const int64_t n : {1, 2, 4, 8, 16, 32, 64}) {
+    const auto launch = library(n);
+    const double seconds = time(launch);
+    line("cublas", n, seconds, same(plain, n));
+    if (!gated) continue;
+    const double finished = time([&](int i) {
+      launch(i);
+      LaunchGate(bench.stream(), nullptr, Activation::kSilu, y, {let_through.data(), DType::kBF16}, n,
+                 product.outputs());
     });
-    line("skinny gemm", n, seconds, same(product, n));
-    if (n < 8) continue;
-    const double of_library = time(library(n));
-    line("cublas", n, of_library, same(plain, n));
+    line("cublas, gate", n, finished, same(plain, n));
   }
   for (const int64_t n : many) {
     const auto launch = library(n);

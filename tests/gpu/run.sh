@@ -201,7 +201,7 @@ if ((${#sanitizer[@]})); then
     --gtest_filter='HeadDims*bf16_dim64*:Shrink*Random*:*KBest*'
   for tool in racecheck synccheck; do
     program "${tool}_products" "$bin/cuda_device_gpu_test" 60 "${sanitizer[@]}" --tool $tool "$bin/cuda_device_gpu_test" \
-      --gtest_filter='*SkinnyGemm*EveryFinish*bf16*'
+      --gtest_filter='*PackedProductTest.A*'
   done
 else
   skip compute-sanitizer "it is not installed"

@@ -86,13 +86,14 @@ constexpr int64_t LogitFloats(int32_t live, int32_t query_heads) { return int64_
 //   kernels  one forms partial outputs per split: on tensor cores, or where these can not (fp32, int8, unusual heads, `rolls`)
 //            with ordinary arithmetic; one joins them, turns logits into probabilities, adds these to the scores and finds
 //            the victim
-//   grid     ordinary arithmetic: (splits, KV heads x parts of 16 query heads, rows), 128 threads; to join: (KV heads, rows), 256
+//   grid     ordinary arithmetic: (splits, KV heads x parts of 16 query heads, rows), 128 threads; to join: (KV heads, rows), 512
 //   bound    bytes of the live keys and values / memory bandwidth
 //   oracle   reference::Attention, tests/kernels/attention_test.cc derives the tolerance; scores and victims
 //            reference::H2oHistory, tests/kernels/h2o_test.cc
-//   memory   ordinary arithmetic: 76 registers, 33 KB; to join: 48 registers, 1.3 KB
+//   memory   ordinary arithmetic: 80 registers, 33 KB; to join: 64 registers, 1.3 KB
 //   rejected one kernel for the rows of a step that roll and those that do not: a row's bits would depend on its neighbours
-//   not yet measured on a device
+//   measured H100 (3,012 GB/s), 26 November 2026, bf16, 32 query and 8 KV heads of 128: 128 rows of 2,048 slots 394 us (90 %), with
+//            scores and victims 439 (81 %); 32 of 2,048 104 and 116; 8 of 32,768 404 (88 %) and 490; one of 2,048 11.1 and 15.5
 void LaunchDecodeAttention(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
                            const DecodeItem* items, int32_t count, int32_t splits_max, bool rolls, float* scratch,
                            const KvCacheView& kv);
@@ -101,14 +102,15 @@ void LaunchDecodeAttention(cudaStream_t stream, const StepView& step, const Rope
 // 256). No row's policy rolls.
 //
 //   kernel   mma.sync: eight query heads in a product's sixteen rows, each as two numbers of the cache's type (fp32's value but for
-//            2^-17), and so are weights; a warp has every fourth tile of 16 slots, whose keys and values go from memory to
-//            registers without a stage
+//            2^-17), and so are weights; a warp has every fourth tile of 16 slots, and brings keys and values of one to three of
+//            them at a time to its own part of shared memory
 //   grid     (splits, KV heads x parts of eight query heads, rows), 128 threads
 //   bound    bytes of the live keys and values / memory bandwidth
 //   oracle   that of LaunchDecodeAttention; TestedDevice::rounding is the halves'
-//   memory   96 registers and 2.3 KB at 64 dimensions, 126 and 2.8 at 80, 128 and 3.3 at 96, 168 and 4.3 at 128; at 256 all 255,
-//            of which 44 bytes spill, and 8.3 KB
-//   not yet measured on a device
+//   memory   96 registers and 55 KB at 64 dimensions, 128 and 45 at 80, 163 and 53 at 96, 167 and 69 at 128, 254 and 67 at 256
+//   rejected keys and values straight to registers: a warp waits for its keys, and after the weights for its values (471 us for 128
+//            rows of 2,048 slots)
+//   measured with the one above
 bool LaunchDecodeSplitsMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
                            const DecodeItem* items, int32_t count, int32_t splits_max, float* scratch,
                            const KvCacheView& kv);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kSplitThreads = 128;
 constexpr int32_t kSplitHeads = 16;  // query heads of one block
-constexpr uint32_t kJoinThreads = 256;
+constexpr uint32_t kJoinThreads = 512;
 
 // One split of one row for up to kSplitHeads query heads of one KV head. A thread forms the logits of whole slots, then sums whole
 // columns of values.
@@ -94,31 +94,50 @@ __global__ void __launch_bounds__(kSplitThreads)
 // Adds a decode row's probabilities to its scores and finds its victim.
 __device__ void ScoreAndChooseVictim(const DeviceRow& row, const HeadCache& cache, int32_t group, int32_t first_seen,
                                      const float* logits, const float* largest, const float* inverse_total) {
+  constexpr int kEach = 4;  // slots of a thread at once: what they need is read together
   const EvictionPolicy& policy = row.policy;
   const int32_t stride = WholeBlocks(row.live_after);
   const int32_t heads = ScoredHeads(policy, group);
   const float mean = HeadFactor(policy, group);
   uint64_t best = ~uint64_t{0};  // score, then the position downwards: the smallest is the victim
   int32_t best_slot = -1;
-  for (int32_t slot = static_cast<int32_t>(threadIdx.x); slot < row.live_after; slot += blockDim.x) {
-    const int64_t score_at = cache.ScoreAt(slot);
-    const int32_t position = cache.kv.position[score_at];
-    float score = cache.kv.score[score_at];
-    if (policy.scores()) {
-      float sum = 0.0f;
-      for (int32_t g = 0; g < heads; ++g) {
-        const float p = exp2f((logits[int64_t{g} * stride + slot] - largest[g]) * kLog2E) * inverse_total[g];
-        sum = policy.square ? fmaf(p, p, sum) : sum + p;
-      }
-      score = position < first_seen ? 0.0f : FlushScore(fmaf(policy.decay, score, sum * mean));
-      cache.kv.score[score_at] = score;
+  const auto threads = static_cast<int32_t>(blockDim.x);
+  for (int32_t first = static_cast<int32_t>(threadIdx.x); first < row.live_after; first += kEach * threads) {
+    int64_t score_at[kEach];
+    int32_t position[kEach];
+    float score[kEach], sum[kEach] = {};
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      // What is past the last slot reads the first one again.
+      score_at[i] = cache.ScoreAt(first + i * threads < row.live_after ? first + i * threads : first);
+      position[i] = cache.kv.position[score_at[i]];
+      score[i] = cache.kv.score[score_at[i]];
     }
-    if (!row.choose_victim || position >= row.candidates_end) continue;
-    // Scores are never negative, so their bits order as numbers do; a NaN has a place too.
-    const uint64_t candidate = (uint64_t{__float_as_uint(score)} << 32) | ~static_cast<uint32_t>(position);
-    if (candidate >= best) continue;
-    best = candidate;
-    best_slot = slot;
+    if (policy.scores()) {
+      for (int32_t g = 0; g < heads; ++g) {
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) {
+          const int32_t slot = min(first + i * threads, row.live_after - 1);
+          const float p = exp2f((logits[int64_t{g} * stride + slot] - largest[g]) * kLog2E) * inverse_total[g];
+          sum[i] = policy.square ? fmaf(p, p, sum[i]) : sum[i] + p;
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int32_t slot = first + i * threads;
+      if (slot >= row.live_after) continue;
+      if (policy.scores()) {
+        score[i] = position[i] < first_seen ? 0.0f : FlushScore(fmaf(policy.decay, score[i], sum[i] * mean));
+        cache.kv.score[score_at[i]] = score[i];
+      }
+      if (!row.choose_victim || position[i] >= row.candidates_end) continue;
+      // Scores are never negative, so their bits order as numbers do; a NaN has a place too.
+      const uint64_t candidate = (uint64_t{__float_as_uint(score[i])} << 32) | ~static_cast<uint32_t>(position[i]);
+      if (candidate >= best) continue;
+      best = candidate;
+      best_slot = slot;
+    }
   }
   if (!row.choose_victim) return;
   // Positions differ, so one thread has it.
@@ -131,6 +150,7 @@ __device__ void ScoreAndChooseVictim(const DeviceRow& row, const HeadCache& cach
 __global__ void __launch_bounds__(kJoinThreads)
     DecodeJoinKernel(StepView step, AttentionShape shape, const DecodeItem* items, const float* scratch,
                      KvCacheView kv) {
+  LetNextBegin();
   AwaitEarlier();
   __shared__ float largest[kGroupMax], inverse_total[kGroupMax];
   const DecodeItem& item = items[blockIdx.y];
@@ -142,30 +162,42 @@ __global__ void __launch_bounds__(kJoinThreads)
   const float* partials = scratch + item.partials + int64_t{head} * group * width;
   const int64_t split_stride = int64_t{shape.query_heads} * width;
 
-  // Sums run over the splits in order, in every thread that needs them.
-  for (int32_t g = static_cast<int32_t>(threadIdx.x); g < group; g += blockDim.x) {
-    float most = -INFINITY, total = 0.0f;
-    if (shape.sinks != nullptr) most = shape.sinks[head * group + g];
-    for (int32_t s = 0; s < item.splits; ++s) most = fmaxf(most, partials[s * split_stride + g * width + head_dim]);
-    if (shape.sinks != nullptr) total = exp2f((shape.sinks[head * group + g] - most) * kLog2E);
-    for (int32_t s = 0; s < item.splits; ++s) {
-      const float* of_split = partials + s * split_stride + g * width + head_dim;
-      total = fmaf(exp2f((of_split[0] - most) * kLog2E), of_split[1], total);
+  // A warp per query head: its lanes have every 32nd split.
+  const auto warp = static_cast<int32_t>(threadIdx.x / kWarp), lane = static_cast<int32_t>(threadIdx.x % kWarp);
+  constexpr int32_t kLanes = kWarp, kWarps = kJoinThreads / kWarp;
+  for (int32_t g = warp; g < group; g += kWarps) {
+    const float* of_head = partials + g * width + head_dim;  // [splits]: largest logit, sum of weights
+    float most = shape.sinks != nullptr ? shape.sinks[head * group + g] : -INFINITY, total = 0.0f;
+    for (int32_t s = lane; s < item.splits; s += kLanes) most = fmaxf(most, of_head[s * split_stride]);
+    most = WarpReduce(most, Largest());
+    for (int32_t s = lane; s < item.splits; s += kLanes) {
+      total = fmaf(exp2f((of_head[s * split_stride] - most) * kLog2E), of_head[s * split_stride + 1], total);
     }
+    total = WarpReduce(total, Sum());
+    if (shape.sinks != nullptr) total += exp2f((shape.sinks[head * group + g] - most) * kLog2E);
+    if (lane != 0) continue;
     largest[g] = most;
     inverse_total[g] = 1.0f / total;
   }
   __syncthreads();
 
+  // A warp per 32 outputs, which adds the splits in order; what a split counts is worked out by a lane for all.
   const int64_t out = (int64_t{row.token_begin} * shape.query_heads + head * group) * head_dim;
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < group * head_dim; i += blockDim.x) {
-    const int32_t g = i / head_dim, dim = i % head_dim;
+  const int32_t pieces = (head_dim + kLanes - 1) / kLanes;
+  for (int32_t i = warp; i < group * pieces; i += kWarps) {
+    const int32_t g = i / pieces, dim = i % pieces * kLanes + lane;
+    const float* of_head = partials + g * width;
     float sum = 0.0f;
-    for (int32_t s = 0; s < item.splits; ++s) {
-      const float* of_split = partials + s * split_stride + g * width;
-      sum = fmaf(exp2f((of_split[head_dim] - largest[g]) * kLog2E), of_split[dim], sum);
+    for (int32_t first = 0; first < item.splits; first += kLanes) {
+      const int32_t own = min(first + lane, item.splits - 1), count = min(item.splits - first, kLanes);
+      const float factor = exp2f((of_head[own * split_stride + head_dim] - largest[g]) * kLog2E);
+#pragma unroll 8
+      for (int32_t s = 0; s < count; ++s) {
+        const float of_split = __shfl_sync(kAllLanes, factor, s);
+        if (dim < head_dim) sum = fmaf(of_split, of_head[(first + s) * split_stride + dim], sum);
+      }
     }
-    Store(shape.out, out + i, sum * inverse_total[g]);
+    if (dim < head_dim) Store(shape.out, out + g * head_dim + dim, sum * inverse_total[g]);
   }
   if (!row.policy.evicts || !(row.policy.scores() || row.choose_victim) || LeftOut(step, row)) return;
   const int64_t stride = WholeBlocks(row.live_after);

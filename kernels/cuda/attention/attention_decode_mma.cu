@@ -2,15 +2,18 @@
 //
 // A generated token has up to eight queries per KV head here, and a product has sixteen rows. So a query is given in two
 // halves of the cache's type, q = high + low, one in row h and one in row h + 8, and the sum of both rows is the logit as
-// fp32 would nearly have it (2^-17); the weights of the values likewise. Nothing is read twice and nothing is staged: keys
-// and values go from memory to the registers in which the product wants them, because the order in which a product counts
-// its inner dimension, or the columns of the result, is free as long as both sides count alike.
+// fp32 would nearly have it (2^-17); the weights of the values likewise. A warp brings its own tiles of 16 slots to shared memory,
+// a few ahead of the one that it multiplies, and waits for no other warp before the split's end.
+#include <cstddef>
+
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/cache.cuh"
 #include "kernels/cuda/attention/mma_cache.h"
+#include "kernels/cuda/runtime/async_copy.cuh"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
 #include "kernels/cuda/runtime/overlap.cuh"
+#include "kernels/cuda/runtime/shared_memory.cuh"
 #include "kernels/cuda/runtime/tensor_core.cuh"
 
 namespace hydrant::cuda {
@@ -19,6 +22,24 @@ namespace {
 constexpr int kWarps = 4;
 constexpr uint32_t kThreads = kWarps * kWarp;
 constexpr int kHeadsPerBlock = 8;
+
+// Elements from one staged head to the next: eight rows of 16 bytes then lie in different banks.
+template <int kDim>
+inline constexpr int kStride = kDim + 8;
+
+// Keys, or values, of one staged tile.
+template <int kDim>
+inline constexpr int kTileElements = kBlockSlots* kStride<kDim>;
+
+// Tiles of a warp that are on their way or being multiplied: three blocks share a multiprocessor of 227 KB, and one fits the 99 KB
+// of small devices.
+template <int kDim>
+inline constexpr int kStages = kDim <= 64    ? 3
+                               : kDim <= 128 ? 2
+                                             : 1;
+
+template <int kDim>
+inline constexpr size_t kSharedBytes = size_t{kWarps} * kStages<kDim> * 2 * kTileElements<kDim> * 2;
 
 // x as two numbers of type T.
 template <typename T>
@@ -35,125 +56,64 @@ __device__ __forceinline__ void PackRows(float first, float second, uint32_t& ro
   row_low = Pack(a.low, b.low);
 }
 
-// `kBytes` from memory to registers in one access.
-template <int kBytes>
-__device__ __forceinline__ void LoadWords(const void* from, uint32_t* to) {
-  if constexpr (kBytes == 16) {
-    const uint4 words = *static_cast<const uint4*>(from);
-    to[0] = words.x, to[1] = words.y, to[2] = words.z, to[3] = words.w;
-  } else if constexpr (kBytes == 8) {
-    const uint2 words = *static_cast<const uint2*>(from);
-    to[0] = words.x, to[1] = words.y;
-  } else {
-    to[0] = *static_cast<const uint32_t*>(from);
-  }
-}
-
-// The inner dimension of q k: 32 elements of a head at a time, of which lane t of four holds the neighbours [8t, 8t + 8), two
-// products; a rest of 16 is one product of [4t, 4t + 4). Element e of step s belongs to dimension DimOf(t, s, e).
-template <int kDim>
-struct KeyOrder {
-  static constexpr int kSteps = kDim / 16;
-  static constexpr int kPairs = kDim / 32;
-  static_assert(kDim % 16 == 0);
-  // First of the two dimensions that register `reg` (0: first 8 of the product, 1: last 8) of lane t holds in product `step`.
-  __device__ static int DimOf(int t, int step, int reg) {
-    if (step / 2 < kPairs) return step / 2 * 32 + t * 8 + step % 2 * 4 + reg * 2;
-    return kPairs * 32 + t * 4 + reg * 2;
-  }
-};
-
-// Registers of one key, as KeyOrder has them: [step][reg], flat because one access fills two steps.
-template <int kDim>
-__device__ __forceinline__ void LoadKey(const void* key, int t, uint32_t (&words)[kDim / 8]) {
-  const auto* bytes = static_cast<const char*>(key);
+// Keys and values of a tile on their way to `staged`: first the keys, then the values; zeros from slot `present` of the tile on,
+// where memory may hold anything, and a weight of 0 would not undo a NaN.
+template <typename T, int kDim>
+__device__ __forceinline__ void StageTile(const KvCacheView& kv, int64_t tile, int32_t present, int lane, T* staged) {
+  constexpr int kPiece = 8, kPieces = kDim / kPiece;
+  const T* keys = static_cast<const T*>(kv.k) + tile;
+  const T* values = static_cast<const T*>(kv.v) + tile;
 #pragma unroll
-  for (int pair = 0; pair < KeyOrder<kDim>::kPairs; ++pair) LoadWords<16>(bytes + pair * 64 + t * 16, words + pair * 4);
-  if constexpr (kDim % 32 != 0) {
-    LoadWords<8>(bytes + KeyOrder<kDim>::kPairs * 64 + t * 8, words + KeyOrder<kDim>::kPairs * 4);
+  for (int i = lane; i < kBlockSlots * kPieces; i += kWarp) {
+    const int slot = i / kPieces, dim = i % kPieces * kPiece;
+    CopyAsync16(staged + slot * kStride<kDim> + dim, keys + i * kPiece, slot < present);
+    CopyAsync16(staged + kTileElements<kDim> + slot * kStride<kDim> + dim, values + i * kPiece, slot < present);
   }
 }
 
 // One warp's part of a split: what eight heads gather over its tiles of 16 slots.
-template <typename T, int kDim>
+template <int kDim>
 struct Gathered {
   float largest = -INFINITY;  // of head g, the same in its four lanes
-  float total = 0.0f;
-  // out[n] is product n, [4] as MultiplyAdd's c: rows g and g + 8 are the halves of head g. Columns are dimensions in the order of
-  // ValueDim.
+  float total = 0.0f;         // of this lane's slots
+  // out[n] is product n, [4] as MultiplyAdd's c: rows g and g + 8 are the halves of head g, columns the dimensions from 8n on.
   float out[kDim / 8][4] = {};
 };
 
-// Values: lane g of eight holds `kWide / 8` neighbouring dimensions of four slots, one in each of that many products.
-// Column `col` of product n, of those that begin with dimension `first`.
-template <int kWide>
-__device__ __forceinline__ int ValueDim(int first, int n, int col) {
-  return first + col * (kWide / 8) + n;
-}
-
-// Adds weights times values over kWide dimensions from `first` on; `rows` are the four slots' values, null where no token is.
-template <typename T, int kDim, int kWide>
-__device__ __forceinline__ void AddValues(const T* const (&rows)[4], const uint32_t (&weights)[4], int g, int first,
-                                          float (*out)[4]) {
-  constexpr int kEach = kWide / 8;  // elements of a slot in this lane, and products
-  constexpr int kWords = kEach / 2;
-  uint32_t words[4][kWords];
-#pragma unroll
-  for (int slot = 0; slot < 4; ++slot) {
-    if (rows[slot] != nullptr) {
-      LoadWords<kEach * 2>(rows[slot] + first + g * kEach, words[slot]);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) words[slot][i] = 0;
-    }
-  }
-  __syncwarp();  // lanes without a token come back to the others before the products
-#pragma unroll
-  for (int n = 0; n < kEach; ++n) {
-    const auto half = [&](int slot) { return n % 2 == 0 ? words[slot][n / 2] & 0xffffu : words[slot][n / 2] >> 16; };
-    const uint32_t b[2] = {half(0) | half(1) << 16, half(2) | half(3) << 16};
-    MultiplyAdd<T>(out[n], weights, b);
-  }
-}
-
-// The warps' parts, joined in their order, become the split's partial outputs.
-template <typename T, int kDim>
-__device__ void JoinWarps(const Gathered<T, kDim>& gathered, int32_t heads, float* partial) {
-  __shared__ float joined[kHeadsPerBlock][kDim];
+// The warps' parts, joined in their order, become the split's partial outputs. `joined` is shared memory that nobody needs any
+// more: [kWarps][kHeadsPerBlock][kDim].
+template <int kDim>
+__device__ void JoinWarps(const Gathered<kDim>& gathered, int32_t heads, float* joined, float* partial) {
   __shared__ float of_warp[kWarps][kHeadsPerBlock][2];  // largest logit, sum of weights
   const int warp = static_cast<int>(threadIdx.x / kWarp), lane = static_cast<int>(threadIdx.x % kWarp);
   const int g = lane / 4, t = lane % 4;
-  constexpr int kLast = kDim % 64 == 0 ? 64 : kDim % 64;  // dimensions of the last products of values
+  float total = gathered.total;
+  total += __shfl_xor_sync(kAllLanes, total, 1);
+  total += __shfl_xor_sync(kAllLanes, total, 2);
   if (t == 0) {
     of_warp[warp][g][0] = gathered.largest;
-    of_warp[warp][g][1] = gathered.total;
+    of_warp[warp][g][1] = total;
   }
   __syncthreads();
   float most = -INFINITY;
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) most = fmaxf(most, of_warp[w][g][0]);
   const float own = gathered.largest == -INFINITY ? 0.0f : exp2f((gathered.largest - most) * kLog2E);
-  for (int w = 0; w < kWarps; ++w) {
-    if (w == warp) {
+  float* of_head = joined + (warp * kHeadsPerBlock + g) * kDim;
 #pragma unroll
-      for (int n = 0; n < kDim / 8; ++n) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const int col = t * 2 + i;
-          const int first = n / 8 * 64;
-          const int dim = first + 64 <= kDim ? ValueDim<64>(first, n % 8, col) : ValueDim<kLast>(first, n % 8, col);
-          const float part = (gathered.out[n][i] + gathered.out[n][i + 2]) * own;
-          joined[g][dim] = w == 0 ? part : joined[g][dim] + part;
-        }
-      }
-    }
-    __syncthreads();
+  for (int n = 0; n < kDim / 8; ++n) {
+    const float(&c)[4] = gathered.out[n];
+    *reinterpret_cast<float2*>(of_head + n * 8 + t * 2) = make_float2((c[0] + c[2]) * own, (c[1] + c[3]) * own);
   }
+  __syncthreads();
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < heads * kDim; i += kThreads) {
-    partial[i / kDim * (kDim + 2) + i % kDim] = joined[i / kDim][i % kDim];
+    float sum = joined[i];
+#pragma unroll
+    for (int w = 1; w < kWarps; ++w) sum += joined[w * kHeadsPerBlock * kDim + i];
+    partial[i / kDim * (kDim + 2) + i % kDim] = sum;
   }
   if (warp != 0 || t != 0 || g >= heads) return;
-  float total = 0.0f;
+  total = 0.0f;
   for (int w = 0; w < kWarps; ++w) {
     const float largest = of_warp[w][g][0];
     if (largest > -INFINITY) total = fmaf(exp2f((largest - most) * kLog2E), of_warp[w][g][1], total);
@@ -162,11 +122,46 @@ __device__ void JoinWarps(const Gathered<T, kDim>& gathered, int32_t heads, floa
   partial[g * (kDim + 2) + kDim + 1] = total;
 }
 
+// Logits of the staged keys with the heads' halves: c[i / 2][i % 2] of head g and slot 8 (i / 2) + 2t + i % 2, capped, not scaled.
+template <typename T, int kDim>
+__device__ __forceinline__ void MultiplyKeys(const uint32_t (&query)[kDim / 16][4], const T* keys, float cap, int lane,
+                                             float (&logit)[4]) {
+  float c[2][4] = {};
+#pragma unroll
+  for (int s = 0; s < kDim / 16; ++s) {
+    uint32_t b[4];
+    LoadMatrices(keys + (lane / 16 * 8 + lane % 8) * kStride<kDim> + s * 16 + lane / 8 % 2 * 8, b);
+    MultiplyAdd<T>(c[0], query[s], {b[0], b[1]});
+    MultiplyAdd<T>(c[1], query[s], {b[2], b[3]});
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float product = c[i / 2][i % 2] + c[i / 2][i % 2 + 2];
+    logit[i] = cap > 0.0f ? CapProduct(product, cap) : product;
+  }
+}
+
+// Adds the staged values with their weights, of the slots that a logit has above.
+template <typename T, int kDim>
+__device__ __forceinline__ void AddValues(const float (&weight)[4], const T* values, int lane,
+                                          float (&out)[kDim / 8][4]) {
+  uint32_t weights[4];
+  PackRows<T>(weight[0], weight[1], weights[0], weights[1]);
+  PackRows<T>(weight[2], weight[3], weights[2], weights[3]);
+#pragma unroll
+  for (int n = 0; n < kDim / 8; n += 2) {
+    uint32_t b[4];
+    LoadMatricesTransposed(values + (lane / 8 % 2 * 8 + lane % 8) * kStride<kDim> + n * 8 + lane / 16 * 8, b);
+    MultiplyAdd<T>(out[n], weights, {b[0], b[1]});
+    MultiplyAdd<T>(out[n + 1], weights, {b[2], b[3]});
+  }
+}
+
 template <typename T, int kDim>
 __global__ void __launch_bounds__(kThreads)
     DecodeSplitMmaKernel(StepView step, AttentionShape shape, const DecodeItem* items, float* scratch, KvCacheView kv) {
   AwaitEarlier();
-  constexpr int kSteps = KeyOrder<kDim>::kSteps;
+  constexpr int kRing = kStages<kDim>, kStageElements = 2 * kTileElements<kDim>;
   const DecodeItem& item = items[blockIdx.z];
   const int32_t split = static_cast<int32_t>(blockIdx.x);
   if (split >= item.splits) return;
@@ -180,55 +175,54 @@ __global__ void __launch_bounds__(kThreads)
   const int warp = static_cast<int>(threadIdx.x / kWarp), lane = static_cast<int>(threadIdx.x % kWarp);
   const int g = lane / 4, t = lane % 4;
   const int32_t live = row.live_after;
+  const int32_t first_seen = FirstSeen(row, shape.window, 0);
+
+  // The warp's tiles: every fourth from its first on. Without scores nobody asks for the logits of hidden slots, so their tiles are
+  // left out.
+  const int32_t tile_end = SplitEnd(split, item.splits, live);
+  constexpr int32_t kStep = kWarps * kBlockSlots;
+  int32_t slot = split * kSplitSlots + warp * kBlockSlots;
+  if (row.in_order() && item.logits < 0 && first_seen > slot) {
+    slot += (first_seen / kBlockSlots * kBlockSlots - slot + kStep - 1) / kStep * kStep;
+  }
+  T* ring = reinterpret_cast<T*>(SharedMemory()) + warp * kRing * kStageElements;
+  const auto stage = [&](int32_t ahead, int place) {
+    if (ahead < tile_end)
+      StageTile<T, kDim>(kv, cache.Element(ahead), live - ahead, lane, ring + place * kStageElements);
+    CommitCopies();
+  };
+#pragma unroll
+  for (int i = 0; i < kRing - 1; ++i) stage(slot + i * kStep, i);
 
   const int64_t width = int64_t{shape.query_heads + 2 * kv.layout.kv_heads} * kDim;
   const float* q = shape.qkv + row.token_begin * width + int64_t{first_head + g} * kDim;
-  uint32_t query[kSteps][4];
+  uint32_t query[kDim / 16][4];
 #pragma unroll
-  for (int s = 0; s < kSteps; ++s) {
+  for (int s = 0; s < kDim / 16; ++s) {
 #pragma unroll
     for (int reg = 0; reg < 2; ++reg) {
-      const int dim = KeyOrder<kDim>::DimOf(t, s, reg);
-      PackRows<T>(g < heads ? q[dim] : 0.0f, g < heads ? q[dim + 1] : 0.0f, query[s][reg * 2], query[s][reg * 2 + 1]);
+      const float2 pair =
+          g < heads ? *reinterpret_cast<const float2*>(q + s * 16 + reg * 8 + t * 2) : make_float2(0.0f, 0.0f);
+      PackRows<T>(pair.x, pair.y, query[s][reg * 2], query[s][reg * 2 + 1]);
     }
   }
 
   const int64_t stride = WholeBlocks(live);
   float* logits = item.logits >= 0 && g < heads ? scratch + item.logits + int64_t{first_head + g} * stride : nullptr;
-  Gathered<T, kDim> gathered;
-  const int32_t first_seen = FirstSeen(row, shape.window, 0);
-  // Without scores nobody asks for the logits of hidden slots, so their tiles are left out.
-  const int32_t first_slot = row.in_order() && item.logits < 0 ? first_seen / kBlockSlots * kBlockSlots : 0;
-  const int32_t tile_end = SplitEnd(split, item.splits, live);
-  for (int32_t slot = split * kSplitSlots + warp * kBlockSlots; slot < tile_end; slot += kWarps * kBlockSlots) {
-    if (slot < first_slot) continue;
-    // All 16 slots of a tile are memory of the sequence; those that no token occupies are masked.
-    const int64_t tile = cache.Element(slot);
-    const T* keys = static_cast<const T*>(kv.k) + tile;
-    const T* values = static_cast<const T*>(kv.v) + tile;
-    float c[2][4] = {};
-#pragma unroll
-    for (int eight = 0; eight < 2; ++eight) {
-      uint32_t key[kDim / 8];
-      LoadKey<kDim>(keys + (eight * 8 + g) * kDim, t, key);
-#pragma unroll
-      for (int s = 0; s < kSteps; ++s) MultiplyAdd<T>(c[eight], query[s], {key[2 * s], key[2 * s + 1]});
-    }
-    if (shape.cap > 0.0f) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float* halves = &c[i / 2][i % 2];
-        halves[0] = CapProduct(halves[0] + halves[2], shape.cap);
-        halves[2] = 0.0f;
-      }
-    }
+  Gathered<kDim> gathered;
+  for (int place = 0; slot < tile_end; slot += kStep, place = place + 1 == kRing ? 0 : place + 1) {
+    stage(slot + (kRing - 1) * kStep, place == 0 ? kRing - 1 : place - 1);
+    WaitForCopies<kRing - 1>();
+    __syncwarp();
+    const T* keys = ring + place * kStageElements;
     float logit[4];  // of head g: slots 2t, 2t + 1, 2t + 8, 2t + 9
+    MultiplyKeys<T, kDim>(query, keys, shape.cap, lane, logit);
     float most = gathered.largest;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int32_t at = slot + i / 2 * 8 + t * 2 + i % 2;
       const bool hidden = first_seen > 0 && at < live && kv.position[cache.ScoreAt(at)] < first_seen;
-      logit[i] = at < live && !hidden ? (c[i / 2][i % 2] + c[i / 2][i % 2 + 2]) * shape.scale : -INFINITY;
+      logit[i] = at < live && !hidden ? logit[i] * shape.scale : -INFINITY;
       most = fmaxf(most, logit[i]);
       if (logits != nullptr && at < live) logits[at] = logit[i];
     }
@@ -243,34 +237,21 @@ __global__ void __launch_bounds__(kThreads)
       weight[i] = exp2f((logit[i] - shift) * kLog2E);
       sum += weight[i];
     }
-    sum += __shfl_xor_sync(kAllLanes, sum, 1);
-    sum += __shfl_xor_sync(kAllLanes, sum, 2);
     gathered.total = fmaf(gathered.total, rescale, sum);
     gathered.largest = most;
+    // The largest logit seldom changes; what is skipped are products with 1.
+    if (__ballot_sync(kAllLanes, rescale != 1.0f) != 0) {
 #pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) gathered.out[n][i] *= rescale;
+      for (int i = 0; i < kDim / 2; ++i) gathered.out[i / 4][i % 4] *= rescale;
     }
-    uint32_t weights[4];
-    PackRows<T>(weight[0], weight[1], weights[0], weights[1]);
-    PackRows<T>(weight[2], weight[3], weights[2], weights[3]);
-    const T* rows[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int32_t of_tile = i / 2 * 8 + t * 2 + i % 2;
-      rows[i] = slot + of_tile < live ? values + of_tile * kDim : nullptr;
-    }
-    constexpr int kFull = kDim / 64, kRest = kDim % 64;
-#pragma unroll
-    for (int chunk = 0; chunk < kFull; ++chunk) {
-      AddValues<T, kDim, 64>(rows, weights, g, chunk * 64, gathered.out + chunk * 8);
-    }
-    if constexpr (kRest > 0) AddValues<T, kDim, kRest>(rows, weights, g, kFull * 64, gathered.out + kFull * 8);
+    AddValues<T, kDim>(weight, keys + kTileElements<kDim>, lane, gathered.out);
+    __syncwarp();  // everybody has read what the next copies overwrite
   }
 
+  WaitForCopies<0>();
+  __syncthreads();  // the warps' tiles become the place where they join
   float* partial = scratch + item.partials + (int64_t{split} * shape.query_heads + first_head) * (kDim + 2);
-  JoinWarps<T, kDim>(gathered, heads, partial);
+  JoinWarps<kDim>(gathered, heads, reinterpret_cast<float*>(SharedMemory()), partial);
 }
 
 }  // namespace
@@ -283,7 +264,9 @@ bool LaunchDecodeSplitsMma(cudaStream_t stream, const StepView& step, const Atte
                     static_cast<uint32_t>(kv.layout.kv_heads) * BlocksFor(group, kHeadsPerBlock),
                     static_cast<uint32_t>(count));
   return WithMmaCache(kv.layout, [&](auto element, auto dim) {
-    Launch(stream, blocks, kThreads, DecodeSplitMmaKernel<decltype(element), dim()>, step, shape, items, scratch, kv);
+    static_assert(kSharedBytes<dim()> >= kWarps * kHeadsPerBlock * dim() * sizeof(float));
+    LaunchShared(stream, blocks, kThreads, kSharedBytes<dim()>, DecodeSplitMmaKernel<decltype(element), dim()>, step,
+                 shape, items, scratch, kv);
   });
 }
 

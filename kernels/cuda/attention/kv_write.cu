@@ -15,6 +15,7 @@ constexpr uint32_t kThreads = 128;
 // All query heads of a token, or all its key heads, as one row, in place.
 __global__ void __launch_bounds__(kThreads)
     NormHeadsKernel(HeadNorms norms, AttentionShape shape, KvCacheLayout layout) {
+  LetNextBegin();
   AwaitEarlier();
   const bool is_query = blockIdx.y == 0;
   const NormWeight& norm = is_query ? norms.q : norms.k;
@@ -118,6 +119,7 @@ __device__ void ClearScales(const HeadCache& cache, void* tiles, int32_t slot) {
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     RopeAndWriteKvKernel(StepView step, RopeView rope, HeadNorms norms, AttentionShape shape, KvCacheView kv) {
+  LetNextBegin();
   AwaitEarlier();
   const KvCacheLayout& layout = kv.layout;
   const int32_t heads = shape.query_heads + 2 * layout.kv_heads;

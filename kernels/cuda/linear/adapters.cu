@@ -3,6 +3,7 @@
 #include "kernels/cuda/linear/adapters.h"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
+#include "kernels/cuda/runtime/overlap.cuh"
 
 namespace hydrant::cuda {
 namespace {
@@ -17,6 +18,7 @@ __device__ __forceinline__ int32_t AdapterOf(const StepView& step, int64_t token
 
 template <typename T, typename X>
 __global__ void AdapterInnerKernel(StepView step, AdapterView view, int64_t first_token, const X* x, float* inner) {
+  AwaitEarlier();
   const int64_t token = blockIdx.x;
   const int32_t slot = AdapterOf(step, first_token + token);
   if (slot < 0) return;
@@ -35,6 +37,7 @@ __global__ void AdapterInnerKernel(StepView step, AdapterView view, int64_t firs
 
 template <typename T>
 __global__ void AddAdaptersKernel(StepView step, AdapterView view, int64_t first_token, const float* inner, float* y) {
+  AwaitEarlier();
   const int64_t token = blockIdx.x;
   const int32_t slot = AdapterOf(step, first_token + token);
   const int64_t row = int64_t{blockIdx.y} * blockDim.x + threadIdx.x;

@@ -57,7 +57,6 @@ __device__ __forceinline__ void AddPiece(const Vector<T> (&w)[kOutputs], const X
 template <typename T, typename X, int kRows>
 __global__ void __launch_bounds__(kThreads)
     MatvecKernel(WeightView weight, Epilogue epilogue, Activation activation, const X* x, Output y) {
-  AwaitEarlier();
   constexpr int kPiece = Vector<T>::kCount;
   const int64_t warp = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp;
   const int64_t lane = threadIdx.x % kWarp;
@@ -65,24 +64,34 @@ __global__ void __launch_bounds__(kThreads)
   const bool gated = epilogue == Epilogue::kGate;
   const int64_t first = gated ? warp : warp * kOutputs;
   const int64_t second = gated ? warp + weight.rows / 2 : first + 1;
-  if (first >= (gated ? weight.rows / 2 : weight.rows)) return;
+  const bool works = first < (gated ? weight.rows / 2 : weight.rows);
   const T* data = static_cast<const T*>(weight.data);
-  const auto* w0 = reinterpret_cast<const Vector<T>*>(data + first * weight.stride);
+  const auto* w0 = reinterpret_cast<const Vector<T>*>(data + (works ? first : 0) * weight.stride);
   // The last warp may have one output only: it computes it twice.
-  const auto* w1 = reinterpret_cast<const Vector<T>*>(data + (second < weight.rows ? second : first) * weight.stride);
+  const auto* w1 =
+      works && second < weight.rows ? reinterpret_cast<const Vector<T>*>(data + second * weight.stride) : w0;
 
   float sums[kOutputs][kRows] = {};
-  const int64_t pieces = weight.stride / kPiece;
+  const int64_t pieces = works ? weight.stride / kPiece : 0;
   int64_t piece = lane;
-  for (; piece + kWarp < pieces; piece += 2 * kWarp) {
-    const Vector<T> here[kOutputs] = {w0[piece], w1[piece]};
-    const Vector<T> there[kOutputs] = {w0[piece + kWarp], w1[piece + kWarp]};
+  Vector<T> here[kOutputs], there[kOutputs];
+  if (piece + kWarp < pieces) {  // no kernel writes weights
+    here[0] = w0[piece], here[1] = w1[piece];
+    there[0] = w0[piece + kWarp], there[1] = w1[piece + kWarp];
+  }
+  AwaitEarlier();
+  if (!works) return;
+  while (piece + kWarp < pieces) {
     AddPiece<T, X, kRows>(here, x, weight.cols, piece * kPiece, sums);
     AddPiece<T, X, kRows>(there, x, weight.cols, (piece + kWarp) * kPiece, sums);
+    piece += 2 * kWarp;
+    if (piece + kWarp >= pieces) break;
+    here[0] = w0[piece], here[1] = w1[piece];
+    there[0] = w0[piece + kWarp], there[1] = w1[piece + kWarp];
   }
   if (piece < pieces) {
-    const Vector<T> here[kOutputs] = {w0[piece], w1[piece]};
-    AddPiece<T, X, kRows>(here, x, weight.cols, piece * kPiece, sums);
+    const Vector<T> rest[kOutputs] = {w0[piece], w1[piece]};
+    AddPiece<T, X, kRows>(rest, x, weight.cols, piece * kPiece, sums);
   }
 
   const int64_t outputs = gated ? weight.rows / 2 : weight.rows;
@@ -142,16 +151,8 @@ void LaunchMatvec(cudaStream_t stream, const WeightView& weight, Epilogue epilog
   assert(Aligned(weight.data) && (Aligned(x.data) || (x.dtype == DType::kF32 && weight.cols % 4 != 0)));
   WithElement(weight.dtype, [&](auto element) {
     using T = decltype(element);
-    switch (n) {
-      case 1:
-        return LaunchRows<T, 1>(stream, weight, epilogue, activation, x, y);
-      case 2:
-        return LaunchRows<T, 2>(stream, weight, epilogue, activation, x, y);
-      case 3:
-        return LaunchRows<T, 3>(stream, weight, epilogue, activation, x, y);
-      default:
-        return LaunchRows<T, 4>(stream, weight, epilogue, activation, x, y);
-    }
+    if (n == 1) return LaunchRows<T, 1>(stream, weight, epilogue, activation, x, y);
+    return LaunchRows<T, 2>(stream, weight, epilogue, activation, x, y);
   });
 }
 

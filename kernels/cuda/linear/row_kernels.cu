@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "kernels/cuda/linear/packed_panel.cuh"
 #include "kernels/cuda/linear/row_kernels.h"
 #include "kernels/cuda/runtime/activation.cuh"
@@ -45,6 +47,7 @@ __device__ __forceinline__ bool Present(const TableView& table) {
 }
 
 __global__ void EmbedKernel(StepView step, TableView tokens, float scale, TableView positions, int64_t cols, float* x) {
+  LetNextBegin();
   AwaitEarlier();
   const int64_t token = blockIdx.x;
   if (step.row_of_token[token] < 0) return;
@@ -61,24 +64,28 @@ __global__ void EmbedKernel(StepView step, TableView tokens, float scale, TableV
 }
 
 __global__ void NormKernel(NormWeight norm, const float* x, Output y, int64_t cols) {
+  LetNextBegin();
   AwaitEarlier();
   const int64_t begin = int64_t{blockIdx.x} * cols;
   NormRow(norm, x + begin, cols, [&](int64_t col, float value) { Store(y, begin + col, value); });
 }
 
 __global__ void AddNormedKernel(NormWeight norm, const float* x, float* y, int64_t cols) {
+  LetNextBegin();
   AwaitEarlier();
   const int64_t begin = int64_t{blockIdx.x} * cols;
   NormRow(norm, x + begin, cols, [&](int64_t col, float value) { y[begin + col] += value; });
 }
 
 __global__ void SoftCapKernel(float cap, float* x, int64_t cols) {
+  LetNextBegin();
   AwaitEarlier();
   float* row = x + int64_t{blockIdx.x} * cols;
   for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) row[col] = cap * tanhf(row[col] / cap);
 }
 
 __global__ void GatherRowsKernel(const float* x, const int32_t* indices, float* y, int64_t cols) {
+  LetNextBegin();
   AwaitEarlier();
   const float* from = x + int64_t{indices[blockIdx.x]} * cols;
   float* to = y + int64_t{blockIdx.x} * cols;
@@ -87,6 +94,7 @@ __global__ void GatherRowsKernel(const float* x, const int32_t* indices, float* 
 
 template <typename T>
 __global__ void RoundKernel(const float* x, T* y, int64_t cols, int64_t stride) {
+  LetNextBegin();
   AwaitEarlier();
   const float* from = x + int64_t{blockIdx.x} * cols;
   T* to = y + int64_t{blockIdx.x} * stride;
@@ -95,25 +103,71 @@ __global__ void RoundKernel(const float* x, T* y, int64_t cols, int64_t stride) 
   }
 }
 
+// Neighbouring columns of a thread, which are read and written together: four where all rows begin at multiples of 16 bytes.
+template <int kColumns>
+struct Columns {
+  float at[kColumns];
+  __device__ explicit Columns(const float* from) {
+    if constexpr (kColumns == 4) {
+      const auto four = *reinterpret_cast<const float4*>(from);
+      at[0] = four.x, at[1] = four.y, at[2] = four.z, at[3] = four.w;
+    } else {
+      at[0] = *from;
+    }
+  }
+  __device__ void Add(const float* bias) {
+    if (bias == nullptr) return;
+    const Columns other(bias);
+#pragma unroll
+    for (int i = 0; i < kColumns; ++i) at[i] += other.at[i];
+  }
+  __device__ void StoreTo(const Output& y, int64_t first) const {
+    if constexpr (kColumns == 4) {
+      StorePair(y, first, at[0], at[1]);
+      StorePair(y, first + 2, at[2], at[3]);
+    } else {
+      Store(y, first, at[0]);
+    }
+  }
+};
+
+template <int kColumns>
 __global__ void FinishProductKernel(const float* bias, bool activates, Activation activation, const float* x, Output y,
                                     int64_t cols) {
+  LetNextBegin();
   AwaitEarlier();
-  const int64_t begin = int64_t{blockIdx.x} * cols;
-  for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {
-    const float sum = bias != nullptr ? x[begin + col] + bias[col] : x[begin + col];
-    Store(y, begin + col, activates ? Activate(activation, sum) : sum);
+  const int64_t col = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kColumns, at = blockIdx.y * cols + col;
+  if (col >= cols) return;
+  Columns<kColumns> sums(x + at);
+  sums.Add(bias != nullptr ? bias + col : nullptr);
+  if (activates) {
+#pragma unroll
+    for (float& sum : sums.at) sum = Activate(activation, sum);
   }
+  sums.StoreTo(y, at);
 }
 
+template <int kColumns>
 __global__ void GateKernel(const float* bias, Activation activation, const float* x, Output y, int64_t cols) {
+  LetNextBegin();
   AwaitEarlier();
-  const float* gate = x + int64_t{blockIdx.x} * 2 * cols;
-  const float* up = gate + cols;
-  for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {
-    const float g = bias != nullptr ? gate[col] + bias[col] : gate[col];
-    const float u = bias != nullptr ? up[col] + bias[cols + col] : up[col];
-    Store(y, int64_t{blockIdx.x} * cols + col, Activate(activation, g) * UpFactor(activation, u));
-  }
+  const int64_t col = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kColumns;
+  if (col >= cols) return;
+  const float* row = x + int64_t{blockIdx.y} * 2 * cols;
+  Columns<kColumns> gate(row + col), up(row + cols + col);
+  gate.Add(bias != nullptr ? bias + col : nullptr);
+  up.Add(bias != nullptr ? bias + cols + col : nullptr);
+#pragma unroll
+  for (int i = 0; i < kColumns; ++i) gate.at[i] = Activate(activation, gate.at[i]) * UpFactor(activation, up.at[i]);
+  gate.StoreTo(y, blockIdx.y * cols + col);
+}
+
+// Calls function(std::integral_constant<int, columns of a thread>, grid) for a kernel with threads for each of `cols` columns.
+template <typename Function>
+void OverColumns(int64_t rows, int64_t cols, const Function& function) {
+  const auto grid = [&](int64_t each) { return dim3(BlocksFor(cols, kThreads * each), static_cast<uint32_t>(rows)); };
+  if (cols % 4 == 0) return function(std::integral_constant<int, 4>(), grid(4));
+  function(std::integral_constant<int, 1>(), grid(1));
 }
 
 dim3 OnePerRow(int64_t rows) { return {static_cast<uint32_t>(rows)}; }
@@ -154,12 +208,16 @@ void LaunchRound(cudaStream_t stream, const float* x, DType dtype, void* y, int6
 
 void LaunchFinishProduct(cudaStream_t stream, const float* bias, bool activates, Activation activation, const float* x,
                          const Output& y, int64_t rows, int64_t cols) {
-  Launch(stream, OnePerRow(rows), kThreads, FinishProductKernel, bias, activates, activation, x, y, cols);
+  OverColumns(rows, cols, [&](auto columns, dim3 grid) {
+    Launch(stream, grid, kThreads, FinishProductKernel<columns()>, bias, activates, activation, x, y, cols);
+  });
 }
 
 void LaunchGate(cudaStream_t stream, const float* bias, Activation activation, const float* x, const Output& y,
                 int64_t rows, int64_t cols) {
-  Launch(stream, OnePerRow(rows), kThreads, GateKernel, bias, activation, x, y, cols);
+  OverColumns(rows, cols, [&](auto columns, dim3 grid) {
+    Launch(stream, grid, kThreads, GateKernel<columns()>, bias, activation, x, y, cols);
+  });
 }
 
 }  // namespace hydrant::cuda

@@ -24,8 +24,8 @@ inline bool KernelsOverlap() {
   return overlap;
 }
 
-// A block has `shared_bytes` in SharedMemory (shared_memory.cuh), beside what the kernel declares; together at most 227 KB where
-// kernels may overlap, 163 KB at least. blocks.y and blocks.z are at most 65,535. An empty grid is no launch. Throws CudaError.
+// A block has `shared_bytes` in SharedMemory (shared_memory.cuh), beside what the kernel declares; together at most 99 KB on every
+// device of 8.0 and later, 227 KB on those of 9.0. blocks.y and blocks.z are at most 65,535. An empty grid is no launch. Throws CudaError.
 template <typename... Parameters>
 void LaunchShared(cudaStream_t stream, dim3 blocks, uint32_t threads, size_t shared_bytes,
                   void (*kernel)(Parameters...), std::type_identity_t<Parameters>... arguments) {

@@ -1,5 +1,5 @@
 // Kernels that begin while the one before them ends (programmatic dependent launch): Launch (launch.h) asks for it, so every kernel
-// calls AwaitEarlier before anything that an earlier one may have written, or may still read. tests/simt has the same function, in a
+// calls AwaitEarlier before anything that an earlier one may have written, or may still read. tests/simt has the same functions, in a
 // header of this name, and ends the program where a thread never called it.
 #ifndef HYDRANT_KERNELS_CUDA_RUNTIME_OVERLAP_CUH_
 #define HYDRANT_KERNELS_CUDA_RUNTIME_OVERLAP_CUH_
@@ -8,12 +8,19 @@
 
 namespace hydrant::cuda {
 
-// Returns when all earlier kernels of the stream are done and what they wrote is there. The next one may be put on the
-// multiprocessors from here on: once every block of this kernel has come here, it takes no place that one of them needs. Devices
-// before 9.0 begin no kernel early, and nothing is waited for.
+// Returns when all earlier kernels of the stream are done and what they wrote is there. Devices before 9.0 begin no kernel early, and
+// nothing is waited for.
 __device__ __forceinline__ void AwaitEarlier() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;\n griddepcontrol.wait;\n" ::: "memory");
+  asm volatile("griddepcontrol.wait;\n" ::: "memory");
+#endif
+}
+
+// The next kernel may be put on the multiprocessors once every block has called this or ended. For kernels with little to do: the
+// blocks of a large one would share the memory's bandwidth with such as only wait (docs/decisions/0094-measured-on-a-device.md).
+__device__ __forceinline__ void LetNextBegin() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
 #endif
 }
 

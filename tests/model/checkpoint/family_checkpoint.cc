@@ -12,6 +12,7 @@
 #include "kernels/reference/reference.h"
 #include "tests/model/checkpoint/tiny_directory.h"
 #include "tests/support/golden_file.h"
+#include "tests/support/source_dir.h"
 
 namespace hydrant {
 namespace {
@@ -171,7 +172,7 @@ std::vector<float> Reordered(const std::vector<float>& values, int64_t rows, Ord
 }  // namespace
 
 FamilyCheckpoint::FamilyCheckpoint(const std::string& name)
-    : golden_(ReadJson(std::string(HYDRANT_SOURCE_DIR) + "/tests/golden/families/" + name + ".json")) {}
+    : golden_(ReadJson(SourceDir() + "/tests/golden/families/" + name + ".json")) {}
 
 std::vector<float> FamilyCheckpoint::Values(const std::string& tensor) const {
   for (const json& entry : golden_.at("tensors")) {

@@ -72,6 +72,14 @@ T __shfl_xor_sync(uint32_t, T value, int mask) {
   return result;
 }
 template <typename T>
+T __shfl_sync(uint32_t, T value, int lane) {
+  static_assert(std::is_arithmetic_v<T>);
+  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(T));
+  T result;
+  std::memcpy(&result, all + static_cast<size_t>(lane) * 64, sizeof(T));
+  return result;
+}
+template <typename T>
 T __shfl_up_sync(uint32_t, T value, uint32_t delta) {
   static_assert(std::is_arithmetic_v<T>);
   const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(T));

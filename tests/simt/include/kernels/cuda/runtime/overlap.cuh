@@ -7,6 +7,7 @@
 namespace hydrant::cuda {
 
 inline void AwaitEarlier() { simt::Await(); }
+inline void LetNextBegin() {}
 
 }  // namespace hydrant::cuda
 
