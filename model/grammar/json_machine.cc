@@ -346,19 +346,23 @@ void JsonMachine::StepExtraKey(const Configuration& from, uint8_t byte, Fuel& fu
 // Exact for up to 64 texts that may be left: an object that has more keys with the same beginning may run out of them.
 bool JsonMachine::CanBeUnseen(RegexId left, uint64_t hash, int32_t seen, Fuel& fuel) {
   if (seen == SeenKeys::kNone) return true;
-  auto found = few_left_.find(left);
-  if (found == few_left_.end()) {
-    auto texts = dfa_.AllTexts(left, 64, fuel);
-    if (fuel.empty()) return true;
-    found = few_left_.try_emplace(left, std::move(texts).value_or(std::vector<std::string>())).first;
-  }
+  const std::vector<std::string>& texts = FewTexts(left, fuel);
   const auto is_seen = [&](const std::string& rest) {
     uint64_t whole = hash;
     for (const char byte : rest) whole = KeyHash(whole, static_cast<uint8_t>(byte));
     fuel.Spend(1);
     return seen_.Has(seen, whole);
   };
-  return found->second.empty() || !std::ranges::all_of(found->second, is_seen);
+  return texts.empty() || !std::ranges::all_of(texts, is_seen);
+}
+
+const std::vector<std::string>& JsonMachine::FewTexts(RegexId left, Fuel& fuel) {
+  static const std::vector<std::string> kUnknown;
+  if (const auto found = few_left_.find(left); found != few_left_.end()) return found->second;
+  fuel.Spend(16);  // what is remembered of steps costs nothing else
+  auto texts = dfa_.AllTexts(left, kFewTexts, fuel);
+  if (fuel.empty()) return kUnknown;
+  return few_left_.try_emplace(left, std::move(texts).value_or(std::vector<std::string>())).first->second;
 }
 
 // --- arrays

@@ -113,6 +113,9 @@ class JsonMachine {
   }
   // What `byte` makes of `from`: empty where it is not allowed. With `region` it says whose byte that is.
   void Step(const Configurations& from, uint8_t byte, Fuel& fuel, Configurations& to, ByteRegion* region = nullptr);
+  // Whether no more texts than these may be left of a key of which `left` is: all of them may have been there.
+  static constexpr int32_t kFewTexts = 64;
+  bool HasFewTexts(RegexId left, Fuel& fuel) { return !FewTexts(left, fuel).empty(); }
   // In a script behind a text or value that ends here, or behind a trigger of free text. REQUIRES: phase kText, or kFree.
   Configurations BehindText(const Configuration& from, Fuel& fuel);
   Configurations BehindTrigger(const Configuration& from, int32_t trigger, Fuel& fuel);
@@ -136,7 +139,6 @@ class JsonMachine {
   LazyDfa& dfa() { return dfa_; }
   const JsonPlan& plan() const { return *plan_; }
   // How much is remembered beyond what was there at the beginning.
-  bool HasSeenKeys(const Configuration& configuration) const { return frame(configuration.frame).seen >= 0; }
   size_t states() const { return dfa_.arena().size() - base_ + frames_.size() + seen_.size(); }
   // About what it takes in memory.
   size_t bytes() const { return dfa_.bytes() + frames_.size() * 3 * sizeof(Frame) + seen_.bytes(); }
@@ -215,6 +217,8 @@ class JsonMachine {
   Frame WithItem(Frame frame) const;
   // Whether a key whose bytes so far have `hash`, and which goes on with `left`, can still be one that is not seen.
   bool CanBeUnseen(RegexId left, uint64_t hash, int32_t seen, Fuel& fuel);
+  // All of them, or none where they are many or the fuel ends. Valid until the next call.
+  const std::vector<std::string>& FewTexts(RegexId left, Fuel& fuel);
 
   std::shared_ptr<const JsonPlan> plan_;
   LazyDfa dfa_;

@@ -21,87 +21,11 @@ TokenMasks::TokenMasks(std::shared_ptr<Grammar> grammar, std::shared_ptr<const T
     : grammar_(std::move(grammar)),
       trie_(std::move(trie)),
       stack_(trie_->depth_max() + 1),
-      lexemes_(trie_->depth_max() + 1) {}
+      lexemes_(trie_->depth_max() + 1),
+      counts_(trie_->depth_max() + 1) {}
 
 void TokenMasks::AddTokens(std::span<const int32_t> tokens, std::span<uint32_t> out) {
   for (const int32_t token : tokens) AllowToken(out, token);
-}
-
-// Whether it matches each single character of plain text.
-bool TokenMasks::TakesEveryCharacter(RegexId id, Fuel& fuel) {
-  if (const auto known = takes_every_.find(id); known != takes_every_.end()) return known->second;
-  LazyDfa& dfa = machine_->dfa();
-  bool every = true;
-  for (int byte = 0x20; byte < 0x80 && every; ++byte) {
-    every = byte == '"' || byte == '\\' || dfa.arena().nullable(dfa.Step(id, static_cast<uint8_t>(byte), fuel));
-  }
-  // Places inside a character: what is left, how many bytes are missing, and the borders of the next one.
-  struct Place {
-    RegexId left;
-    int missing, low, high;
-    bool operator==(const Place&) const = default;
-  };
-  std::vector<Place> places;
-  const auto add = [&](const Place& place) {
-    if (std::ranges::find(places, place) == places.end()) places.push_back(place);
-  };
-  for (int lead = 0xc2; lead <= 0xf4; ++lead) {
-    const RegexId left = dfa.Step(id, static_cast<uint8_t>(lead), fuel);
-    const int missing = lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
-    add({left, missing,
-         lead == 0xe0   ? 0xa0
-         : lead == 0xf0 ? 0x90
-                        : 0x80,
-         lead == 0xed   ? 0x9f
-         : lead == 0xf4 ? 0x8f
-                        : 0xbf});
-  }
-  for (size_t i = 0; i < places.size() && every; ++i) {
-    const Place place = places[i];
-    for (int byte = place.low; byte <= place.high && every; ++byte) {
-      const RegexId left = dfa.Step(place.left, static_cast<uint8_t>(byte), fuel);
-      if (place.missing == 1) {
-        every = dfa.arena().nullable(left);
-      } else {
-        add({left, place.missing - 1, 0x80, 0xbf});
-      }
-    }
-  }
-  return takes_every_[id] = every;
-}
-
-int32_t TokenMasks::PlainCharacters(RegexId left, Fuel& fuel) {
-  const RegexArena& arena = machine_->dfa().arena();
-  if (plain_characters_.size() <= static_cast<size_t>(left)) plain_characters_.resize(arena.size(), -1);
-  if (const int32_t known = plain_characters_[static_cast<size_t>(left)]; known >= 0) return known;
-  // A union takes what any of its members does.
-  const RegexNode whole = arena.node(left);
-  const std::vector<RegexId> members = whole.kind == RegexKind::kOr
-                                           ? std::vector<RegexId>(arena.list(left).begin(), arena.list(left).end())
-                                           : std::vector<RegexId>{left};
-  int32_t characters = 0;
-  for (const RegexId member : members) {
-    RegexNode node = arena.node(member);
-    if (node.kind == RegexKind::kConcat) {
-      if (!arena.node(node.b).plain) continue;
-      node = arena.node(node.a);
-    }
-    if (node.kind == RegexKind::kRepeat && node.c > characters && TakesEveryCharacter(node.a, fuel))
-      characters = node.c;
-  }
-  return plain_characters_[static_cast<size_t>(left)] = characters;
-}
-
-bool TokenMasks::StaysEndless(RegexId left, Fuel& fuel) {
-  const RegexArena& arena = machine_->dfa().arena();
-  if (arena.node(left).kind != RegexKind::kAnd) return PlainCharacters(left, fuel) == kUnbounded;
-  // Any text but a few.
-  const std::vector<RegexId> members(arena.list(left).begin(), arena.list(left).end());
-  return std::ranges::all_of(members, [&](RegexId member) {
-    const RegexNode& node = machine_->dfa().arena().node(member);
-    if (node.kind != RegexKind::kNot) return PlainCharacters(member, fuel) == kUnbounded;
-    return machine_->dfa().arena().node(node.a).kind == RegexKind::kStrings;
-  });
 }
 
 bool TokenMasks::WalkNodes(size_t begin, size_t end, size_t depth, std::span<const Configuration> from, Fuel& fuel,
@@ -127,22 +51,70 @@ bool TokenMasks::WalkNodes(size_t begin, size_t end, size_t depth, std::span<con
 
 const TokenMasks::Inside* TokenMasks::InsideOf(const Configuration& from, Fuel& fuel) {
   const bool is_key = from.phase == Phase::kExtraKey;
-  std::unique_ptr<Inside>& known = insides_[{from.lexeme, is_key ? kKeys : kScalars}];
-  if (known != nullptr) return known.get();
+  const RegexId lexeme = Widened(from.lexeme, is_key, fuel);
+  const std::pair<int32_t, int32_t> own = {lexeme, is_key ? kKeys : kScalars};
+  if (const auto known = insides_.find(own); known != insides_.end() && known->second != nullptr) {
+    return known->second.get();
+  }
   auto inside = std::make_unique<Inside>();
   inside->tokens.assign(trie_->words(), 0);
+  const auto counted = is_key ? std::nullopt : facts_->Count(from.lexeme);
+  if (counted.has_value() && facts_->HaveCommon(*counted, fuel)) {
+    if (const Inside* rest = InsideOfRest(*counted, fuel); rest != nullptr) return rest;
+    if (fuel.empty()) return nullptr;
+    WalkCounted(from.lexeme, *counted, fuel, *inside);
+  } else {
+    WalkLexeme(lexeme, is_key, fuel, *inside);
+  }
+  return fuel.empty() ? nullptr : Remember(insides_[own], std::move(inside));
+}
+
+// No token is longer than the trie is deep. Few texts may be left of a key, which its end then has to tell.
+RegexId TokenMasks::Widened(RegexId lexeme, bool is_key, Fuel& fuel) {
+  return facts_->Widened(lexeme, static_cast<int32_t>(trie_->depth_max()), is_key ? JsonMachine::kFewTexts + 1 : 0,
+                         fuel);
+}
+
+// Where the counter has room for whatever a token leaves to be said, it forbids none.
+const TokenMasks::Inside* TokenMasks::InsideOfRest(const LexemeFacts::Counted& counted, Fuel& fuel) {
+  const RegexNode count = machine_->dfa().arena().node(counted.count);
+  // To look whether few characters are room enough costs more than it saves.
+  if (count.kind != RegexKind::kRepeat || count.b > 0 || count.c < static_cast<int64_t>(trie_->depth_max())) {
+    return nullptr;
+  }
+  const RegexId rest = Widened(counted.rest, /*is_key=*/false, fuel);
+  std::unique_ptr<Inside>& known = insides_[{rest, kMeasured}];
+  if (known == nullptr) {
+    auto inside = std::make_unique<Inside>();
+    inside->tokens.assign(trie_->words(), 0);
+    inside->characters = 0;
+    WalkLexeme(rest, /*is_key=*/false, fuel, *inside);
+    if (fuel.empty()) return nullptr;
+    Remember(known, std::move(inside));
+  }
+  return known->characters <= count.c + int64_t{1} ? known.get() : nullptr;
+}
+
+void TokenMasks::WalkLexeme(RegexId lexeme, bool is_key, Fuel& fuel, Inside& inside) {
   const std::span<const TokenTrie::Node> nodes = trie_->nodes();
   LazyDfa& dfa = machine_->dfa();
-  lexemes_[0] = from.lexeme;
+  lexemes_[0] = lexeme;
+  // A key of which few texts are left depends on what keys there are; one more character than these is any of many.
+  const int32_t more = is_key ? 1 : 0;
   // Where any plain text may come, most of the mask is known.
-  const bool any_plain = static_cast<size_t>(PlainCharacters(from.lexeme, fuel)) >= trie_->depth_max();
-  if (any_plain) std::ranges::copy(trie_->plain_tokens(), inside->tokens.begin());
+  const bool any_plain = facts_->PlainCharacters(lexeme, fuel) >= static_cast<int64_t>(trie_->depth_max()) + more;
+  if (any_plain) std::ranges::copy(trie_->plain_tokens(), inside.tokens.begin());
+  const auto measure = [&](int32_t read, RegexId left) {
+    inside.characters = std::max(*inside.characters, read + facts_->MostOfLeastCharacters(left, fuel));
+  };
   int64_t looked_at = 0;
   for (size_t i = 0; i < nodes.size(); ++looked_at) {
     const TokenTrie::Node& node = nodes[i];
     const RegexId before = lexemes_[node.depth];
-    if (node.plain_below && PlainCharacters(before, fuel) >= node.bytes_below) {
-      if (!any_plain || !node.plain_way) AddTokens(trie_->TokensBelow(i), inside->tokens);
+    const bool is_plain = node.plain_below && facts_->PlainCharacters(before, fuel) >= node.bytes_below + more;
+    if (is_plain || IsLoop(before, i, fuel)) {
+      if (!is_plain || !any_plain || !node.plain_way) AddTokens(trie_->TokensBelow(i), inside.tokens);
+      if (inside.characters.has_value()) measure(node.depth + node.bytes_below, before);
       i = node.below_end;
       continue;
     }
@@ -150,16 +122,66 @@ const TokenMasks::Inside* TokenMasks::InsideOf(const Configuration& from, Fuel& 
     // A value that is complete has ended; a key ends with its quote, a number before what is no part of it.
     const bool ends = is_key ? left == kNothing && node.byte == '"' && dfa.arena().nullable(before)
                              : left == kEmptyText || (left == kNothing && dfa.arena().nullable(before));
-    if (ends) inside->ends.emplace_back(static_cast<uint32_t>(i), before);
-    if (ends || left == kNothing) {
+    const bool is_last = ends || (is_key && left != kNothing && facts_->PlainCharacters(left, fuel) == 0 &&
+                                  machine_->HasFewTexts(left, fuel));
+    if (is_last) inside.ends.emplace_back(static_cast<uint32_t>(i), before);
+    if (is_last || left == kNothing) {
       i = node.below_end;
       continue;
     }
     lexemes_[node.depth + 1u] = left;
-    AddTokens(trie_->tokens().subspan(node.tokens_begin, node.tokens_end - node.tokens_begin), inside->tokens);
+    if (inside.characters.has_value()) measure(node.depth + 1, left);
+    AddTokens(trie_->tokens().subspan(node.tokens_begin, node.tokens_end - node.tokens_begin), inside.tokens);
     ++i;
   }
-  return fuel.Spend(looked_at / kNodesOfUnit) ? Remember(known, std::move(inside)) : nullptr;
+  fuel.Spend(looked_at / kNodesOfUnit);
+}
+
+// A string is read twice, by its counter and by all else: together they would be as many states as both have, multiplied.
+void TokenMasks::WalkCounted(RegexId lexeme, const LexemeFacts::Counted& whole, Fuel& fuel, Inside& inside) {
+  const std::span<const TokenTrie::Node> nodes = trie_->nodes();
+  LazyDfa& dfa = machine_->dfa();
+  counts_[0] = whole.count;
+  lexemes_[0] = whole.rest;
+  int64_t looked_at = 0;
+  for (size_t i = 0; i < nodes.size() && !fuel.empty(); ++looked_at) {
+    const TokenTrie::Node& node = nodes[i];
+    const LexemeFacts::Counted before = {counts_[node.depth], lexemes_[node.depth]};
+    if (IsLoop(before.rest, i, fuel) && facts_->HaveCommonBehind(before, node.bytes_below, fuel)) {
+      AddTokens(trie_->TokensBelow(i), inside.tokens);
+      i = node.below_end;
+      continue;
+    }
+    const RegexId rest = dfa.Step(before.rest, node.byte, fuel);
+    const bool ends = rest == kEmptyText && dfa.arena().nullable(before.count);
+    // What is read behind the end asks only for what is not counted.
+    if (ends) inside.ends.emplace_back(static_cast<uint32_t>(i), before.rest);
+    const RegexId count = rest == kNothing || rest == kEmptyText ? kNothing : dfa.Step(before.count, node.byte, fuel);
+    bool may = count != kNothing;
+    if (may && !facts_->HaveCommon({count, rest}, fuel)) {
+      TextTo(i, way_);
+      way_.push_back(node.byte);
+      may = dfa.StepAll(lexeme, {reinterpret_cast<const char*>(way_.data()), way_.size()}, fuel) != kNothing;
+    }
+    if (!may) {
+      i = node.below_end;
+      continue;
+    }
+    counts_[node.depth + 1u] = count;
+    lexemes_[node.depth + 1u] = rest;
+    AddTokens(trie_->tokens().subspan(node.tokens_begin, node.tokens_end - node.tokens_begin), inside.tokens);
+    ++i;
+  }
+  fuel.Spend(looked_at / kNodesOfUnit);
+}
+
+bool TokenMasks::IsLoop(RegexId left, size_t node, Fuel& fuel) {
+  // To find out takes as long as some dozens of nodes; of large tries' 300,000 that is worth it where there are many below.
+  const size_t many = trie_->nodes().size() / 2048;
+  const uint64_t kinds = trie_->KindsBelow(node);
+  if ((kinds >> kNoKind & 1) != 0) return false;
+  const bool is_many = trie_->nodes()[node].below_end - node >= many;
+  return (kinds & ~facts_->Loops(left, is_many, fuel)) == 0;
 }
 
 const TokenMasks::Inside* TokenMasks::Remember(std::unique_ptr<Inside>& place, std::unique_ptr<Inside> inside) {
@@ -177,21 +199,23 @@ bool TokenMasks::IsInsideScript(const Configuration& from) const {
 }
 
 const TokenMasks::Inside* TokenMasks::InsideOfText(const Configuration& from, Fuel& fuel) {
-  std::unique_ptr<Inside>& known = insides_[{from.lexeme, kTexts}];
+  const RegexId lexeme = Widened(from.lexeme, /*is_key=*/false, fuel);
+  std::unique_ptr<Inside>& known = insides_[{lexeme, kTexts}];
   if (known != nullptr) return known.get();
   auto inside = std::make_unique<Inside>();
   inside->tokens.assign(trie_->words(), 0);
   const std::span<const TokenTrie::Node> nodes = trie_->nodes();
   LazyDfa& dfa = machine_->dfa();
-  lexemes_[0] = from.lexeme;
+  lexemes_[0] = lexeme;
   int64_t looked_at = 0;
   for (size_t i = 0; i < nodes.size(); ++looked_at) {
     const TokenTrie::Node& node = nodes[i];
     const RegexId before = lexemes_[node.depth];
     // A loop over plain text before something that is not empty ends nowhere below.
     const RegexNode loop = dfa.arena().node(before);
-    if (node.plain_below && loop.kind == RegexKind::kConcat && !dfa.arena().nullable(loop.b) &&
-        PlainCharacters(before, fuel) >= node.bytes_below) {
+    const bool is_plain = node.plain_below && loop.kind == RegexKind::kConcat && !dfa.arena().nullable(loop.b) &&
+                          facts_->PlainCharacters(before, fuel) >= node.bytes_below;
+    if (is_plain || (!loop.nullable && IsLoop(before, i, fuel))) {
       AddTokens(trie_->TokensBelow(i), inside->tokens);
       i = node.below_end;
       continue;
@@ -280,12 +304,16 @@ bool TokenMasks::AddScript(const Configuration& from, Fuel& fuel, std::span<uint
   });
 }
 
+void TokenMasks::TextTo(size_t node, std::vector<uint8_t>& bytes) const {
+  const std::span<const TokenTrie::Node> nodes = trie_->nodes();
+  bytes.clear();
+  for (uint32_t at = nodes[node].parent; at != TokenTrie::kNoParent; at = nodes[at].parent)
+    bytes.push_back(nodes[at].byte);
+  std::ranges::reverse(bytes);
+}
+
 bool TokenMasks::AddConfiguration(const Configuration& from, Fuel& fuel, std::span<uint32_t> out) {
   const std::span<const TokenTrie::Node> nodes = trie_->nodes();
-  // Which keys were there makes a difference inside of another where few are possible.
-  if (from.phase == Phase::kExtraKey && machine_->HasSeenKeys(from) && !StaysEndless(from.lexeme, fuel)) {
-    return WalkNodes(0, nodes.size(), 0, {&from, 1}, fuel, out);
-  }
   const Inside* inside = InsideOf(from, fuel);
   if (inside == nullptr) return false;
   for (size_t i = 0; i < out.size(); ++i) out[i] |= inside->tokens[i];
@@ -293,10 +321,8 @@ bool TokenMasks::AddConfiguration(const Configuration& from, Fuel& fuel, std::sp
     Configuration there = from;
     there.lexeme = before;
     if (from.phase == Phase::kExtraKey) {
-      way_.clear();
-      for (uint32_t at = nodes[end].parent; at != TokenTrie::kNoParent; at = nodes[at].parent)
-        way_.push_back(nodes[at].byte);
-      for (size_t i = way_.size(); i-- > 0;) there.key_hash = JsonMachine::KeyHash(there.key_hash, way_[i]);
+      TextTo(end, way_);
+      for (const uint8_t byte : way_) there.key_hash = JsonMachine::KeyHash(there.key_hash, byte);
     }
     if (!WalkNodes(end, nodes[end].below_end, nodes[end].depth, {&there, 1}, fuel, out)) return false;
   }
@@ -311,8 +337,7 @@ bool TokenMasks::Follow(GrammarState& state, Fuel& fuel) {
   masks_.clear();
   needs_.clear();
   insides_.clear();
-  plain_characters_.clear();
-  takes_every_.clear();
+  facts_.emplace(machine_->dfa());
   remembered_bytes_ = 0;
   return true;
 }
@@ -359,14 +384,14 @@ Grammar::Verdict TokenMasks::PlainMask(GrammarState& state, std::span<uint32_t> 
 }
 
 // Whether plain text below a node leaves no more to be said than there was before it: it only counts down what a loop still asks for.
-// Of a union that is not so, as its shortest text may be one that the plain text is not.
+// Of a union that is not so, as its shortest text may be one that the plain text is not; nor where some texts are excluded.
 bool TokenMasks::PlainBringsNearer(const Configurations& from, const TokenTrie::Node& node, Fuel& fuel) {
   if (!node.plain_below || from.size() != 1) return false;
   const Configuration& only = from.front();
   if (only.phase != Phase::kScalar && only.phase != Phase::kExtraKey) return false;
-  const RegexKind kind = machine_->dfa().arena().node(only.lexeme).kind;
-  return (kind == RegexKind::kRepeat || kind == RegexKind::kConcat) &&
-         PlainCharacters(only.lexeme, fuel) >= node.bytes_below;
+  RegexNode loop = machine_->dfa().arena().node(only.lexeme);
+  if (loop.kind == RegexKind::kConcat) loop = machine_->dfa().arena().node(loop.a);
+  return loop.kind == RegexKind::kRepeat && facts_->PlainCharacters(only.lexeme, fuel) >= node.bytes_below;
 }
 
 template <typename OnToken>

@@ -8,6 +8,8 @@
 namespace hydrant::grammar {
 namespace {
 
+constexpr uint64_t kBroken = uint64_t{1} << kNoKind;
+
 // Where a byte leaves one who reads UTF-8: how many bytes of a character are missing, and between what the next one has to be.
 struct Reading {
   int missing = 0;
@@ -47,7 +49,8 @@ TokenTrie::TokenTrie(std::span<const std::string> tokens) : vocabulary_(tokens.s
       const uint32_t parent = open.empty() ? kNoParent : open.back();
       open.push_back(static_cast<uint32_t>(nodes_.size()));
       const auto begin = static_cast<uint32_t>(tokens_.size());
-      nodes_.push_back({parent, 0, begin, begin, static_cast<uint16_t>(depth), 1, static_cast<uint8_t>(bytes[depth])});
+      nodes_.push_back(
+          {parent, 0, begin, begin, 0, static_cast<uint16_t>(depth), 1, static_cast<uint8_t>(bytes[depth])});
     }
     // Sorted, so that those with the same bytes follow each other, and no other node has got a token since.
     tokens_.push_back(id);
@@ -63,6 +66,7 @@ void TokenTrie::FindPlainText() {
   std::vector<Reading> readings(nodes_.size());
   const Reading start;
   plain_tokens_.assign(words(), 0);
+  kinds_below_.assign(nodes_.size(), 0);
   for (size_t i = 0; i < nodes_.size(); ++i) {
     Node& node = nodes_[i];
     const bool is_root = node.parent == kNoParent;
@@ -70,6 +74,8 @@ void TokenTrie::FindPlainText() {
     // An ASCII byte that cuts a character off is a border all the same.
     readings[i] = ReadByte(before, node.byte);
     const bool plain = readings[i].valid && node.byte >= 0x20 && node.byte != '"' && node.byte != '\\';
+    const bool inside = node.byte >= 0x80 && node.byte < 0xc0;
+    kinds_below_[i] = !readings[i].valid ? kBroken : inside ? 0 : uint64_t{1} << KindOfByte(node.byte);
     if (node.byte < 0x80) readings[i].valid = true;
     node.plain_way = plain && (is_root || nodes_[node.parent].plain_way);
     node.plain_below = plain;
@@ -83,19 +89,18 @@ void TokenTrie::FindPlainText() {
     if (node.parent != kNoParent) {
       Node& above = nodes_[node.parent];
       above.plain_below &= node.plain_below;
+      kinds_below_[node.parent] |= kinds_below_[i];
       above.bytes_below = std::max<uint16_t>(above.bytes_below, static_cast<uint16_t>(node.bytes_below + 1));
     }
   }
-  for (Node& node : nodes_) {
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    node.tokens_below_end =
+        node.below_end < nodes_.size() ? nodes_[node.below_end].tokens_begin : static_cast<uint32_t>(tokens_.size());
     const bool begins = node.parent == kNoParent || (readings[node.parent].valid && readings[node.parent].missing == 0);
     node.plain_below &= begins;
+    if (!begins) kinds_below_[i] |= kBroken;
   }
-}
-
-std::span<const int32_t> TokenTrie::TokensBelow(size_t node) const {
-  const size_t end = nodes_[node].below_end, begin = nodes_[node].tokens_begin;
-  const size_t last = end < nodes_.size() ? nodes_[end].tokens_begin : tokens_.size();
-  return std::span(tokens_).subspan(begin, last - begin);
 }
 
 }  // namespace hydrant::grammar

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "model/grammar/regex/lexeme_facts.h"
+
 namespace hydrant::grammar {
 
 // A mask of tokens: bit id % 32 of word id / 32 is set if the token is allowed.
@@ -37,8 +39,9 @@ class TokenTrie {
     uint32_t below_end = 0;     // the first node that is not below this one
     uint32_t tokens_begin = 0;  // tokens that end here, in tokens()
     uint32_t tokens_end = 0;
-    uint16_t depth = 0;        // bytes before this one's
-    uint16_t bytes_below = 0;  // of the longest token that goes through here, from this byte on
+    uint32_t tokens_below_end = 0;  // the same of this node and all below it
+    uint16_t depth = 0;             // bytes before this one's
+    uint16_t bytes_below = 0;       // of the longest token that goes through here, from this byte on
     uint8_t byte = 0;
     bool plain_way = false;    // plain text from the root to here
     bool plain_below = false;  // a character begins here, and all that is here and below is plain text
@@ -50,7 +53,12 @@ class TokenTrie {
   std::span<const Node> nodes() const { return nodes_; }
   std::span<const int32_t> tokens() const { return tokens_; }
   // Tokens of the nodes from `node` to its below_end.
-  std::span<const int32_t> TokensBelow(size_t node) const;
+  std::span<const int32_t> TokensBelow(size_t node) const {
+    return std::span(tokens_).subspan(nodes_[node].tokens_begin,
+                                      nodes_[node].tokens_below_end - nodes_[node].tokens_begin);
+  }
+  // The kinds of all characters that are here and below, a bit for each; bit 63 where it is not all whole characters, but for their ends.
+  uint64_t KindsBelow(size_t node) const { return kinds_below_[node]; }
   // The mask of all tokens that are plain text.
   std::span<const uint32_t> plain_tokens() const { return plain_tokens_; }
   size_t vocabulary() const { return vocabulary_; }
@@ -61,6 +69,7 @@ class TokenTrie {
   void FindPlainText();
 
   std::vector<Node> nodes_;
+  std::vector<uint64_t> kinds_below_;  // by node
   std::vector<int32_t> tokens_;
   std::vector<uint32_t> plain_tokens_;
   size_t vocabulary_;

@@ -70,9 +70,13 @@ struct Bench {
   };
   std::vector<Slow> slow;  // masks beyond the bar
 
+  static std::string PlaceOf(int row, const std::string& before) {
+    return "line " + std::to_string(row + 1) + " behind " +
+           before.substr(before.size() - std::min<size_t>(before.size(), 80));
+  }
   void Note(double us, int row, const std::string& before) {
     masks.us.push_back(us);
-    if (us > kSlow) slow.push_back({us, "line " + std::to_string(row + 1) + ": " + before});
+    if (us > kSlow) slow.push_back({us, PlaceOf(row, before)});
   }
 
   void Walk(int row, Grammar& compiled, grammar::TokenMasks& token_masks, const std::string& text) {
@@ -85,7 +89,7 @@ struct Bench {
       Note(MicrosecondsSince(start), row, before);
       if (known != Grammar::Verdict::kAllowed) {
         ++limits;
-        std::printf("a limit in line %d behind %s\n", row + 1, before.c_str());
+        std::printf("a limit in %s\n", PlaceOf(row, before).c_str());
         return;
       }
       before += tokenizer.TokenBytes(id);
@@ -162,7 +166,7 @@ int Main(int argc, char** argv) {
   std::printf("%zu masks above %.0f us\n", bench.slow.size(), kSlow);
   for (size_t i = 0; i < std::min<size_t>(bench.slow.size(), 10); ++i) {
     const std::string& place = bench.slow[i].place;
-    std::printf("  %9.1f us, %.100s%s\n", bench.slow[i].us, place.c_str(), place.size() > 100 ? "…" : "");
+    std::printf("  %9.1f us, %s\n", bench.slow[i].us, place.c_str());
   }
   std::printf("%zu refused; instances: %zu walked to the end, %zu to a token that is not allowed, %zu to a limit\n",
               bench.refused, bench.ended, bench.stopped, bench.limits);

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "model/text/utf8.h"
 
@@ -36,13 +39,18 @@ std::string JsonEscape(uint32_t code_point) {
   }
 }
 
-// The characters of [first, last], which all take the same number of bytes, as sequences of sets of bytes.
-void AddSequences(RegexArena& arena, uint32_t first, uint32_t last, std::vector<RegexId>& out) {
-  const size_t bytes = first < 0x80 ? 1 : first < 0x800 ? 2 : first < 0x10000 ? 3 : 4;
-  if (bytes == 1) {
-    out.push_back(arena.Bytes(ByteSet::Range(static_cast<int>(first), static_cast<int>(last))));
-    return;
+// Some characters of several bytes, from first to last byte.
+struct Sequence {
+  std::string from, to;
+
+  bool HasSame(const Sequence& other, size_t place) const {
+    return from[place] == other.from[place] && to[place] == other.to[place];
   }
+};
+
+// Adds the characters of [first, last], which all take the same number of bytes, in order. REQUIRES: none is ASCII.
+void AddSequences(uint32_t first, uint32_t last, std::vector<Sequence>& out) {
+  const size_t bytes = first < 0x800 ? 2 : first < 0x10000 ? 3 : 4;
   // From the last byte on: whole runs of it need no more than a range in the byte before. At most 7 pieces.
   std::vector<std::pair<uint32_t, uint32_t>> todo = {{first, last}};
   while (!todo.empty()) {
@@ -63,16 +71,26 @@ void AddSequences(RegexArena& arena, uint32_t first, uint32_t last, std::vector<
       }
     }
     if (split) continue;
-    std::string from, to;
-    AppendUtf8(low, from);
-    AppendUtf8(high, to);
-    RegexId sequence = kEmptyText;
-    for (size_t i = bytes; i-- > 0;) {
-      sequence = arena.Concat(arena.Bytes(ByteSet::Range(static_cast<uint8_t>(from[i]), static_cast<uint8_t>(to[i]))),
-                              sequence);
-    }
-    out.push_back(sequence);
+    Sequence& sequence = out.emplace_back();
+    AppendUtf8(low, sequence.from);
+    AppendUtf8(high, sequence.to);
   }
+}
+
+// Sequences from a place on, an expression for all of those that begin alike: whoever reads a byte looks at few.
+// REQUIRES: they are sorted.
+std::vector<RegexId> Grouped(RegexArena& arena, std::span<const Sequence> sequences, size_t place) {
+  std::vector<RegexId> groups;
+  for (size_t begin = 0, end = 0; begin < sequences.size(); begin = end) {
+    const Sequence& first = sequences[begin];
+    while (end < sequences.size() && sequences[end].HasSame(first, place)) ++end;
+    const RegexId own =
+        arena.Bytes(ByteSet::Range(static_cast<uint8_t>(first.from[place]), static_cast<uint8_t>(first.to[place])));
+    const bool is_last = place + 1 == first.from.size();
+    groups.push_back(
+        is_last ? own : arena.Concat(own, arena.Or(Grouped(arena, sequences.subspan(begin, end - begin), place + 1))));
+  }
+  return groups;
 }
 
 }  // namespace
@@ -109,6 +127,7 @@ CharClass CharClass::Complement() const {
 RegexId EncodedClass(RegexArena& arena, const CharClass& characters, TextEncoding encoding) {
   constexpr std::array<uint32_t, 5> kBorders = {0, 0x80, 0x800, 0x10000, kLastCodePoint + 1};
   std::vector<RegexId> parts;
+  std::vector<Sequence> sequences;
   ByteSet unescaped;
   for (const auto& [first, last] : characters.ranges()) {
     for (uint32_t each = first; each <= std::min(last, uint32_t{0x7f}); ++each) {
@@ -122,9 +141,11 @@ RegexId EncodedClass(RegexArena& arena, const CharClass& characters, TextEncodin
     }
     for (size_t i = 1; i + 1 < kBorders.size(); ++i) {
       const uint32_t low = std::max(first, kBorders[i]), high = std::min(last, kBorders[i + 1] - 1);
-      if (low <= high) AddSequences(arena, low, high, parts);
+      if (low <= high) AddSequences(low, high, sequences);
     }
   }
+  const std::vector<RegexId> groups = Grouped(arena, sequences, 0);
+  parts.insert(parts.end(), groups.begin(), groups.end());
   for (const RegexId part : parts) arena.MarkWhole(part, encoding);
   parts.push_back(arena.Bytes(unescaped));
   return arena.Or(std::move(parts));

@@ -1,6 +1,9 @@
 #include "model/grammar/regex/lazy_dfa.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
+#include <queue>
 #include <span>
 #include <utility>
 
@@ -132,27 +135,39 @@ bool LazyDfa::IsEmpty(RegexId state, Fuel& fuel) {
   };
   if (known(state) != Texts::kUnknown) return known(state) == Texts::kNone;
   FollowClasses();
-  // Breadth first, so that a counter of a million is not counted down where a short text does.
-  std::vector<std::pair<RegexId, size_t>> seen = {{state, 0}};  // and the place here of what it came from
+  // Where a short text may be next first, so that a counter of a million is not counted down where one is.
+  struct Seen {
+    RegexId id;
+    size_t from;  // the place here of what it came from
+    int32_t depth;
+  };
+  std::vector<Seen> seen = {{state, 0, 0}};
+  using Next = std::pair<int32_t, size_t>;  // bytes of the shortest text through it, or fewer, and its place
+  std::priority_queue<Next, std::vector<Next>, std::greater<>> todo;
+  todo.emplace(arena_.node(state).least, 0);
   SteadyMap<RegexId, bool> queued;
   queued[state] = true;
-  for (size_t i = 0; i < seen.size(); ++i) {
-    const RegexId id = seen[i].first;
+  while (!todo.empty()) {
+    const size_t i = todo.top().second;
+    todo.pop();
+    const RegexId id = seen[i].id;
     bool some = arena_.node(id).plain || arena_.nullable(id);
     for (int byte_class = 0; byte_class < classes_ && !some; ++byte_class) {
       const RegexId next = id == kNothing ? kNothing : Derive(id, byte_class, fuel);
       if (fuel.empty()) return false;
       if (next == kNothing || known(next) == Texts::kNone) continue;
       some = arena_.node(next).plain || known(next) == Texts::kSome;
-      if (!some && queued.try_emplace(next, true).second) seen.emplace_back(next, i);
+      if (some || !queued.try_emplace(next, true).second) continue;
+      seen.push_back({next, i, seen[i].depth + 1});
+      todo.emplace(std::min(seen.back().depth + arena_.node(next).least, kLeastMax), seen.size() - 1);
     }
     if (!some) continue;
-    for (size_t at = i;; at = seen[at].second) {
-      known(seen[at].first) = Texts::kSome;
+    for (size_t at = i;; at = seen[at].from) {
+      known(seen[at].id) = Texts::kSome;
       if (at == 0) return false;
     }
   }
-  for (const auto& [id, from] : seen) known(id) = Texts::kNone;
+  for (const Seen& each : seen) known(each.id) = Texts::kNone;
   return true;
 }
 
@@ -161,6 +176,17 @@ std::optional<std::vector<std::string>> LazyDfa::AllTexts(RegexId state, size_t 
   std::vector<std::string> texts;
   std::vector<std::pair<RegexId, std::string>> level = {{state, ""}}, next;
   if (IsEmpty(state, fuel)) return texts;
+  // With each byte that may come first some text begins. Those that nobody tells apart are many at once.
+  std::vector<size_t> sizes(static_cast<size_t>(classes_), 0);
+  for (int byte = 0; byte < 256; ++byte) ++sizes[static_cast<size_t>(arena_.class_of(static_cast<uint8_t>(byte)))];
+  std::vector<int> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, std::greater<>(), [&](int each) { return sizes[static_cast<size_t>(each)]; });
+  size_t begun = 0;
+  for (const int each : order) {
+    if (Step(state, arena_.representative(each), fuel) != kNothing) begun += sizes[static_cast<size_t>(each)];
+    if (begun > most) return std::nullopt;
+  }
   // Each text that is begun can be ended, so that a level has no more of them than there are texts.
   for (size_t length = 0; !level.empty(); ++length) {
     if (level.size() + texts.size() > most || fuel.empty() || length > 1024) return std::nullopt;

@@ -28,7 +28,7 @@ uint8_t WholeOf(const ByteSet& set) {
 }  // namespace
 
 RegexArena::RegexArena() : index_(64, -1) {
-  Intern({RegexKind::kNone, false, false, kWholeInBoth});
+  Intern({RegexKind::kNone, false, false, kWholeInBoth, 0, 0, 0, 0, kLeastMax});
   Intern({RegexKind::kEmpty, true, true, kWholeInBoth});
   Intern({RegexKind::kNot, true, true, 0, kNothing});
 }
@@ -119,7 +119,7 @@ RegexId RegexArena::Bytes(const ByteSet& set) {
   const auto [found, added] = set_index_.try_emplace(set.words, static_cast<int32_t>(sets_.size()));
   const int32_t index = found->second;
   if (added) sets_.push_back(set);
-  return Intern({RegexKind::kBytes, false, true, WholeOf(set), index});
+  return Intern({RegexKind::kBytes, false, true, WholeOf(set), index, 0, 0, 0, 1});
 }
 
 RegexId RegexArena::Byte(uint8_t byte) { return Bytes(ByteSet::Range(byte, byte)); }
@@ -140,8 +140,15 @@ RegexId RegexArena::Concat(RegexId a, RegexId b) {
       (a == b || (right.kind == RegexKind::kConcat && right.a == a))) {
     return b;
   }
-  return Intern({RegexKind::kConcat, left.nullable && right.nullable, left.plain && right.plain,
-                 static_cast<uint8_t>(left.whole & right.whole), a, b});
+  RegexNode both{RegexKind::kConcat,
+                 left.nullable && right.nullable,
+                 left.plain && right.plain,
+                 static_cast<uint8_t>(left.whole & right.whole),
+                 a,
+                 b};
+  both.least = std::min(left.least + right.least, kLeastMax);
+  both.endless = (left.endless && right.plain) || (right.endless && left.plain);
+  return Intern(both);
 }
 
 RegexId RegexArena::Concat(std::span<const RegexId> parts) {
@@ -158,7 +165,10 @@ RegexId RegexArena::Repeat(RegexId a, int32_t least, int32_t most) {
   if (what.nullable) least = 0;  // those that are asked for may be empty
   if (least == 1 && most == 1) return a;
   if (what.kind == RegexKind::kRepeat && what.b == 0 && what.c == kUnbounded) return a;  // (x*)* is x*
-  return Intern({RegexKind::kRepeat, least == 0, least == 0 || what.plain, what.whole, a, least, most});
+  RegexNode repeated{RegexKind::kRepeat, least == 0, least == 0 || what.plain, what.whole, a, least, most};
+  repeated.least = static_cast<int32_t>(std::min<int64_t>(int64_t{least} * what.least, kLeastMax));
+  repeated.endless = what.endless || (most == kUnbounded && what.plain && what.least > 0);
+  return Intern(repeated);
 }
 
 RegexId RegexArena::Not(RegexId a) {
@@ -261,11 +271,13 @@ RegexId RegexArena::Or(std::vector<RegexId> parts) {
   }
   if (parts.empty()) return kNothing;
   if (parts.size() == 1) return parts[0];
-  RegexNode node{RegexKind::kOr, false, false, kWholeInBoth};
+  RegexNode node{RegexKind::kOr, false, false, kWholeInBoth, 0, 0, 0, 0, kLeastMax};
   for (const RegexId id : parts) {
     node.nullable |= this->node(id).nullable;
     node.plain |= this->node(id).plain;
     node.whole &= this->node(id).whole;
+    node.least = std::min(node.least, this->node(id).least);
+    node.endless |= this->node(id).endless;
   }
   return Intern(node, parts);
 }
@@ -275,6 +287,7 @@ RegexId RegexArena::And(std::vector<RegexId> parts) {
   Flatten(RegexKind::kAnd, parts);
   if (std::ranges::binary_search(parts, kNothing)) return kNothing;
   std::erase(parts, kAnything);
+  if (ExcludeEachOther(parts)) return kNothing;
   AbsorbByStar(parts, false);
   if (parts.empty()) return kAnything;
   if (parts.size() == 1) return parts[0];
@@ -285,6 +298,7 @@ RegexId RegexArena::And(std::vector<RegexId> parts) {
     const RegexNode& part = this->node(id);
     node.nullable &= part.nullable;
     node.whole |= part.whole;
+    node.least = std::max(node.least, part.least);
     if (part.kind == RegexKind::kNot && std::ranges::binary_search(parts, part.a)) return kNothing;
     if (part.kind != RegexKind::kBytes) continue;
     bytes = bytes & this->bytes(id);
@@ -296,8 +310,36 @@ RegexId RegexArena::And(std::vector<RegexId> parts) {
     parts.push_back(Bytes(bytes));
     return And(std::move(parts));  // once: there is one set now
   }
-  node.plain = node.nullable;
+  node.endless = CountsEndless(parts);
+  node.plain = node.nullable || node.endless;
   return Intern(node, parts);
+}
+
+// Whether some part is whole characters, and another one forbids all such texts.
+bool RegexArena::ExcludeEachOther(std::span<const RegexId> parts) const {
+  for (const RegexId id : parts) {
+    if (node(id).kind != RegexKind::kNot) continue;
+    for (size_t encoding = 0; encoding < stars_.size(); ++encoding) {
+      if (node(id).a != stars_[encoding]) continue;
+      const auto is_whole = [&](RegexId other) { return (node(other).whole >> encoding & 1) != 0; };
+      if (std::ranges::any_of(parts, is_whole)) return true;
+    }
+  }
+  return false;
+}
+
+// Whether it is texts of whole characters, endlessly many, of which those with few characters are left out.
+bool RegexArena::CountsEndless(std::span<const RegexId> parts) const {
+  if (parts.size() != 2) return false;
+  for (size_t encoding = 0; encoding < stars_.size(); ++encoding) {
+    const RegexId star = stars_[encoding];
+    for (size_t i = 0; star >= 0 && i < 2; ++i) {
+      const RegexNode &counter = node(parts[i]), &texts = node(parts[1 - i]);
+      const bool counts = counter.kind == RegexKind::kRepeat && counter.a == node(star).a && counter.c == kUnbounded;
+      if (counts && texts.endless && (texts.whole >> encoding & 1) != 0) return true;
+    }
+  }
+  return false;
 }
 
 void RegexArena::MarkWhole(RegexId id, TextEncoding encoding) {
@@ -330,7 +372,7 @@ RegexId RegexArena::StringsNode(int32_t table, int32_t first, int32_t last, int3
   if (first == last) return kNothing;
   const bool ends = StringAt(table, first).size() == static_cast<size_t>(depth);
   const uint8_t whole = depth == 0 ? table_whole_[static_cast<size_t>(table)] : uint8_t{0};
-  return Intern({RegexKind::kStrings, ends, true, whole, table, first, last, depth});
+  return Intern({RegexKind::kStrings, ends, true, whole, table, first, last, depth, ends ? 0 : 1});
 }
 
 RegexId RegexArena::StringsAfter(RegexId id, uint8_t byte) {

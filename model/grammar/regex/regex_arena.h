@@ -48,7 +48,10 @@ struct RegexNode {
   // kBytes: index of the set. kConcat: both parts. kOr, kAnd: first and count in the lists. kNot: what. kRepeat: what, least, most.
   // kStrings: table, range of it, bytes already read. kMultiple: of what, digits of the fraction, remainder so far, place.
   int32_t a = 0, b = 0, c = 0, d = 0;
+  int32_t least = 0;     // no text of it has fewer bytes, or it has more than kLeastMax
+  bool endless = false;  // known to have texts longer than any number
 };
+inline constexpr int32_t kLeastMax = (1 << 30) - 1;
 
 class RegexArena {
  public:
@@ -104,6 +107,8 @@ class RegexArena {
   RegexId StringsNode(int32_t table, int32_t first, int32_t last, int32_t depth);
   RegexId MultipleNode(int32_t of, int32_t scale, int32_t remainder, int32_t place);
   void MergeRepeats(std::vector<RegexId>& parts);
+  bool ExcludeEachOther(std::span<const RegexId> parts) const;
+  bool CountsEndless(std::span<const RegexId> parts) const;
   bool AbsorbByStar(std::vector<RegexId>& parts, bool keep_star);
   void Flatten(RegexKind kind, std::vector<RegexId>& parts);
   void SplitClasses(const ByteSet& set);

@@ -39,6 +39,20 @@ const std::vector<const char*> kSchemas = {
     R"({"type":"object","patternProperties":{"^k":{"type":"string","maxLength":14},"b$":{"type":"array"}},"additionalProperties":false})",
     R"({"type":"object","patternProperties":{"^(ab|ba|k|x)[a-c]{3}$":{"enum":[1]}},"additionalProperties":false})",
     R"({"type":"object","properties":{"ab":{"type":"null"}},"additionalProperties":{"enum":[1]}})",
+    // Characters that are counted beside a pattern: read apart, unless little is left.
+    R"({"type":"string","pattern":"[a-c]+-[0-9]{2}","minLength":6})",
+    R"({"type":"array","items":{"type":"string","pattern":"^(ab|x|k{3})*$","minLength":4,"maxLength":7}})",
+    R"({"type":"string","pattern":"^[a-z ,]*(1|é)$","minLength":3,"maxLength":18})",
+    R"({"type":"string","pattern":"^([a-c]{2})*$","minLength":3})",
+    R"({"type":"string","not":{"enum":["a","ab","","k","aaaaaaaaaaaa"]}})",
+    // Loops, and keys that few texts are left of.
+    R"({"type":"array","items":{"type":"string","pattern":"^(a[a-c]*|k[^0-9]*|[0-9]+)$"}})",
+    R"({"type":"object","patternProperties":{"^.*$":{"type":"integer"}}})",
+    R"({"type":"object","patternProperties":{"^(a[a-c]{0,1}|k.*)$":{"enum":[1]}},"additionalProperties":false})",
+    // Counts that no token brings to their end, and counts that some do; so many keys that one may run out of them.
+    R"({"type":"array","items":{"type":"string","pattern":"^([a-c]{13,90}|(ab){7,9}x?|k{1,30}\\d+)-?$","maxLength":25}})",
+    R"({"type":"array","items":{"type":"string","pattern":"^(a{0,90}|x)\\s\\S*$","minLength":1,"maxLength":14}})",
+    R"({"type":"object","patternProperties":{"^a{0,78}$":{"enum":[1]}},"additionalProperties":false,"minProperties":70})",
 };
 
 const std::vector<const char*> kTags = {

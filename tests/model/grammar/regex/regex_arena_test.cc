@@ -49,6 +49,24 @@ TEST(RegexArena, AnyTextTakesInWholeCharacters) {
   EXPECT_NE(arena.Or({half, any}), any);
 }
 
+// What is empty, or not, without a search.
+TEST(RegexArena, IntersectionsOfWholeCharactersAreKnown) {
+  RegexArena arena;
+  const RegexId any = AnyText(arena, TextEncoding::kJsonString);
+  const CharClass letters = {{'a', 'z'}, {0xe9, 0xe9}};
+  const RegexId word = arena.Star(EncodedClass(arena, letters, TextEncoding::kJsonString));
+  EXPECT_EQ(arena.And({word, arena.Byte('a'), arena.Not(any)}), kNothing);
+  const RegexId half = arena.Byte(0xc3);
+  EXPECT_NE(arena.And({half, arena.Not(any)}), kNothing);
+  const RegexId many = arena.Repeat(arena.node(any).a, 9, kUnbounded), few = arena.Repeat(arena.node(any).a, 1, 9);
+  EXPECT_TRUE(arena.node(arena.And({word, many})).plain);
+  EXPECT_FALSE(arena.node(arena.And({word, few})).plain) << "some other node may be needed for that";
+  EXPECT_FALSE(arena.node(arena.And({arena.Repeat(arena.Byte('a'), 0, 8), many})).plain);
+  EXPECT_FALSE(arena.node(arena.And({arena.Star(half), many})).plain);
+  EXPECT_EQ(arena.node(arena.Concat(arena.Repeat(arena.Byte('a'), 3, 5), arena.Or({half, arena.Literal("ab")}))).least,
+            4);
+}
+
 TEST(RegexArena, BytesThatNothingTellsApartAreOneClass) {
   RegexArena arena;
   EXPECT_EQ(arena.classes(), 1);
