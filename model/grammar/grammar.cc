@@ -82,7 +82,7 @@ std::variant<std::shared_ptr<Grammar>, Refusal> Grammar::Compile(const GrammarSp
       std::make_shared<const GrammarSource>(GrammarSource{std::move(plan), std::move(parts.dfa)}));
   // Every answer begins with this work again, and nobody could refuse it then.
   const int64_t built = fuel.left;
-  grammar->machine_->Begin(fuel);
+  grammar->Begin(fuel);
   if (!fuel.empty()) return grammar;
   return Refusal{RefusalKind::kTooComplex, "", "",
                  built < most / 2 ? "takes too much work" : "there are too many ways to begin"};
@@ -98,21 +98,30 @@ size_t GrammarState::bytes() const {
 }
 
 GrammarState Grammar::Begin(Fuel& fuel) {
-  GrammarState state;
-  state.machine_ = machine_;
-  state.configurations_ = machine_->Begin(fuel);
-  return state;
+  if (begun_.machine_ == nullptr) {
+    GrammarState state;
+    state.configurations_ = machine_->Begin(fuel);
+    state.machine_ = machine_;
+    if (fuel.empty()) return state;
+    begun_ = std::move(state);
+  }
+  return begun_;
 }
 
 bool Grammar::Renew(GrammarState& state, Fuel& fuel) {
   const bool is_new = machine_->states() > states_max_ + carried_;
   if (is_new) {
     machine_ = std::make_shared<JsonMachine>(source_->plan, source_->base);
-    carried_ = 0;
+    begun_ = {};
+    carried_ = carried_most_ = 0;
   }
   if (state.machine_ == machine_) return true;
+  const size_t before = machine_->states();
   Configurations moved = machine_->Import(*state.machine_, state.configurations_, fuel);
-  if (is_new) carried_ = machine_->states();
+  // Otherwise one that needs much, and one that needs little, would each begin the machine anew for the other.
+  const size_t needed = machine_->states() - before;
+  carried_most_ = std::max(carried_most_, needed);
+  carried_ = std::min(carried_ + needed, kMovedMax * std::max(carried_most_, states_max_));
   if (fuel.empty()) return false;
   state.configurations_ = std::move(moved);
   state.machine_ = machine_;

@@ -115,7 +115,11 @@ class Grammar {
   const std::shared_ptr<const GrammarSource> source_;
   std::shared_ptr<JsonMachine> machine_;
   size_t states_max_ = kStatesMax;
-  size_t carried_ = 0;  // states of the machine that it was begun with, as a live state needs them
+  // States of the machine: what others needed that moved to it, together, as far as that is looked at; and the most that one did. Those that do
+  // not move again may be gone, so that only some at a time are sure of their place.
+  static constexpr size_t kMovedMax = 4;
+  size_t carried_ = 0, carried_most_ = 0;
+  GrammarState begun_;  // where answers begin, in the machine; none where nobody has asked
 };
 
 }  // namespace hydrant::grammar

@@ -350,7 +350,7 @@ bool JsonMachine::CanBeUnseen(RegexId left, uint64_t hash, int32_t seen, Fuel& f
   const auto is_seen = [&](const std::string& rest) {
     uint64_t whole = hash;
     for (const char byte : rest) whole = KeyHash(whole, static_cast<uint8_t>(byte));
-    fuel.Spend(1);
+    fuel.Spend(3 + static_cast<int64_t>(rest.size()) / 16);
     return seen_.Has(seen, whole);
   };
   return texts.empty() || !std::ranges::all_of(texts, is_seen);
@@ -362,7 +362,15 @@ const std::vector<std::string>& JsonMachine::FewTexts(RegexId left, Fuel& fuel) 
   fuel.Spend(16);  // what is remembered of steps costs nothing else
   auto texts = dfa_.AllTexts(left, kFewTexts, fuel);
   if (fuel.empty()) return kUnknown;
-  return few_left_.try_emplace(left, std::move(texts).value_or(std::vector<std::string>())).first->second;
+  // A place in a hash map is taken twice over, as it is filled by half at least.
+  size_t bytes = 2 * sizeof(std::pair<RegexId, std::vector<std::string>>);
+  if (texts.has_value()) {
+    for (const std::string& text : *texts) bytes += sizeof(text) + text.capacity();
+  }
+  const std::vector<std::string>& known =
+      few_left_.try_emplace(left, std::move(texts).value_or(std::vector<std::string>())).first->second;
+  few_left_bytes_ += bytes;
+  return known;
 }
 
 // --- arrays
@@ -390,7 +398,7 @@ Configurations JsonMachine::Import(const JsonMachine& from, const Configurations
     if (each.phase == Phase::kScalar || each.phase == Phase::kExtraKey || each.phase == Phase::kText) {
       const size_t before = dfa_.arena().size();
       each.lexeme = dfa_.Import(from.dfa_.arena(), each.lexeme, static_cast<RegexId>(base_));
-      fuel.Spend(static_cast<int64_t>(dfa_.arena().size() - before));
+      fuel.Spend(kImportFuel * static_cast<int64_t>(dfa_.arena().size() - before));
     }
     moved.push_back(each);
   }
@@ -403,10 +411,10 @@ FrameId JsonMachine::ImportFrame(const JsonMachine& from, FrameId id, SteadyMap<
   for (; id != kNoFrame && !known.contains(id); id = from.frame(id).parent) chain.push_back(id);
   FrameId parent = id == kNoFrame ? kNoFrame : known.at(id);
   std::vector<uint64_t> hashes;
-  for (size_t i = chain.size(); i-- > 0 && fuel.Spend(1);) {
+  for (size_t i = chain.size(); i-- > 0 && fuel.Spend(kImportFuel);) {
     Frame own = from.frame(chain[i]);
     hashes.clear();
-    for (int32_t set = own.seen; set != SeenKeys::kNone && fuel.Spend(1); set = from.seen_.rest(set)) {
+    for (int32_t set = own.seen; set != SeenKeys::kNone && fuel.Spend(kImportFuel); set = from.seen_.rest(set)) {
       hashes.push_back(from.seen_.key(set));
     }
     own.seen = SeenKeys::kNone;

@@ -139,11 +139,14 @@ class JsonMachine {
   LazyDfa& dfa() { return dfa_; }
   const JsonPlan& plan() const { return *plan_; }
   // How much is remembered beyond what was there at the beginning.
-  size_t states() const { return dfa_.arena().size() - base_ + frames_.size() + seen_.size(); }
+  size_t states() const {
+    return dfa_.arena().size() - base_ + frames_.size() + seen_.size() + few_left_bytes_ / kBytesOfState;
+  }
   // About what it takes in memory.
-  size_t bytes() const { return dfa_.bytes() + frames_.size() * 3 * sizeof(Frame) + seen_.bytes(); }
+  size_t bytes() const { return dfa_.bytes() + frames_.size() * 3 * sizeof(Frame) + seen_.bytes() + few_left_bytes_; }
   // The same configurations in this machine, of another one with the same plan that began with the same expressions; not all of them
-  // where `fuel` ends. A frame, a key and a state of an expression are one unit each.
+  // where `fuel` ends. A frame, a key and a state of an expression cost kImportFuel units each.
+  static constexpr int64_t kImportFuel = 12;
   Configurations Import(const JsonMachine& from, const Configurations& configurations, Fuel& fuel);
 
  private:
@@ -234,6 +237,8 @@ class JsonMachine {
   SteadyMap<Frame, FrameId> frame_ids_;
   // All that may be left of a key where that is few texts; none where it is many.
   SteadyMap<RegexId, std::vector<std::string>> few_left_;
+  size_t few_left_bytes_ = 0;
+  static constexpr size_t kBytesOfState = 1024;  // as many as transitions of a state take
   SeenKeys seen_;
 };
 

@@ -171,6 +171,9 @@ bool LazyDfa::IsEmpty(RegexId state, Fuel& fuel) {
   return true;
 }
 
+// All bytes are tried behind each text that is begun, and it is copied for those that may come.
+constexpr int64_t kFuelOfText = 40, kBytesOfUnit = 64;
+
 std::optional<std::vector<std::string>> LazyDfa::AllTexts(RegexId state, size_t most, Fuel& fuel) {
   FollowClasses();
   std::vector<std::string> texts;
@@ -192,6 +195,8 @@ std::optional<std::vector<std::string>> LazyDfa::AllTexts(RegexId state, size_t 
     if (level.size() + texts.size() > most || fuel.empty() || length > 1024) return std::nullopt;
     next.clear();
     for (const auto& [id, text] : level) {
+      // What is remembered of steps costs nothing else.
+      if (!fuel.Spend(kFuelOfText + static_cast<int64_t>(text.size()) / kBytesOfUnit)) return std::nullopt;
       if (arena_.nullable(id)) texts.push_back(text);
       for (int byte = 0; byte < 256; ++byte) {
         const RegexId after = Step(id, static_cast<uint8_t>(byte), fuel);

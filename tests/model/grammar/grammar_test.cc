@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,57 @@ TEST(Grammar, ForgettingChangesNoAnswer) {
     }
     EXPECT_EQ(keeps->Accepts(one), forgets->Accepts(two));
   }
+}
+
+TEST(Grammar, TwoAnswersOfWhichOneHasManyKeysDoNotBeginAnewForEachOther) {
+  const auto grammar = Compiled({});
+  grammar->set_states_max(40);
+  GrammarState many = grammar->Begin(), few = grammar->Begin();
+  ASSERT_EQ(grammar->Advance(few, "{\"a\":[1"), Grammar::Verdict::kAllowed);
+  ASSERT_EQ(grammar->Advance(many, "{\"a\":1"), Grammar::Verdict::kAllowed);
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_EQ(grammar->Advance(many, ",\"k" + std::to_string(i) + "\":0"), Grammar::Verdict::kAllowed);
+  }
+  constexpr int kTurns = 20;
+  Fuel fuel;
+  for (int i = 0; i < kTurns; ++i) {
+    for (GrammarState* each : {&few, &many}) ASSERT_EQ(grammar->Advance(*each, " ", fuel), Grammar::Verdict::kAllowed);
+    for (GrammarState* each : {&few, &many}) ASSERT_EQ(grammar->Advance(*each, "", fuel), Grammar::Verdict::kAllowed);
+    if (i % 8 == 7) {
+      // No more white space in a row.
+      ASSERT_EQ(grammar->Advance(few, ",1", fuel), Grammar::Verdict::kAllowed);
+      ASSERT_EQ(grammar->Advance(many, ",\"" + std::to_string(i) + "\":1", fuel), Grammar::Verdict::kAllowed);
+    }
+  }
+  const int64_t move = 300 * JsonMachine::kImportFuel;
+  EXPECT_LT(Fuel::kCompile - fuel.left, 3 * move) << "the keys were moved more than a few times";
+}
+
+TEST(Grammar, ToBeginIsWorkOnce) {
+  const GrammarSpec spec{GrammarKind::kGbnf, "root ::= (\"a\" | \"b\") root | [ef] (root | \"g\")"};
+  const auto grammar = Compiled(spec);
+  Fuel fuel;
+  grammar->Begin(fuel);
+  EXPECT_EQ(fuel.left, Fuel::kCompile) << "the compile has paid for it";
+  const auto alone = std::make_shared<Grammar>(grammar->source());
+  alone->Begin(fuel);
+  const int64_t behind_first = fuel.left;
+  EXPECT_LT(behind_first, Fuel::kCompile);
+  alone->Begin(fuel);
+  EXPECT_EQ(fuel.left, behind_first);
+}
+
+TEST(Grammar, TextsOfWhichAKeyIsOneCountAsMemoryAndAsWork) {
+  const auto grammar =
+      Compiled({GrammarKind::kJsonSchema, R"({"patternProperties":{"^[ab]{7}$":{}},"additionalProperties":false})"});
+  GrammarState state = grammar->Begin();
+  ASSERT_EQ(grammar->Advance(state, R"({"aaaaaaa":1,")"), Grammar::Verdict::kAllowed);
+  const size_t before = grammar->bytes();
+  GrammarState other = state;
+  Fuel fuel;
+  ASSERT_EQ(grammar->Advance(other, "b", fuel), Grammar::Verdict::kAllowed);
+  EXPECT_GT(grammar->bytes(), before + 64 * sizeof(std::string));
+  EXPECT_LT(fuel.left, Fuel::kCompile - 2 * 64 * 40) << "64 texts of six letters";
 }
 
 TEST(Grammar, HostileSchemasAreTakenOrRefusedForLittle) {

@@ -58,7 +58,8 @@ TEST(JsonMachine, ObjectsHaveTheirPropertiesInOrder) {
   });
 }
 
-// As work that is counted: one of more keys than may be remembered beside them is as dear as one of a few.
+// As work that is counted: one of more keys than may be remembered beside them is hardly dearer than one of a few. Now and then all of
+// them move to a new automaton.
 TEST(JsonMachine, AnObjectOfManyKeysStaysCheap) {
   const auto grammar = MustCompile(R"({"type":"object","additionalProperties":{"type":"null"}})");
   grammar->set_states_max(400);
@@ -71,7 +72,7 @@ TEST(JsonMachine, AnObjectOfManyKeysStaysCheap) {
     ASSERT_EQ(grammar->Advance(state, member, fuel), Grammar::Verdict::kAllowed);
     if (i >= 2000) taken += Grammar::kAdvanceFuel - fuel.left;
   }
-  EXPECT_LT(taken, 1000 * 100);
+  EXPECT_LT(taken, 1000 * 250);
   EXPECT_EQ(grammar->Advance(state, R"("key0")"), Grammar::Verdict::kForbidden);
   Fuel little{3000};
   GrammarState other;
