@@ -102,12 +102,12 @@ void LaunchDecodeAttention(cudaStream_t stream, const StepView& step, const Rope
 // 256). No row's policy rolls.
 //
 //   kernel   mma.sync: eight query heads in a product's sixteen rows, each as two numbers of the cache's type (fp32's value but for
-//            2^-17), and so are weights; a warp has every fourth tile of 16 slots, and brings keys and values of one to three of
+//            2^-17), and so are weights; a warp has every fourth tile of 16 slots, and brings keys and values of one or two of
 //            them at a time to its own part of shared memory
 //   grid     (splits, KV heads x parts of eight query heads, rows), 128 threads
 //   bound    bytes of the live keys and values / memory bandwidth
 //   oracle   that of LaunchDecodeAttention; TestedDevice::rounding is the halves'
-//   memory   96 registers and 55 KB at 64 dimensions, 128 and 45 at 80, 163 and 53 at 96, 167 and 69 at 128, 254 and 67 at 256
+//   memory   96 registers and 37 KB at 64 dimensions, 128 and 45 at 80, 163 and 53 at 96, 167 and 69 at 128, 254 and 67 at 256
 //   rejected keys and values straight to registers: a warp waits for its keys, and after the weights for its values (471 us for 128
 //            rows of 2,048 slots)
 //   measured with the one above

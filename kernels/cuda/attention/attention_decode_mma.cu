@@ -31,12 +31,10 @@ inline constexpr int kStride = kDim + 8;
 template <int kDim>
 inline constexpr int kTileElements = kBlockSlots* kStride<kDim>;
 
-// Tiles of a warp that are on their way or being multiplied: three blocks share a multiprocessor of 227 KB, and one fits the 99 KB
-// of small devices.
+// Tiles of a warp that are on their way or being multiplied: of 128 dimensions three blocks share a multiprocessor of 227
+// KB, of 64 five, as many as registers allow; one fits the 99 KB of small devices.
 template <int kDim>
-inline constexpr int kStages = kDim <= 64    ? 3
-                               : kDim <= 128 ? 2
-                                             : 1;
+inline constexpr int kStages = kDim <= 128 ? 2 : 1;
 
 template <int kDim>
 inline constexpr size_t kSharedBytes = size_t{kWarps} * kStages<kDim> * 2 * kTileElements<kDim> * 2;
@@ -248,6 +246,7 @@ __global__ void __launch_bounds__(kThreads)
     __syncwarp();  // everybody has read what the next copies overwrite
   }
 
+  LetNextBegin();  // keys and values are read
   WaitForCopies<0>();
   __syncthreads();  // the warps' tiles become the place where they join
   float* partial = scratch + item.partials + (int64_t{split} * shape.query_heads + first_head) * (kDim + 2);

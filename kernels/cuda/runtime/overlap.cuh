@@ -16,8 +16,9 @@ __device__ __forceinline__ void AwaitEarlier() {
 #endif
 }
 
-// The next kernel may be put on the multiprocessors once every block has called this or ended. For kernels with little to do: the
-// blocks of a large one would share the memory's bandwidth with such as only wait (docs/decisions/0094-measured-on-a-device.md).
+// The next kernel may be put on the multiprocessors once every block has called this or ended. Kernels with little to do begin with
+// it, large ones call it when what they read is there: among such as only wait they are slower
+// (docs/decisions/0094-measured-on-a-device.md).
 __device__ __forceinline__ void LetNextBegin() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
