@@ -17,7 +17,7 @@ __device__ __forceinline__ void AwaitEarlier() {
 }
 
 // The next kernel may be put on the multiprocessors once every block has called this or ended. Kernels with little to do begin with
-// it, large ones call it when what they read is there: among such as only wait they are slower
+// it, large ones call it when what they read is there: a large one slows down where others wait on its multiprocessors
 // (docs/decisions/0094-measured-on-a-device.md).
 __device__ __forceinline__ void LetNextBegin() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
