@@ -20,11 +20,12 @@ from server_process import DEFAULT_MODEL, ServerProcess
 
 # The pages of this repository are texts that are always there.
 TEXTS = sorted(map(str, (HERE.parents[1] / "docs").glob("*.md")))
-ARGUMENTS = {"model": ["{model}"], "swap": ["{model}"], "weight_quality": ["{model}", *TEXTS, "--tokens", "16384"]}
+ARGUMENTS = {"adapter": ["{model}"], "model": ["{model}"], "swap": ["{model}"], "weight_quality": ["{model}", *TEXTS, "--tokens", "16384"]}
 SCRIPTS = ["start", "prefix_cache", "elastic", "sessions"]
 ONLY_WHEN_NAMED = ["kv_quality", "stored_weights", "peer_quality", "long_chat", "isolation", "operations", "durable", "overcommit"]
 ALSO_RUN = {"stored_weights": ["weight_quality_bench"], "peer_quality": ["weight_quality_bench"]}
 MEASURES = {
+    "adapter": "steps and prompts with adapters (LoRA), against the same without",
     "attention": "attention and H2O against the machine's bandwidth and peak",
     "grammar": "compiling schemas, and which tokens may come next",
     "linear": "products with weights, for each batch size, against the same",

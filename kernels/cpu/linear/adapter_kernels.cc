@@ -15,6 +15,9 @@ constexpr int kTileRows = 1;
 #endif
 constexpr int kSums = 4;
 
+// A of an adapter comes from memory once in a step, in one stream.
+constexpr int64_t kAheadBytes = 1024;
+
 struct InFp32 {
   static constexpr int kBytes = 4;
   HYDRANT_SIMD F32x16 At(const std::byte* p) { return Load(reinterpret_cast<const float*>(p)); }
@@ -41,6 +44,7 @@ void InnerTile(const AdapterInner& call, const int32_t* rows) {
     HYDRANT_UNROLL(4)
     for (int i = 0; i < kSums; ++i, a += stride) {
       const F32x16 weights = Stored::At(a);
+      _mm_prefetch(reinterpret_cast<const char*>(a) + kAheadBytes, _MM_HINT_T0);
       HYDRANT_UNROLL(4)
       for (int row = 0; row < kRows; ++row) sums[row][i] = MulAdd(Set(x[row][col + i]), weights, sums[row][i]);
     }

@@ -1,5 +1,6 @@
 // Inner loops of what adapters add to products (kernels/adapter_weight.h), and the layout of A and B that they read. A x is computed
-// before the product, into rows of `lanes` numbers per part; B h is added where the product's sums are finished (linear_epilogue.h).
+// before the product, into rows of `lanes` numbers per part; B h is added to the product's sums, in front of bias and activation
+// (linear_epilogue.h).
 //
 // Layout of an adapter's slot. `lanes` is the largest rank of a part, rounded up to 16; by dtype fp32 or bf16:
 //   A   [part][cols][lanes]

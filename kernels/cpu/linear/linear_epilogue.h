@@ -3,6 +3,8 @@
 #ifndef HYDRANT_KERNELS_CPU_LINEAR_LINEAR_EPILOGUE_H_
 #define HYDRANT_KERNELS_CPU_LINEAR_LINEAR_EPILOGUE_H_
 
+#include <cassert>
+
 #include "kernels/cpu/linear/linear_kernels.h"
 #include "kernels/cpu/runtime/activation.h"
 #include "kernels/cpu/runtime/simd.h"
@@ -18,47 +20,76 @@ struct Ahead {
   int64_t stride;  // bytes per step
 };
 
-// B h of half a panel, `b` [rank][kPanelRows] from the half on.
-[[maybe_unused]] static F32x16 AddedOf(DType dtype, const std::byte* b, const float* inner, int32_t rank) {
-  F32x16 sum = Zero();
-  if (dtype == DType::kF32) {
-    const auto* at = reinterpret_cast<const float*>(b);
-    for (int32_t j = 0; j < rank; ++j, at += kPanelRows) sum = MulAdd(Set(inner[j]), Load(at), sum);
-  } else {
-    const auto* at = reinterpret_cast<const uint16_t*>(b);
-    for (int32_t j = 0; j < rank; ++j, at += kPanelRows) sum = MulAdd(Set(inner[j]), LoadBf16(at), sum);
-  }
-  return sum;
-}
-
-// What row `row` of x gets from its adapter in a panel of the segment. Without a change its sums keep their bits.
-[[maybe_unused]] static void AddAdapter(const AdapterRows& added, int64_t row, int64_t panel, F32x16* first,
-                                        F32x16* second) {
-  const int32_t slot = added.slots[row];
-  if (slot < 0) return;
+// B h of the rows `rows`, which have one adapter, in panel `panel` of the segment: added to their sums, those of row `begin` first.
+template <int kRows>
+[[maybe_unused]] static void AddOneAdapter(const AdapterRows& added, const int64_t* rows, int64_t begin, int64_t panel,
+                                           float* sums) {
+  const int64_t slot = added.slots[rows[0]];
+  const int64_t element = added.dtype == DType::kF32 ? 4 : 2;
   const std::byte* b = added.b + slot * added.slot_bytes + panel * added.panel_bytes;
-  const float* inner = added.inner + row * added.parts * added.lanes;
-  const int32_t* ranks = added.ranks + slot * added.parts;
-  const uint8_t* parts = added.part_of + panel * 2;
-  const int64_t half = kLanes * (added.dtype == DType::kF32 ? 4 : 2);
-  if (ranks[parts[0]] > 0) {
-    *first = *first + AddedOf(added.dtype, b, inner + parts[0] * added.lanes, ranks[parts[0]]);
-  }
-  if (ranks[parts[1]] > 0) {
-    *second = *second + AddedOf(added.dtype, b + half, inner + parts[1] * added.lanes, ranks[parts[1]]);
+  for (int half = 0; half < 2; ++half, b += kLanes * element) {
+    const int64_t part = added.part_of[panel * 2 + half];
+    const int32_t rank = added.ranks[slot * added.parts + part];
+    if (rank == 0) continue;  // what is added changes a row's bits
+    const float* inner[kRows];
+    F32x16 sum[kRows];
+    HYDRANT_UNROLL(4)
+    for (int row = 0; row < kRows; ++row) {
+      inner[row] = added.inner + (rows[row] * added.parts + part) * added.lanes;
+      sum[row] = Zero();
+    }
+    const std::byte* at = b;
+    for (int32_t j = 0; j < rank; ++j, at += kPanelRows * element) {
+      const F32x16 weights = added.dtype == DType::kF32 ? Load(reinterpret_cast<const float*>(at))
+                                                        : LoadBf16(reinterpret_cast<const uint16_t*>(at));
+      // The next panel's: the hardware does not look beyond a border of 4 KiB.
+      _mm_prefetch(reinterpret_cast<const char*>(at) + added.panel_bytes, _MM_HINT_T0);
+      HYDRANT_UNROLL(4)
+      for (int row = 0; row < kRows; ++row) sum[row] = MulAdd(Set(inner[row][j]), weights, sum[row]);
+    }
+    HYDRANT_UNROLL(4)
+    for (int row = 0; row < kRows; ++row) {
+      float* to = sums + (rows[row] - begin) * kPanelRows + half * kLanes;
+      Store(to, Load(to) + sum[row]);
+    }
   }
 }
 
-// Row `row` of x in panel `panel` of the segment: 32 sums -> y, of which `outputs` columns exist.
-[[maybe_unused]] static void Finish(const LinearCall& call, int64_t row, int64_t panel, const float* sums,
-                                    const float* bias, float* y, int64_t outputs) {
+// The same of rows [begin, end) of a tile, whatever adapters they have; four with the same one read B together. A row without one
+// keeps its bits.
+[[maybe_unused]] static void AddAdapters(const AdapterRows& added, int64_t begin, int64_t end, int64_t panel,
+                                         float* sums) {
+  constexpr int kTogether = 4;
+  assert(end - begin <= 64);
+  uint64_t left = 0;
+  for (int64_t row = begin; row < end; ++row) left |= uint64_t{added.slots[row] >= 0} << (row - begin);
+  while (left != 0) {
+    const int32_t slot = added.slots[begin + __builtin_ctzll(left)];
+    int64_t rows[kTogether];
+    int count = 0;
+    for (uint64_t rest = left; rest != 0 && count < kTogether; rest &= rest - 1) {
+      const int64_t row = begin + __builtin_ctzll(rest);
+      if (added.slots[row] != slot) continue;
+      rows[count++] = row;
+      left &= ~(uint64_t{1} << (row - begin));
+    }
+    if (count == kTogether) {
+      AddOneAdapter<kTogether>(added, rows, begin, panel, sums);
+      continue;
+    }
+    for (int i = 0; i < count; ++i) AddOneAdapter<1>(added, rows + i, begin, panel, sums);
+  }
+}
+
+// Row `row` of x in one panel: 32 sums -> y, of which `outputs` columns exist.
+[[maybe_unused]] static void Finish(const LinearCall& call, int64_t row, const float* sums, const float* bias, float* y,
+                                    int64_t outputs) {
   F32x16 first = Load(sums);
   F32x16 second = Load(sums + kLanes);
   if (bias != nullptr) {
     first = first + Load(bias);
     second = second + Load(bias + kLanes);
   }
-  if (call.added != nullptr) AddAdapter(*call.added, row, panel, &first, &second);
   if (call.epilogue == Epilogue::kGate) {
     StoreN(y, ApplyActivation(call.activation, first) * UpFactor(call.activation, second), outputs);
     return;
@@ -114,11 +145,11 @@ template <int kTileRows, typename MultiplyTile>
       const int64_t begin = TileBeginOf<kTileRows>(call.rows, tile);
       const int64_t end = TileBeginOf<kTileRows>(call.rows, tile + 1);
       multiply_tile(begin, end, data, ahead, sums);
+      if (call.added != nullptr) AddAdapters(*call.added, begin, end, panel, sums);
       ahead.next += stride * strides;
       for (int64_t row = begin; row < end; ++row) {
         const int64_t y_row = call.y_rows == nullptr ? row : call.y_rows[row];
-        Finish(call, row, panel, sums + (row - begin) * kPanelRows, bias, call.y + y_row * call.y_stride + output,
-               outputs);
+        Finish(call, row, sums + (row - begin) * kPanelRows, bias, call.y + y_row * call.y_stride + output, outputs);
       }
     }
   }

@@ -48,7 +48,7 @@ struct LinearCall {
   int64_t y_stride = 0;                // elements
   const int32_t* y_rows = nullptr;     // [rows]: row i of x goes to row y_rows[i] of y; null: to row i
   const float* factors = nullptr;      // [rows]: what kAccumulate multiplies a row by before it adds it; null: 1
-  const AdapterRows* added = nullptr;  // what rows get besides, beside the bias; null: nothing
+  const AdapterRows* added = nullptr;  // what rows get besides, in front of the bias; null: nothing
   const void* next = nullptr;          // where this thread's next product begins: pulled into the cache, never read
 };
 

@@ -12,6 +12,7 @@
 #include "model/checkpoint/adapter.h"
 #include "tests/engine/engine_harness.h"
 #include "tests/support/golden_file.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/status_matchers.h"
 
 namespace hydrant {
@@ -88,7 +89,9 @@ TEST_P(ManyAdapters, InOneBatchAnswerAsEachAlone) {
   PutAll(harness);
   std::mt19937 random(5);
   std::vector<SequenceRequest> requests;
-  const int count = HarnessIsBatchInvariant() ? 32 : 9;
+  // Where a row's bits are its own, and once: a run of each alone takes as long as the batch. Elsewhere fewer will do.
+  const bool all = HarnessIsBatchInvariant() && GetParam() == DType::kBF16 && !kSanitized;
+  const int count = all ? 32 : 9;
   for (int i = 0; i < count; ++i) {
     std::vector<int32_t> prompt(static_cast<size_t>(1 + i % 23));
     for (int32_t& token : prompt) token = std::uniform_int_distribution<int32_t>(2, 287)(random);
@@ -117,7 +120,7 @@ TEST_P(ManyAdapters, InOneBatchAnswerAsEachAlone) {
       differ += mixed[i].sampled[0].logprob != without.sampled[0].logprob ? 1 : 0;
     }
   }
-  EXPECT_EQ(differ, HarnessIsBatchInvariant() ? 29 : 0);
+  EXPECT_EQ(differ, !HarnessIsBatchInvariant() ? 0 : all ? 29 : 8);
 }
 
 TEST_P(ManyAdapters, ASlotIsFreeForTheNextOne) {
