@@ -47,8 +47,8 @@ DESCRIPTION = """\
     hydrant serve MODEL [flags]      # a .gguf file, a checkpoint directory, org/name of a hub
     hydrant help
 
-OpenAI's HTTP API with a fixed budget of cached tokens for every sequence, for processors of x86-64 and AArch64. With
-the extra `ray` it is an application of Ray Serve as well:
+OpenAI's HTTP API with a fixed budget of cached tokens for every sequence, for processors of x86-64
+with AVX2. With the extra `ray` it is an application of Ray Serve as well:
 
     serve run hydrant_ray.app:build model=MODEL
 """
