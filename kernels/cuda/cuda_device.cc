@@ -308,7 +308,7 @@ void CudaDevice::MultiplyRows(const CudaLinear& weight, Epilogue epilogue, Activ
   if (weight.packed()) {
     MultiplyPacked(weight, epilogue, activation, x, n, y);
   } else if (n <= cuda::kMatvecRowsMax) {
-    cuda::LaunchMatvec(stream_, weight.view(), epilogue, activation, x, n, properties_.multiProcessorCount, y);
+    cuda::LaunchMatvec(stream_, weight.view(), epilogue, activation, x, n, y);
   } else {
     MultiplyMany(weight.view(), epilogue, activation, x, n, y);
   }

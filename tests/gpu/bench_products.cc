@@ -73,8 +73,7 @@ void BenchProduct(Bench& bench, const std::string& name, const Product& product,
   };
   for (const int64_t n : {1, 2}) {
     const double seconds = time([&](int i) {
-      LaunchMatvec(bench.stream(), weight(i), epilogue, Activation::kSilu, {rounded->data(), DType::kBF16}, n,
-                   bench.multiprocessors(), y);
+      LaunchMatvec(bench.stream(), weight(i), epilogue, Activation::kSilu, {rounded->data(), DType::kBF16}, n, y);
     });
     line("matvec", n, seconds, same(product, n));
   }

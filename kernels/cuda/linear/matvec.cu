@@ -1,5 +1,4 @@
 #include <cassert>
-#include <type_traits>
 
 #include "kernels/cuda/linear/matvec.h"
 #include "kernels/cuda/runtime/activation.cuh"
@@ -11,9 +10,7 @@ namespace hydrant::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 128;
-// Outputs of a warp: two, or one where that leaves too few warps to keep the memory busy. Pieces that a lane reads together.
-constexpr int kOutputsMax = 2, kPiecesAtOnce = 4;
-constexpr int64_t kWarpsPerProcessor = 8;
+constexpr int kOutputs = 2;  // of a warp
 
 // Columns of one row of x from `col` on, rounded to the weight's type. After the last column are zeros, as in the weight's
 // row; x has another row there.
@@ -42,7 +39,7 @@ __device__ __forceinline__ void Load(const float* row, int64_t cols, int64_t col
 }
 
 // sums[o][r] += the lane's share of the products of weight row o with row r of x.
-template <typename T, typename X, int kOutputs, int kRows>
+template <typename T, typename X, int kRows>
 __device__ __forceinline__ void AddPiece(const Vector<T> (&w)[kOutputs], const X* x, int64_t cols, int64_t col,
                                          float (&sums)[kOutputs][kRows]) {
 #pragma unroll
@@ -57,119 +54,106 @@ __device__ __forceinline__ void AddPiece(const Vector<T> (&w)[kOutputs], const X
   }
 }
 
-template <typename T, typename X, int kOutputs, int kRows>
+template <typename T, typename X, int kRows>
 __global__ void __launch_bounds__(kThreads)
     MatvecKernel(WeightView weight, Epilogue epilogue, Activation activation, const X* x, Output y) {
-  constexpr int kPiece = Vector<T>::kCount, kAtOnce = kPiecesAtOnce / kOutputs;
-  constexpr int64_t kStep = kAtOnce * kWarp;
+  constexpr int kPiece = Vector<T>::kCount;
   const int64_t warp = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp;
   const int64_t lane = threadIdx.x % kWarp;
   // A gated weight's halves belong together; otherwise neighbours do.
   const bool gated = epilogue == Epilogue::kGate;
-  const int64_t outputs = gated ? weight.rows / 2 : weight.rows;
   const int64_t first = gated ? warp : warp * kOutputs;
-  const bool works = first < outputs;
+  const int64_t second = gated ? warp + weight.rows / 2 : first + 1;
+  const bool works = first < (gated ? weight.rows / 2 : weight.rows);
+  const T* data = static_cast<const T*>(weight.data);
+  const auto* w0 = reinterpret_cast<const Vector<T>*>(data + (works ? first : 0) * weight.stride);
   // The last warp may have one output only: it computes it twice.
-  const bool both = kOutputs == 2 && works && (gated || first + 1 < weight.rows);
-  const auto row_of = [&](int64_t row) {
-    return reinterpret_cast<const Vector<T>*>(static_cast<const T*>(weight.data) + row * weight.stride);
-  };
-  const Vector<T>* w[kOutputs];
-  w[0] = row_of(works ? first : 0);
-  if constexpr (kOutputs == 2) w[1] = both ? row_of(gated ? first + outputs : first + 1) : w[0];
+  const auto* w1 =
+      works && second < weight.rows ? reinterpret_cast<const Vector<T>*>(data + second * weight.stride) : w0;
 
   float sums[kOutputs][kRows] = {};
   const int64_t pieces = works ? weight.stride / kPiece : 0;
   int64_t piece = lane;
-  Vector<T> read[kAtOnce][kOutputs];
-  const auto read_from = [&](int64_t from) {
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-#pragma unroll
-      for (int o = 0; o < kOutputs; ++o) read[i][o] = w[o][from + i * kWarp];
-    }
-  };
-  const auto whole = [&] { return piece + kStep - kWarp < pieces; };
-  if (whole()) read_from(piece);  // no kernel writes weights
+  Vector<T> here[kOutputs], there[kOutputs];
+  if (piece + kWarp < pieces) {  // no kernel writes weights
+    here[0] = w0[piece], here[1] = w1[piece];
+    there[0] = w0[piece + kWarp], there[1] = w1[piece + kWarp];
+  }
   AwaitEarlier();
   if (!works) return;
-  while (whole()) {
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      AddPiece<T, X, kOutputs, kRows>(read[i], x, weight.cols, (piece + i * kWarp) * kPiece, sums);
-    }
-    piece += kStep;
-    if (whole()) read_from(piece);
+  while (piece + kWarp < pieces) {
+    AddPiece<T, X, kRows>(here, x, weight.cols, piece * kPiece, sums);
+    AddPiece<T, X, kRows>(there, x, weight.cols, (piece + kWarp) * kPiece, sums);
+    piece += 2 * kWarp;
+    if (piece + kWarp >= pieces) break;
+    here[0] = w0[piece], here[1] = w1[piece];
+    there[0] = w0[piece + kWarp], there[1] = w1[piece + kWarp];
   }
-  for (; piece < pieces; piece += kWarp) {
-#pragma unroll
-    for (int o = 0; o < kOutputs; ++o) read[0][o] = w[o][piece];
-    AddPiece<T, X, kOutputs, kRows>(read[0], x, weight.cols, piece * kPiece, sums);
+  if (piece < pieces) {
+    const Vector<T> rest[kOutputs] = {w0[piece], w1[piece]};
+    AddPiece<T, X, kRows>(rest, x, weight.cols, piece * kPiece, sums);
   }
 
   LetNextBegin();  // the weight is read
+  const int64_t outputs = gated ? weight.rows / 2 : weight.rows;
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
-    float sum[kOutputs];
-#pragma unroll
-    for (int o = 0; o < kOutputs; ++o) sum[o] = WarpReduce(sums[o][row], Sum());
+    float a = WarpReduce(sums[0][row], Sum());
+    float b = WarpReduce(sums[1][row], Sum());
     if (lane != 0) continue;
-    const int64_t at = row * outputs + first;
     if (weight.bias != nullptr) {
-      sum[0] += weight.bias[first];
-      if (both) sum[kOutputs - 1] += weight.bias[gated ? first + outputs : first + 1];
+      a += weight.bias[first];
+      if (second < weight.rows) b += weight.bias[second];
     }
+    const int64_t at = row * outputs + first;
     if (gated) {
-      Store(y, at, Activate(activation, sum[0]) * UpFactor(activation, sum[kOutputs - 1]));
+      Store(y, at, Activate(activation, a) * UpFactor(activation, b));
       continue;
     }
-    for (int o = 0; o < 1 + both; ++o) {
-      switch (epilogue) {
-        case Epilogue::kAccumulate:
-          static_cast<float*>(y.data)[at + o] += sum[o];
-          break;
-        case Epilogue::kActivate:
-          Store(y, at + o, Activate(activation, sum[o]));
-          break;
-        default:
-          static_cast<float*>(y.data)[at + o] = sum[o];
-      }
+    const bool both = second < weight.rows;
+    float* to = static_cast<float*>(y.data) + at;
+    switch (epilogue) {
+      case Epilogue::kAccumulate:
+        to[0] += a;
+        if (both) to[1] += b;
+        break;
+      case Epilogue::kActivate:
+        Store(y, at, Activate(activation, a));
+        if (both) Store(y, at + 1, Activate(activation, b));
+        break;
+      default:
+        to[0] = a;
+        if (both) to[1] = b;
     }
   }
 }
 
 template <typename T, int kRows>
 void LaunchRows(cudaStream_t stream, const WeightView& weight, Epilogue epilogue, Activation activation, const Input& x,
-                int32_t multiprocessors, const Output& y) {
-  const bool gated = epilogue == Epilogue::kGate;
-  const int64_t outputs = gated ? weight.rows / 2 : weight.rows;
-  const auto launch = [&](auto each) {
-    const dim3 blocks(BlocksFor(outputs, (gated ? 1 : each()) * int64_t{kThreads / kWarp}));
-    if (x.dtype == DType::kF32) {
-      Launch(stream, blocks, kThreads, MatvecKernel<T, float, each(), kRows>, weight, epilogue, activation,
-             static_cast<const float*>(x.data), y);
-    } else {
-      Launch(stream, blocks, kThreads, MatvecKernel<T, T, each(), kRows>, weight, epilogue, activation,
-             static_cast<const T*>(x.data), y);
-    }
-  };
-  const bool few = !gated && outputs < kOutputsMax * kWarpsPerProcessor * multiprocessors;
-  if (few) return launch(std::integral_constant<int, 1>());
-  launch(std::integral_constant<int, kOutputsMax>());
+                const Output& y) {
+  const int64_t warps = (weight.rows + kOutputs - 1) / kOutputs;  // of a gated weight, too
+  const dim3 blocks(BlocksFor(warps, kThreads / kWarp));
+  if (x.dtype == DType::kF32) {
+    Launch(stream, blocks, kThreads, MatvecKernel<T, float, kRows>, weight, epilogue, activation,
+           static_cast<const float*>(x.data), y);
+  } else {
+    Launch(stream, blocks, kThreads, MatvecKernel<T, T, kRows>, weight, epilogue, activation,
+           static_cast<const T*>(x.data), y);
+  }
 }
 
 }  // namespace
 
 void LaunchMatvec(cudaStream_t stream, const WeightView& weight, Epilogue epilogue, Activation activation,
-                  const Input& x, int64_t n, int32_t multiprocessors, const Output& y) {
+                  const Input& x, int64_t n, const Output& y) {
   assert(n >= 1 && n <= kMatvecRowsMax);
   assert(x.dtype == DType::kF32 || (x.dtype == weight.dtype && weight.stride == weight.cols));
   assert(y.dtype == DType::kF32 || epilogue == Epilogue::kActivate || epilogue == Epilogue::kGate);
   assert(Aligned(weight.data) && (Aligned(x.data) || (x.dtype == DType::kF32 && weight.cols % 4 != 0)));
   WithElement(weight.dtype, [&](auto element) {
     using T = decltype(element);
-    if (n == 1) return LaunchRows<T, 1>(stream, weight, epilogue, activation, x, multiprocessors, y);
-    return LaunchRows<T, 2>(stream, weight, epilogue, activation, x, multiprocessors, y);
+    if (n == 1) return LaunchRows<T, 1>(stream, weight, epilogue, activation, x, y);
+    return LaunchRows<T, 2>(stream, weight, epilogue, activation, x, y);
   });
 }
 
