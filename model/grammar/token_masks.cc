@@ -385,18 +385,19 @@ Grammar::Verdict TokenMasks::PlainMask(GrammarState& state, std::span<uint32_t> 
 
 // Whether plain text below a node leaves no more to be said than there was before it: it only counts down what a loop still asks for.
 // Of a union that is not so, as its shortest text may be one that the plain text is not; nor where some texts are excluded.
+// What is true of each way to read it is true of all together.
 bool TokenMasks::PlainBringsNearer(const Configurations& from, const TokenTrie::Node& node, Fuel& fuel) {
-  if (!node.plain_below || from.size() != 1) return false;
-  const Configuration& only = from.front();
-  if (only.phase != Phase::kScalar && only.phase != Phase::kExtraKey) return false;
-  RegexNode loop = machine_->dfa().arena().node(only.lexeme);
-  if (loop.kind == RegexKind::kConcat) loop = machine_->dfa().arena().node(loop.a);
-  return loop.kind == RegexKind::kRepeat && facts_->PlainCharacters(only.lexeme, fuel) >= node.bytes_below;
+  return node.plain_below && std::ranges::all_of(from, [&](const Configuration& each) {
+           if (each.phase != Phase::kScalar && each.phase != Phase::kExtraKey) return false;
+           RegexNode loop = machine_->dfa().arena().node(each.lexeme);
+           if (loop.kind == RegexKind::kConcat) loop = machine_->dfa().arena().node(loop.a);
+           return loop.kind == RegexKind::kRepeat && facts_->PlainCharacters(each.lexeme, fuel) >= node.bytes_below;
+         });
 }
 
 template <typename OnToken>
 bool TokenMasks::WalkNeeds(const Configurations& from, int64_t here, int64_t most, bool prune, Fuel& fuel,
-                           const OnToken& on_token) {
+                           const OnToken& on_token, int64_t& longest) {
   const std::span<const TokenTrie::Node> nodes = trie_->nodes();
   std::vector<int64_t> needs(trie_->depth_max() + 1);
   stack_[0] = from;
@@ -407,7 +408,10 @@ bool TokenMasks::WalkNeeds(const Configurations& from, int64_t here, int64_t mos
     Configurations& next = stack_[node.depth + 1u];
     if (!fuel.Spend(static_cast<int64_t>(before.size()))) return false;
     const int64_t need_before = needs[node.depth];
-    if (need_before + kCharacterRest <= most && PlainBringsNearer(before, node, fuel)) {
+    const bool is_loop = before.size() == 1 && before[0].phase == Phase::kScalar;
+    if (need_before + kCharacterRest <= most &&
+        (PlainBringsNearer(before, node, fuel) || (is_loop && IsLoop(before[0].lexeme, i, fuel)))) {
+      longest = std::max(longest, node.depth + node.bytes_below + need_before + kCharacterRest);
       i = node.below_end;
       continue;
     }
@@ -419,6 +423,7 @@ bool TokenMasks::WalkNeeds(const Configurations& from, int64_t here, int64_t mos
     }
     const int64_t need = next == before ? need_before : machine_->BytesToEnd(next, fuel).value_or(kUnknown);
     needs[node.depth + 1u] = need;
+    longest = std::max(longest, node.depth + 1 + need);
     // A byte brings the end nearer by one at most.
     if (prune && need < kUnknown && need - (node.bytes_below - 1) > most) {
       for (const int32_t token : trie_->TokensBelow(i)) on_token(token, need);
@@ -433,39 +438,57 @@ bool TokenMasks::WalkNeeds(const Configurations& from, int64_t here, int64_t mos
   return !fuel.empty();
 }
 
+std::pair<Configurations, int64_t> TokenMasks::WithoutCounts(const Configurations& from, Fuel& fuel) {
+  std::pair<Configurations, int64_t> plain = {from, kUnknown};
+  for (Configuration& each : plain.first) {
+    const auto counted = each.phase == Phase::kScalar ? facts_->Count(each.lexeme) : std::nullopt;
+    if (!counted.has_value()) continue;
+    const RegexNode count = machine_->dfa().arena().node(counted->count);
+    if (count.kind != RegexKind::kRepeat || count.b > 0) continue;
+    each.lexeme = Widened(counted->rest, /*is_key=*/false, fuel);
+    plain.second = std::min<int64_t>(plain.second, count.c);
+  }
+  std::ranges::sort(plain.first);
+  plain.first.erase(std::unique(plain.first.begin(), plain.first.end()), plain.first.end());
+  return plain;
+}
+
+const TokenMasks::Needs* TokenMasks::NeedsOf(const Configurations& from, Fuel& fuel) {
+  if (const auto known = needs_.find(from); known != needs_.end()) return &known->second;
+  Needs needs;
+  needs.here = machine_->BytesToEnd(from, fuel).value_or(kUnknown);
+  const int64_t most = std::min(needs.here, kUnknown) + kCharacterRest;
+  const auto note = [&](int32_t token, int64_t need) { needs.above.emplace_back(need, token); };
+  if (!WalkNeeds(from, needs.here, most, /*prune=*/false, fuel, note, needs.longest)) return nullptr;
+  std::ranges::sort(needs.above, std::greater<>());
+  remembered_bytes_ += needs.above.size() * sizeof(needs.above[0]) + from.size() * sizeof(Configuration);
+  return &needs_.try_emplace(from, std::move(needs)).first->second;
+}
+
 Grammar::Verdict TokenMasks::MaskWithin(GrammarState& state, int64_t bytes, std::span<uint32_t> out, Fuel& fuel) {
   if (const Grammar::Verdict verdict = Mask(state, out, fuel); verdict != Grammar::Verdict::kAllowed) return verdict;
   const int64_t fuel_most = std::min(fuel.left, kMaskFuel);
   Fuel own{fuel_most};
-  const Configurations from = state.configurations_;
   const auto forbid = [&](int32_t token) { ForbidToken(out, token); };
   const JsonMachine::Mark mark = machine_->Here();
-  auto known = needs_.find(from);
-  if (known == needs_.end()) {
-    Needs needs;
-    needs.here = machine_->BytesToEnd(from, own).value_or(kUnknown);
-    const int64_t most = std::min(needs.here, kUnknown) + kCharacterRest;
-    const bool is_known = WalkNeeds(from, needs.here, most, /*prune=*/false, own,
-                                    [&](int32_t token, int64_t need) { needs.above.emplace_back(need, token); });
-    machine_->BackTo(mark);
-    fuel.Spend(fuel_most - own.left);
-    if (!is_known) return Grammar::Verdict::kLimit;
-    std::ranges::sort(needs.above, std::greater<>());
-    remembered_bytes_ += needs.above.size() * sizeof(needs.above[0]) + from.size() * sizeof(Configuration);
-    known = needs_.try_emplace(from, std::move(needs)).first;
+  auto [from, room] = WithoutCounts(state.configurations_, own);
+  const Needs* needs = NeedsOf(from, own);
+  if (needs != nullptr && needs->longest > room) {
+    from = state.configurations_;
+    needs = NeedsOf(from, own);
   }
-  const Needs& needs = known->second;
-  if (bytes >= needs.here + kCharacterRest) {
-    for (const auto& [need, token] : needs.above) {
+  bool is_known = needs != nullptr;
+  if (is_known && bytes >= needs->here + kCharacterRest) {
+    for (const auto& [need, token] : needs->above) {
       if (need <= bytes) break;
       forbid(token);
     }
-    return Grammar::Verdict::kAllowed;
+  } else if (is_known) {
+    int64_t longest = 0;
+    is_known = WalkNeeds(
+        from, needs->here, bytes, /*prune=*/true, own, [&](int32_t token, int64_t) { forbid(token); }, longest);
   }
-  const int64_t before = own.left;
-  const bool is_known =
-      WalkNeeds(from, needs.here, bytes, /*prune=*/true, own, [&](int32_t token, int64_t) { forbid(token); });
-  fuel.Spend(before - own.left);
+  fuel.Spend(fuel_most - own.left);
   machine_->BackTo(mark);
   return is_known ? Grammar::Verdict::kAllowed : Grammar::Verdict::kLimit;
 }

@@ -91,13 +91,18 @@ class TokenMasks {
   // What tokens leave to be said, where it is more than before and the rest of a character.
   struct Needs {
     int64_t here = 0;
+    int64_t longest = 0;                             // bytes of a token and what it leaves, together
     std::vector<std::pair<int64_t, int32_t>> above;  // bytes and token, the most first
   };
+  // The same configurations without what counts the characters of strings: it forbids nothing if what tokens leave is no longer than the
+  // second number.
+  std::pair<Configurations, int64_t> WithoutCounts(const Configurations& from, Fuel& fuel);
+  const Needs* NeedsOf(const Configurations& from, Fuel& fuel);  // nullptr: the fuel ends
   // Calls on_token(token, bytes) of all allowed ones that leave more than `most`; `prune`: also of some that are not allowed.
-  // `here`: what `from` leaves.
+  // `here`: what `from` leaves. `longest` becomes what it is of Needs, if it is more.
   template <typename OnToken>
   bool WalkNeeds(const Configurations& from, int64_t here, int64_t most, bool prune, Fuel& fuel,
-                 const OnToken& on_token);
+                 const OnToken& on_token, int64_t& longest);
   bool PlainBringsNearer(const Configurations& from, const TokenTrie::Node& node, Fuel& fuel);
   static void AddTokens(std::span<const int32_t> tokens, std::span<uint32_t> out);
   // False where `fuel` ends.

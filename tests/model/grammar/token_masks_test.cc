@@ -45,6 +45,7 @@ const std::vector<const char*> kSchemas = {
     R"({"type":"string","pattern":"^[a-z ,]*(1|é)$","minLength":3,"maxLength":18})",
     R"({"type":"string","pattern":"^([a-c]{2})*$","minLength":3})",
     R"({"type":"string","not":{"enum":["a","ab","","k","aaaaaaaaaaaa"]}})",
+    R"({"type":"object","properties":{"a":{"type":"string","pattern":"^[a-c]+( [a-c]*){0,90}-?[12]$","maxLength":60}},"required":["a"]})",
     // Loops, and keys that few texts are left of.
     R"({"type":"array","items":{"type":"string","pattern":"^(a[a-c]*|k[^0-9]*|[0-9]+)$"}})",
     R"({"type":"object","patternProperties":{"^.*$":{"type":"integer"}}})",
