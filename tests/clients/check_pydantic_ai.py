@@ -80,9 +80,8 @@ async def main():
     with serve(model=ABLE_MODEL) as server:
         for kind, model in models(server.base).items():
             await check_text(kind, model, settings)
-            if kind != "responses":  # its tools are `strict` there, which is refused
-                await check_tool(kind, model, settings)
-                await check_output(kind, model, settings, "a tool", ToolOutput(City))
+            await check_tool(kind, model, settings)
+            await check_output(kind, model, settings, "a tool", ToolOutput(City))
             if kind != "messages":  # pydantic-ai sends a schema there to models that it knows by name
                 await check_output(kind, model, settings, "the format", NativeOutput(City))
 

@@ -4,10 +4,13 @@ refused for little while others are served.
 
     structured_test.py [--answers 160] [--all]
 
---all: schemas in the wild, too (../shared/data/json_schemas), and 20,000 answers."""
+--all: schemas in the wild, too (../shared/data/json_schemas), and 20,000 answers. Two validators look at each answer where they are
+installed, jsonschema and jsonschema-rs, which share no code."""
 
 import argparse
+import collections
 import concurrent.futures
+import functools
 import json
 import lzma
 import pathlib
@@ -24,6 +27,7 @@ sys.path.insert(0, str(HERE.parents[1] / "deploy"))
 from serving import BINARY, ServerProcess, folder, small_model
 
 WILD = ROOT.parent / "shared" / "data" / "json_schemas" / "schemas.jsonl.xz"
+SEEN = collections.Counter()
 TEMPERATURES = (0, 0.5, 1, 1.5, 2)
 SCHEMAS = [
     {},
@@ -100,12 +104,7 @@ def expect(holds, fact, found=None):
         sys.exit(1)
 
 
-def faults_of(schema, text):
-    """Why a text is no value of the schema; empty: it is one."""
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        return f"no JSON: {error}"
+def fault_in_python(schema, value):
     try:
         from jsonschema import validators
     except ImportError:
@@ -113,6 +112,35 @@ def faults_of(schema, text):
     # Remainders of binary fractions are jsonschema's own (9.12 is no multiple of 0.01 there).
     errors = [error for error in validators.validator_for(schema)(schema).iter_errors(value) if error.validator != "multipleOf"]
     return "; ".join(error.message for error in errors)[:300]
+
+
+@functools.lru_cache(maxsize=2000)
+def validator_in_rust(schema):
+    """None where it is not installed, or does not take the schema."""
+    try:
+        import jsonschema_rs
+
+        return jsonschema_rs.validator_for(schema)
+    except (ImportError, ValueError):
+        return None
+
+
+def fault_in_rust(schema, text):
+    validator = validator_in_rust(json.dumps(schema))
+    if validator is None:
+        return ""
+    SEEN["by the second validator"] += 1
+    errors = [error for error in validator.iter_errors(json.loads(text)) if "multipleOf" not in str(error.schema_path)]
+    return "; ".join(str(error.message) for error in errors)[:300]
+
+
+def faults_of(schema, text):
+    """Why a text is no value of the schema; empty: it is one."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        return f"no JSON: {error}"
+    return fault_in_python(schema, value) or fault_in_rust(schema, text)
 
 
 def check_answers(base, schemas, count):
@@ -143,6 +171,8 @@ def check_answers(base, schemas, count):
                     expect(False, "an answer fits its schema", (i, schema, closes, choice, fault))
                 whole += 1
                 closed += choice["stop_reason"] == "closed_at_limit"
+            if i % 1000 == 999:
+                print(f"      {i + 1} requests: {whole} answers fit, {SEEN['by the second validator']} looked at twice", flush=True)
     expect(whole > count / 2 and closed > 0, f"{whole} answers fit, {closed} of them closed at their limit ({cut} cut, {refused} refused)",
            (whole, closed, cut, refused))  # fmt: skip
 
