@@ -105,6 +105,12 @@ Admitted AdmissionControl::AdmitAnswer(const HttpExchange& exchange) {
   return {std::make_unique<Place>(*this, exchange.caller()), std::nullopt};
 }
 
+Admitted AdmissionControl::AdmitAnswerOf(const Caller& tenant) {
+  const std::optional<Refusal> refusal = RefusalFor(bytes_.LackForAnswer(tenant->index(), tenant->queue_share));
+  if (refusal.has_value()) return {nullptr, ErrorResponse(refusal->error)};
+  return {std::make_unique<Place>(*this, tenant), std::nullopt};
+}
+
 Admitted AdmissionControl::AdmitBody(const Caller& tenant, int64_t held_bytes) {
   auto place = std::make_unique<Place>(*this, tenant);
   const std::optional<Refusal> refusal = place->TryHold(held_bytes);

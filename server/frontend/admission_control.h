@@ -41,6 +41,9 @@ class AdmissionControl {
   // A request that costs next to nothing, whose answer may be long all the same: it takes no place among the open ones.
   Admitted AdmitAnswer(const HttpExchange& exchange);
 
+  // The same of the operator's, about a tenant's sessions.
+  Admitted AdmitAnswerOf(const Caller& tenant);
+
   // A request of the operator about a tenant's sessions: its body counts among the tenant's bytes, and it takes no place.
   Admitted AdmitBody(const Caller& tenant, int64_t held_bytes);
 

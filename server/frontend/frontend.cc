@@ -34,6 +34,8 @@ constexpr int kIoThreads = 2;
 constexpr int kWorkerThreads = 2;
 // A schema takes at most a tenth of a second, and most take less than a millisecond.
 constexpr int kShapeThreads = 2;
+// They wait for the disk, for sessions that come and go.
+constexpr int kDiskThreads = 2;
 // How often a draining server looks whether it is done: the most a shutdown is late.
 constexpr auto kDrainPoll = std::chrono::milliseconds(10);
 // Connections of operators and their tools.
@@ -86,6 +88,7 @@ Frontend::Frontend(FrontendOptions options, Metrics& metrics, TenantRegistry& te
       control_io_(/*concurrency_hint=*/1),
       workers_(kWorkerThreads),
       shape_workers_(kShapeThreads),
+      disk_workers_(kDiskThreads),
       listener_(io_, context_),
       admin_listener_(control_io_, admin_context_),
       admin_socket_(control_io_, admin_context_),
@@ -113,6 +116,7 @@ Frontend::Frontend(FrontendOptions options, Metrics& metrics, TenantRegistry& te
 Frontend::~Frontend() {
   workers_.Join();
   shape_workers_.Join();
+  disk_workers_.Join();
   io_.stop();
   control_io_.stop();
 }
@@ -135,7 +139,7 @@ absl::Status Frontend::Open(EnginePort& engine) {
   inspector_ = std::make_unique<KvInspector>(engine, options_.kv_shape, *options_.context.sessions,
                                              *options_.context.tokenizer, workers_);
   transfer_ =
-      std::make_unique<SessionTransfer>(options_.context, *admission_, workers_, options_.limits.body_bytes_max);
+      std::make_unique<SessionTransfer>(options_.context, *admission_, disk_workers_, options_.limits.body_bytes_max);
   ModelCard card;
   card.id = options_.context.request.model_names.front();
   card.created = static_cast<int64_t>(std::time(nullptr));

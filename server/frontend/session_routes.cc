@@ -167,7 +167,16 @@ void AddAdminSessionRoutes(const SessionRouteSources& sources, AdmissionControl&
   };
   const size_t before = routes->size();
   AddRoutes(kAdminPath, sources, owner_of, /*inspector=*/nullptr, routes);
-  for (size_t i = before; i < routes->size(); ++i) (*routes)[i].audited = (*routes)[i].method != "GET";
+  for (size_t i = before; i < routes->size(); ++i) {
+    HttpRoute& route = (*routes)[i];
+    route.audited = route.method != "GET";
+    if (route.method != "GET" || !route.path.ends_with('/')) continue;
+    // A state may be long. What is wrong with the tenant's name is said where the request is answered.
+    route.admit = [&admission, owner_of](const HttpExchange& exchange) -> Admitted {
+      const ApiResult<Caller> owner = owner_of(exchange);
+      return owner.ok() ? admission.AdmitAnswerOf(owner.value()) : Admitted();
+    };
+  }
   routes->back().admit = [&admission, &transfer = sources.transfer,
                           owner_of](const HttpExchange& exchange) -> Admitted {
     Caller owner;

@@ -26,9 +26,10 @@ SessionOwner SessionOwnerOf(const TenantEntry& tenant) {
   return {tenant.index(), tenant.config.weight, tenant.config.sessions_max, tenant.config.session_disk_bytes};
 }
 
-// What an import says became of its KV, beside the names of KvReject.
-constexpr std::string_view kKvTaken = "taken";
-constexpr std::string_view kKvNoRoom = "no_room";
+// What a state with KV takes while it goes out: a piece that is being written, and one that is read meanwhile.
+constexpr auto kSendingBytes = static_cast<int64_t>(2 * kBodyPieceBytes);
+
+// What an import says became of its KV, beside the names of KvReject and KvOutcome.
 constexpr std::string_view kKvNotDurable = "not_durable";
 constexpr std::string_view kKvNoDirectory = "no_directory";
 constexpr std::string_view kKvNotOperator = "not_operator";
@@ -67,7 +68,7 @@ class Arrival {
   }
   bool has_kv() const { return kv_ != nullptr; }
   // REQUIRES: has_kv(); it is imported. `done` as in SessionStore::TakeKv.
-  void PutKv(std::function<void(bool)> done) {
+  void PutKv(std::function<void(KvOutcome)> done) {
     context_.sessions->TakeKv(SessionOwnerOf(tenant_), std::move(kv_), reader_.file().used_s, std::move(done));
   }
   // What is on the disk of it goes.
@@ -111,9 +112,14 @@ class Arrival {
       kv_says_ = kKvNotOperator;
       return absl::OkStatus();
     }
+    if (context_.sessions->kv() == nullptr) {
+      kv_says_ = kKvNoDirectory;
+      return absl::OkStatus();
+    }
     // Where a number of bytes comes round it is no size of a file that there is room for.
-    kv_ = context_.sessions->ReceiveKv(SessionOwnerOf(tenant_), id_, *past_, static_cast<int64_t>(bytes));
-    if (kv_ == nullptr) kv_says_ = context_.sessions->kv() == nullptr ? kKvNoDirectory : kKvNoRoom;
+    KvOutcome why = KvOutcome::kTaken;
+    kv_ = context_.sessions->ReceiveKv(SessionOwnerOf(tenant_), id_, *past_, static_cast<int64_t>(bytes), &why);
+    if (kv_ == nullptr) kv_says_ = KvOutcomeName(why);
     return absl::OkStatus();
   }
   absl::Status TakeKv(std::string_view piece) { return kv_ == nullptr ? absl::OkStatus() : Judge(kv_->Take(piece)); }
@@ -162,6 +168,8 @@ asio::awaitable<void> SessionTransfer::Give(HttpExchange& exchange, Caller tenan
     co_return;
   }
   const WorkOwner owner = {tenant->index(), exchange.client()};
+  // That many of them are under way, and that many files open, as there is room for answers.
+  if (with_kv == "1" && exchange.place() != nullptr) exchange.place()->HoldAnswer(kSendingBytes);
   if (with_kv == "1" && exchange.head().method != "HEAD") {
     Verdict written(exchange);
     const auto keep = [&] { context_.sessions->KeepKv(tenant->index(), id, [say = written.Sayer()] { say(true); }); };
@@ -190,6 +198,8 @@ asio::awaitable<void> SessionTransfer::Give(HttpExchange& exchange, Caller tenan
     co_await exchange.Respond(std::move(response));
   } else {
     co_await GiveKv(exchange, owner, std::move(response), *kv);
+    const auto close = [&] { kv.reset(); };
+    co_await workers_.Run(owner, close);
   }
 }
 
@@ -257,20 +267,28 @@ asio::awaitable<void> SessionTransfer::Take(HttpExchange& exchange, Caller tenan
   co_await workers_.Run(owner, import);
   exchange.DropBody();
   if (error.has_value()) {
+    const auto drop = [&] { arrival.DropKv(""); };
+    co_await workers_.Run(owner, drop);
     co_await exchange.RespondError(*error);
     co_return;
   }
   bool here = co_await durable.Wait();
-  if (here && arrival.has_kv()) {
+  if (arrival.has_kv() && !(here && durable.yes())) {
+    const auto drop = [&] { arrival.DropKv(kKvNotDurable); };
+    co_await workers_.Run(owner, drop);
+  } else if (arrival.has_kv()) {
     Verdict kept(exchange);
+    // Read once `kept` has been said, which is after this was written.
+    const auto outcome = std::make_shared<KvOutcome>(KvOutcome::kFailed);
     const auto put = [&] {
-      if (durable.yes()) return arrival.PutKv(kept.Sayer());
-      arrival.DropKv(kKvNotDurable);
-      kept.Sayer()(false);
+      arrival.PutKv([outcome, say = kept.Sayer()](KvOutcome became) {
+        *outcome = became;
+        say(became == KvOutcome::kTaken);
+      });
     };
     co_await workers_.Run(owner, put);
     here = co_await kept.Wait();
-    if (durable.yes()) arrival.SayOfKv(kept.yes() ? kKvTaken : kKvNoRoom);
+    if (here) arrival.SayOfKv(KvOutcomeName(*outcome));
   }
   if (!here) co_return;
   HttpResponse response = JsonResponse(SessionImportedJson(id, arrival.turn(), durable.yes(), arrival.kv_says()));

@@ -1,12 +1,13 @@
 // SessionTransfer has a session leave for another server as a file (session_file.h), come from one, and be forgotten: the endpoints
 // below /v1/sessions, and the operator's below /admin/sessions.
 //
-// Thread: the connection's strand; what may take long, or waits for the disk, runs on the workers.
+// Thread: the connection's strand; what may take long, or waits for the disk, runs on workers of its own: a disk that hangs keeps no
+// prompt waiting.
 #ifndef HYDRANT_SERVER_FRONTEND_SESSION_TRANSFER_H_
 #define HYDRANT_SERVER_FRONTEND_SESSION_TRANSFER_H_
 
 #include <boost/asio/awaitable.hpp>
-#include <functional>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -21,13 +22,13 @@ namespace hydrant {
 
 class SessionTransfer {
  public:
-  // The arguments outlive it. `past_bytes_max`: of what a session says, in a file that is taken.
+  // The arguments outlive it. `workers` wait for the disk. `past_bytes_max`: of what a session says, in a file that is taken.
   SessionTransfer(const ServingContext& context, const AdmissionControl& admission, WorkerPool& workers,
                   int64_t past_bytes_max)
       : context_(context), admission_(admission), workers_(workers), past_bytes_max_(past_bytes_max) {}
 
   // GET …/state of a session of `tenant`: 200 with its file, whose tag is its last turn. With `kv=1` its KV comes along where it is on
-  // the disk, or parked, and then is written first.
+  // the disk, or parked, and then is written first; it counts as an answer of 2 MiB.
   boost::asio::awaitable<void> Give(HttpExchange& exchange, Caller tenant, std::string id) const;
   // PUT …/state, in two steps: what is wrong with the request's head, before a byte of its body is read; then 201 once the session is
   // durable, or cannot be made so. Of KV no more than two pieces are in memory, and a block; nothing is imported before all is checked.

@@ -109,7 +109,7 @@ asio::awaitable<void> HttpConnection::Run() {
     HttpExchange exchange(*this, std::move(head), client_);
     exchange.SetReplica(context_.replica_id);
     body_received_ = 0;
-    body_waited_us_ = 0;
+    body_patience_us_ = static_cast<int64_t>(context_.limits.body_grace_s * 1e6);
     bool failed = false;
     bool out_of_memory = false;
     try {
@@ -348,7 +348,8 @@ asio::awaitable<bool> HttpConnection::Refuse(ApiError error) {
   linger_bytes_ = kLingerHeaderBytes;
   const std::string id = RandomId();
   context_.log.WriteRefusal(error, id, peer_);
-  const HttpResponse response = ErrorResponse(error);
+  HttpResponse response = ErrorResponse(error);
+  if (!context_.replica_id.empty()) response.fields.emplace_back("x-hydrant-replica", context_.replica_id);
   std::string out;
   AppendHead(response, 1, false, static_cast<int64_t>(response.body.size()), id, &out);
   out.append(response.body);

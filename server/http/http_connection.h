@@ -113,9 +113,9 @@ class HttpConnection : public ResponseStream, public std::enable_shared_from_thi
   bool client_gone_ = false;
   size_t linger_bytes_;  // discarded at most after the last response
 
-  // What came of the body that is read piece by piece, and how long that was waited for.
+  // What came of the body that is read piece by piece.
   uint64_t body_received_ = 0;
-  int64_t body_waited_us_ = 0;
+  int64_t body_patience_us_ = 0;  // that may be waited for more of it
 
   // Since the connection last gave its io thread back.
   int64_t turn_began_us_ = 0;

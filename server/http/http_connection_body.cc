@@ -81,14 +81,17 @@ asio::awaitable<BodyProgress> HttpConnection::ReadBodyPiece(const HttpHead& head
       piece->append(input_, 0, taken);
       input_.erase(0, taken);
       body_received_ += taken;
+      // What came earlier than it had to is worth no more than the grace: whoever was fast may stall for so long, and not for hours.
+      body_patience_us_ = std::min<int64_t>(
+          static_cast<int64_t>(limits.body_grace_s * 1e6),
+          body_patience_us_ + static_cast<int64_t>(static_cast<double>(taken) / limits.body_bytes_per_s_min * 1e6));
       continue;
     }
     // By its rate alone: a body that is read this way has no length that all of them come in.
-    const double due_s = limits.body_grace_s + static_cast<double>(body_received_) / limits.body_bytes_per_s_min;
-    ArmDeadline(std::max(0.0, due_s - static_cast<double>(body_waited_us_) * 1e-6));
+    ArmDeadline(static_cast<double>(std::max<int64_t>(0, body_patience_us_)) * 1e-6);
     const int64_t began_us = MonotonicUs();
     const ReadResult result = co_await ReadSome();
-    body_waited_us_ += MonotonicUs() - began_us;
+    body_patience_us_ -= MonotonicUs() - began_us;
     DisarmDeadline();
     if (result == ReadResult::kTimeout) co_return BodyProgress::kSlow;
     if (result == ReadResult::kClosed) {

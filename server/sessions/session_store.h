@@ -192,14 +192,14 @@ class SessionStore {
   std::optional<ApiError> Import(const SessionOwner& owner, const std::string& id, const Kept& kept,
                                  std::function<void(bool durable)> done);
 
-  // Takes the KV of a session that is going to be imported: `past` is its. Null: no KV is kept here, or `bytes` bytes of it are not taken,
-  // or not at present. The store outlives it.
+  // Takes the KV of a session that is going to be imported: `past` is its. Null, and why: `bytes` bytes of it are not taken, or not at
+  // present. The store outlives it. REQUIRES: kv().
   std::unique_ptr<KvIncoming> ReceiveKv(const SessionOwner& owner, const std::string& id, const SessionPast& past,
-                                        int64_t bytes);
-  // Puts it beside the session, which has been imported: the next turn goes on from it, if `kept`, which is told as Import's. It is not
-  // where the session has gone on, or is gone; or for want of room. REQUIRES: its Finish was well.
+                                        int64_t bytes, KvOutcome* why);
+  // Puts it beside the session, which has been imported: the next turn goes on from it, if it was taken. `done` is told as Import's.
+  // REQUIRES: its Finish was well.
   void TakeKv(const SessionOwner& owner, std::unique_ptr<KvIncoming> kv, int64_t used_s,
-              std::function<void(bool kept)> done);
+              std::function<void(KvOutcome)> done);
 
   // Errors: 404; 409 for one with a turn in progress.
   ApiResult<SessionCard> Get(int32_t tenant, const std::string& id);

@@ -56,21 +56,23 @@ std::unique_ptr<KvOutgoing> SessionStore::SendKv(const Kept& kept) {
 }
 
 std::unique_ptr<KvIncoming> SessionStore::ReceiveKv(const SessionOwner& owner, const std::string& id,
-                                                    const SessionPast& past, int64_t bytes) {
-  if (options_.kv == nullptr) return nullptr;
+                                                    const SessionPast& past, int64_t bytes, KvOutcome* why) {
   const std::string tenant = options_.tenant_name(owner.tenant);
+  *why = KvOutcome::kNoRoom;
   if (owner.disk_bytes > 0 && bytes > owner.disk_bytes) return nullptr;
-  return options_.kv->Receive(BindingOf(options_.journal->NameOf(tenant, id), past), bytes);
+  return options_.kv->Receive(BindingOf(options_.journal->NameOf(tenant, id), past), bytes, why);
 }
 
 void SessionStore::TakeKv(const SessionOwner& owner, std::unique_ptr<KvIncoming> kv, int64_t used_s,
-                          std::function<void(bool)> done) {
+                          std::function<void(KvOutcome)> done) {
   KvWrite write;
   write.binding = kv->header().binding;
   write.tenant = options_.tenant_name(owner.tenant);
   write.used_s = used_s;
   write.received = std::move(kv);
-  options_.kv->Write(std::move(write), /*urgent=*/true, std::move(done));
+  const auto outcome = std::make_shared<KvOutcome>(KvOutcome::kBusy);
+  write.outcome = outcome;
+  options_.kv->Write(std::move(write), /*urgent=*/true, [outcome, done = std::move(done)](bool) { done(*outcome); });
 }
 
 std::optional<ApiError> SessionStore::CheckImport(const SessionOwner& owner, const std::string& id, int64_t bytes) {

@@ -261,13 +261,15 @@ void KvKeeper::DoRemoval(Removal& removal) {
 }
 
 void KvKeeper::DoWrite(Writing& writing) {
-  bool durable = false;
+  const KvWrite& write = writing.write;
+  KvOutcome outcome = writing.cancelled ? KvOutcome::kWentOn : KvOutcome::kFailed;
   try {
-    const bool nothing = writing.cancelled || (writing.write.kv.empty() && writing.write.received == nullptr);
-    durable = !nothing && WriteOne(writing.write);
+    const bool nothing = writing.cancelled || (write.kv.empty() && write.received == nullptr);
+    if (!nothing) outcome = WriteOne(write);
   } catch (const std::bad_alloc&) {
     // No memory for the header.
   }
+  const bool durable = outcome == KvOutcome::kTaken;
   const int64_t now_us = options_.clock();
   bool goes = false;
   {
@@ -276,15 +278,19 @@ void KvKeeper::DoWrite(Writing& writing) {
     goes = std::exchange(cancelled_, false) && durable;
     if (durable && !goes) {
       ++counts_.writes;
-      counts_.written_bytes += writing.write.kv.size;
+      counts_.written_bytes += write.received != nullptr
+                                   ? static_cast<uint64_t>(write.received->header().payload_bytes())
+                                   : uint64_t{write.kv.size};
       Observe(static_cast<double>(now_us - writing.since_us) * 1e-6, &write_times_);
     }
   }
   if (goes) {
-    Lose(writing.write.binding.session);
+    Lose(write.binding.session);
+    outcome = KvOutcome::kWentOn;
   } else if (durable) {
-    Tell(writing.write.binding.session, writing.write.binding.turn);
+    Tell(write.binding.session, write.binding.turn);
   }
+  if (write.outcome != nullptr) *write.outcome = outcome;
   writing.write.received.reset();  // what was not adopted is gone when somebody hears so
   if (writing.done) writing.done(durable && !goes);
 }
@@ -300,7 +306,7 @@ void KvKeeper::Pace(int64_t bytes) {
                     [this] { return stopping_ || cancelled_ || !urgent_.empty() || !removals_.empty(); });
 }
 
-bool KvKeeper::WriteOne(const KvWrite& write) {
+KvOutcome KvKeeper::WriteOne(const KvWrite& write) {
   KvFileHeader header;
   if (write.received != nullptr) {
     header = write.received->header();
@@ -309,16 +315,17 @@ bool KvKeeper::WriteOne(const KvWrite& write) {
     header.binding = write.binding;
     header.live = write.kv.live;
     header.wall_s = write.used_s;
-    if (header.live < 1 || header.payload_bytes() != static_cast<int64_t>(write.kv.size)) return false;
+    if (header.live < 1 || header.payload_bytes() != static_cast<int64_t>(write.kv.size)) return KvOutcome::kFailed;
   }
   // It may have been forgotten, or have gone on, while this waited. What is forgotten from now on takes the file with it (Remove).
   const std::optional<Options::Owner> owner = options_.owner_of(write.binding.session);
-  if (!owner.has_value() || owner->turn != write.binding.turn) return false;
+  if (!owner.has_value() || owner->turn != write.binding.turn) return KvOutcome::kWentOn;
   // A disk that does not write is not asked again and again: whoever waits hears at once that it does not.
-  if (options_.clock() < retry_at_us_ || !MakeRoom(write, disk_.BytesOf(header))) {
+  const bool waits = options_.clock() < retry_at_us_;
+  if (waits || !MakeRoom(write, disk_.BytesOf(header))) {
     const std::lock_guard<std::mutex> lock(mutex_);
     ++counts_.passed;
-    return false;
+    return waits ? KvOutcome::kFailed : KvOutcome::kNoRoom;
   }
   const int error = write.received != nullptr
                         ? disk_.Adopt(*write.received)
@@ -339,7 +346,7 @@ bool KvKeeper::WriteOne(const KvWrite& write) {
     }
   }
   if (error == 0 && before != 0) (void)disk_.Remove(write.binding.session, before, /*sync=*/false);
-  return error == 0;
+  return error == 0 ? KvOutcome::kTaken : KvOutcome::kFailed;
 }
 
 bool KvKeeper::MakeRoom(const KvWrite& write, int64_t bytes) {
@@ -404,8 +411,8 @@ void KvKeeper::SweepFile(const std::string& name) {
       Tell(parts->session, parts->turn);
       return;
     }
-  } else if (!name.ends_with(".kv.tmp")) {
-    return;  // none of ours
+  } else if (!name.ends_with(".kv.tmp") || name.find(incoming_mark_) != std::string::npos) {
+    return;  // none of ours, or just coming
   }
   if (disk_.RemoveNamed(name) < 0) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -437,38 +444,6 @@ std::shared_ptr<const OpenKvFile> KvKeeper::Open(const SessionName& session, uin
   if (opened.reject == KvReject::kNone) return opened.file;
   Reject(opened.reject);
   return nullptr;
-}
-
-std::unique_ptr<KvOutgoing> KvKeeper::Send(std::shared_ptr<const OpenKvFile> file) {
-  KvReject reject = KvReject::kNone;
-  std::unique_ptr<KvOutgoing> outgoing = KvOutgoing::Open(disk_, std::move(file), &reject);
-  if (outgoing == nullptr) Reject(reject);
-  return outgoing;
-}
-
-std::unique_ptr<KvIncoming> KvKeeper::Receive(const KvBinding& expected, int64_t bytes) {
-  uint64_t number = 0;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const bool room = incoming_bytes_ == 0 || incoming_bytes_ + bytes <= options_.reading_bytes_max;
-    // The sweep would take it for what a killed process left.
-    if (stopping_ || !swept_ || bytes > options_.bytes_max || !room) return nullptr;
-    incoming_bytes_ += bytes;
-    number = ++incoming_;
-  }
-  const auto give_back = [this, bytes] {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    incoming_bytes_ -= bytes;
-  };
-  try {
-    const std::string name = KvFileName(expected.session, expected.turn) + "." + std::to_string(number) + ".kv.tmp";
-    std::unique_ptr<KvIncoming> incoming = disk_.Receive(expected, name);
-    incoming->OnEnd(give_back);
-    return incoming;
-  } catch (const std::bad_alloc&) {
-    give_back();
-    throw;
-  }
 }
 
 void KvKeeper::Reject(KvReject reject) {

@@ -28,11 +28,13 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "kernels/step/kv_bytes.h"
+#include "server/process/random_id.h"
 #include "server/sessions/journal/session_journal.h"
 #include "server/sessions/kv/kv_catalogue.h"
 #include "server/sessions/kv/kv_disk.h"
@@ -40,6 +42,16 @@
 #include "server/sessions/kv/kv_travel.h"
 
 namespace hydrant {
+
+// What becomes of KV on its way to the disk.
+enum class KvOutcome : uint8_t {
+  kTaken,
+  kNoRoom,  // on the disk, or of the tenant's part of it
+  kBusy,    // too much comes at once, or nothing any more
+  kWentOn,  // the session has, or is gone
+  kFailed,  // the disk did not take it
+};
+std::string_view KvOutcomeName(KvOutcome outcome);
 
 // A turn's KV on its way to the disk.
 struct KvWrite {
@@ -49,6 +61,7 @@ struct KvWrite {
   KvBytes kv;          // empty: there is none, and `done` hears so
   // In its place: what came from another server, and is on the disk under another name. Its Finish was well.
   std::shared_ptr<KvIncoming> received;
+  std::shared_ptr<KvOutcome> outcome;  // said before `done` is told; null: nobody asks for more than that
 };
 
 struct KvCounts {
@@ -126,9 +139,9 @@ class KvKeeper {
   void Read(std::shared_ptr<const OpenKvFile> file, std::function<void(KvBytes)> done);
   // The file as it travels to another server. Null: it is not what was written, which is counted. Waits for the disk.
   std::unique_ptr<KvOutgoing> Send(std::shared_ptr<const OpenKvFile> file);
-  // Takes a file of `bytes` bytes from another server, whose turn's KV it has to be. Null: so much is not taken, or not at present. This
-  // outlives it.
-  std::unique_ptr<KvIncoming> Receive(const KvBinding& expected, int64_t bytes);
+  // Takes a file of `bytes` bytes from another server, whose turn's KV it has to be: kBusy where more comes at once than may, then or
+  // later. Null, and why: so much is not taken, or not at present. This outlives it.
+  std::unique_ptr<KvIncoming> Receive(const KvBinding& expected, int64_t bytes, KvOutcome* why);
   // It is not read, or whoever asked for it waits no longer: it is counted as rejected. `done` is told all the same.
   void CountUnread(KvReject why);
   // Bytes a second of the last files that were read; 0: none was.
@@ -170,7 +183,7 @@ class KvKeeper {
   bool RemovalIsDue() const;
   void DoRemoval(Removal& removal);
   void DoWrite(Writing& writing);
-  bool WriteOne(const KvWrite& write);
+  KvOutcome WriteOne(const KvWrite& write);
   void Pace(int64_t bytes);
   bool MakeRoom(const KvWrite& write, int64_t bytes);
   void Lose(const SessionName& session);
@@ -178,6 +191,7 @@ class KvKeeper {
   void SweepSome();
   void SweepFile(const std::string& name);
   void CutToSize();
+  bool LetIn(int64_t own_bytes, int64_t more);
   bool ReadHangs() const;
   KvBytes ReadOne(const OpenKvFile& file, KvReject* reject);
   void Reject(KvReject reject);
@@ -185,6 +199,8 @@ class KvKeeper {
 
   KvDisk disk_;
   const Options options_;
+  // In the names of what comes from elsewhere: what another process has left of that has another one, and goes with the sweep.
+  const std::string incoming_mark_ = "." + RandomId() + ".";
   Hooks hooks_;  // set before the threads begin
 
   // The writing thread's alone.
@@ -207,8 +223,8 @@ class KvKeeper {
   std::deque<Reading> reads_;
   int64_t waiting_bytes_ = 0;
   int64_t reading_bytes_ = 0;
-  int64_t incoming_bytes_ = 0;
-  uint64_t incoming_ = 0;  // that there were
+  int64_t incoming_bytes_ = 0;  // that have come from elsewhere and are no files yet
+  uint64_t incoming_ = 0;       // that there were
   double read_rate_ = 0;
   std::optional<int64_t> read_since_us_;  // the one that is being read
   bool swept_ = false;

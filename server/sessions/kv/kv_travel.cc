@@ -54,7 +54,7 @@ KvIncoming::KvIncoming(LogDirectory& directory, const SessionKeys* keys, KvForma
 KvIncoming::~KvIncoming() {
   if (fd_ >= 0) directory_.Close(fd_);
   if (created_ && !adopted_) directory_.Remove(unfinished_);
-  if (on_end_) on_end_();
+  if (on_end_) on_end_(let_in_bytes_);
 }
 
 KvReject KvIncoming::Take(std::string_view piece) {
@@ -158,6 +158,8 @@ KvReject KvIncoming::TakeTrailer() {
 }
 
 KvReject KvIncoming::Append(std::string_view bytes) {
+  if (let_in_ && !let_in_(let_in_bytes_, std::ssize(bytes))) return KvReject::kBusy;
+  let_in_bytes_ += std::ssize(bytes);
   const int error = sealed_.has_value() ? sealed_->Append(bytes) : WriteAll(directory_, fd_, bytes);
   return error == 0 ? KvReject::kNone : KvReject::kIo;
 }

@@ -60,8 +60,12 @@ class KvIncoming {
   const KvFileHeader& header() const { return header_; }
   const std::string& unfinished() const { return unfinished_; }
   void SetAdopted() { adopted_ = true; }
-  // Told when this goes.
-  void OnEnd(std::function<void()> on_end) { on_end_ = std::move(on_end); }
+  // `let_in` is asked before `more` bytes are added to what has been let in, and kBusy is what Take says where they may not come;
+  // `on_end` is told what was let in when this goes.
+  void OnBytes(std::function<bool(int64_t own_bytes, int64_t more)> let_in, std::function<void(int64_t)> on_end) {
+    let_in_ = std::move(let_in);
+    on_end_ = std::move(on_end);
+  }
 
  private:
   enum class Part : uint8_t { kHeader, kTable, kPayload, kTrailer, kEnd };
@@ -78,7 +82,9 @@ class KvIncoming {
   const KvFormat format_;
   const KvBinding expected_;
   const std::string unfinished_;
-  std::function<void()> on_end_;
+  std::function<bool(int64_t, int64_t)> let_in_;
+  std::function<void(int64_t)> on_end_;
+  int64_t let_in_bytes_ = 0;
   KvFileHeader header_;         // as it is written
   KvFileHeader sent_;           // as it came
   std::string head_sent_;       // header and table, as they came

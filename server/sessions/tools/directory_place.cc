@@ -158,15 +158,17 @@ absl::Status DirectoryPlace::RemoveKv(const SessionName& name) {
     error = kv_->List(&files);
     kv_files_.emplace();
     for (const std::string& file : files) {
-      if (const std::optional<KvFileNameParts> parts = ParseKvFileName(file)) {
-        (*kv_files_)[parts->session].push_back(parts->turn);
+      if (!file.ends_with(".kv") && !file.ends_with(".kv.tmp")) continue;  // none of a server's
+      // What was not finished begins with the name that it would have had.
+      if (const std::optional<KvFileNameParts> parts = ParseKvFileName(file.substr(0, file.find(".kv") + 3))) {
+        (*kv_files_)[parts->session].push_back(file);
       }
     }
   }
   const auto found = kv_files_->find(name);
   if (error == 0 && found == kv_files_->end()) return absl::OkStatus();
   for (size_t i = 0; error == 0 && i < found->second.size(); ++i) {
-    error = kv_->Remove(KvFileName(name, found->second[i]));
+    error = kv_->Remove(found->second[i]);
     if (error == -ENOENT) error = 0;
   }
   if (error == 0) error = kv_->SyncNames();

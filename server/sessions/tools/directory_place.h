@@ -52,7 +52,7 @@ class DirectoryPlace : public SessionPlace {
   std::unique_ptr<SessionLog> log_;
   std::unique_ptr<LogDirectory> kv_;
   // Turns of the files that there were when somebody asked first.
-  std::optional<absl::flat_hash_map<SessionName, std::vector<uint64_t>, SessionNameHash>> kv_files_;
+  std::optional<absl::flat_hash_map<SessionName, std::vector<std::string>, SessionNameHash>> kv_files_;
 };
 
 }  // namespace hydrant

@@ -65,6 +65,10 @@ class Handover {
     std::string kv;
     const absl::StatusOr<ImportOutcome> outcome = ImportOnce(to_, session.tenant, *state, /*replaces=*/true, &kv);
     if (!outcome.ok()) return outcome.status();
+    if (*outcome != ImportOutcome::kPresent && !state->kv_lost.empty()) {
+      ++report_.kv_lost;
+      Say(session, absl::StrCat(" goes without its KV: ", state->kv_lost));
+    }
     if (*outcome != ImportOutcome::kPresent && kv_bytes > 0) {
       ++report_.kv_sent;
       report_.kv_taken += kv == "taken" ? 1 : 0;

@@ -34,7 +34,8 @@ struct HandoverReport {
   int64_t left = 0;         // not copied: busy to the end, or refused
   int64_t bytes = 0;        // of their files
   int64_t kv_sent = 0;      // of `moved`: with KV
-  int64_t kv_taken = 0;     // of these: whose KV is there now; the others' next turn computes the history
+  int64_t kv_lost = 0;      // sessions whose KV broke off on its way from the old place, and came without
+  int64_t kv_taken = 0;     // of `kv_sent`: whose KV is there now; the others' next turn computes the history
 
   bool complete() const { return left == 0 && not_durable == 0; }
 };

@@ -183,6 +183,7 @@ absl::StatusOr<MovingSession> HttpPlace::ExportState(const std::string& tenant, 
   }
   // It was KV that broke off: what was said is there to be had.
   absl::StatusOr<MovingSession> without = SessionPlace::ExportState(tenant, id);
+  if (without.ok()) without->kv_lost = status.ok() ? "it broke off" : std::string(status.message());
   return without.ok() || status.ok() ? without : status;
 }
 
@@ -190,7 +191,7 @@ absl::StatusOr<bool> HttpPlace::Import(const std::string& tenant, const std::str
   absl::StatusOr<SessionFile> file = ReadSessionFile(bytes);
   if (!file.ok()) return file.status();
   std::string kv;
-  return ImportState(tenant, {*std::move(file), nullptr, 0}, &kv);
+  return ImportState(tenant, {*std::move(file), nullptr, 0, ""}, &kv);
 }
 
 absl::StatusOr<bool> HttpPlace::ImportState(const std::string& tenant, const MovingSession& state, std::string* kv) {

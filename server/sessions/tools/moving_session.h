@@ -43,6 +43,7 @@ struct MovingSession {
   SessionFile file;
   std::shared_ptr<const KvSpool> kv;  // null: there is none
   uint32_t kv_crc = 0;
+  std::string kv_lost;  // why there is none, though there was some
 
   // What the state begins with; its KV follows. `with_kv` false: without.
   std::string Head(bool with_kv = true) const {

@@ -68,7 +68,7 @@ class SessionPlace {
     if (!bytes.ok()) return bytes.status();
     absl::StatusOr<SessionFile> file = ReadSessionFile(*bytes);
     if (!file.ok()) return file.status();
-    return MovingSession{*std::move(file), nullptr, 0};
+    return MovingSession{*std::move(file), nullptr, 0, ""};
   }
   // Import of that. `kv`: what became of its KV, "taken" or why not; empty: there was none, or nobody here knows of KV.
   virtual absl::StatusOr<bool> ImportState(const std::string& tenant, const MovingSession& state, std::string* kv) {

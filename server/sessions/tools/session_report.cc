@@ -100,6 +100,7 @@ std::string HandoverText(const HandoverReport& report) {
     if (count > 0) absl::StrAppend(&out, count, " ", what, "\n");
   };
   if (report.kv_sent > 0) absl::StrAppend(&out, report.kv_taken, " of ", report.kv_sent, " took their KV along\n");
+  line(report.kv_lost, "lost their KV on the way: their next turns compute the history");
   line(report.present, "had been copied before, and have left now");
   line(report.gone, "ended meanwhile");
   line(report.not_durable, "were copied and stay here, too: a restart of the new server would lose them");
@@ -110,8 +111,8 @@ std::string HandoverText(const HandoverReport& report) {
 std::string HandoverJson(const HandoverReport& report) {
   return absl::StrCat("{\"sessions\":", report.sessions, ",\"moved\":", report.moved, ",\"present\":", report.present,
                       ",\"gone\":", report.gone, ",\"not_durable\":", report.not_durable, ",\"left\":", report.left,
-                      ",\"bytes\":", report.bytes, ",\"kv_sent\":", report.kv_sent, ",\"kv_taken\":", report.kv_taken,
-                      "}\n");
+                      ",\"bytes\":", report.bytes, ",\"kv_lost\":", report.kv_lost, ",\"kv_sent\":", report.kv_sent,
+                      ",\"kv_taken\":", report.kv_taken, "}\n");
 }
 
 }  // namespace hydrant

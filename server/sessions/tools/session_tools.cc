@@ -134,6 +134,9 @@ absl::Status Tool::Export(SessionPlace& place) {
       Fail(absl::StrCat("session ", session.id), state.status());
       continue;
     }
+    if (!state->kv_lost.empty()) {
+      streams_.error(absl::StrCat("session ", session.id, ": is exported without its KV: ", state->kv_lost));
+    }
     if (options_.output == "-") {
       streams_.out(state->Head());
       if (state->kv == nullptr) continue;

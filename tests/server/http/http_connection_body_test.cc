@@ -36,6 +36,11 @@ TEST(HttpConnectionBody, APieceHasToComeAtARateAndNotWithinATime) {
     steady.Send(std::string(10'000, 'x'));
   }
   EXPECT_THAT(steady.ReadResponse().body, HasSubstr("this is not a session's file"));
+  // Who was fast has not earned hours.
+  RawClient stalls(server.port());
+  const std::string file = WriteSessionFile({});
+  stalls.Send(HeadOf(900'000) + file.substr(0, 40) + std::string(400'000, 'x'));
+  EXPECT_EQ(stalls.ReadResponse(2).status, 408) << "400 kB at once are 4 s of the rate";
 }
 
 TEST(HttpConnectionBody, WhoLeavesLeavesNothingAndTheNextRequestFollows) {

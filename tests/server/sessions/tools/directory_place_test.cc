@@ -43,6 +43,9 @@ TEST_F(DirectoryPlaceTools, AMistypedDirectoryIsNotMade) {
 
 TEST_F(DirectoryPlaceTools, WhatIsForgottenIsInNoFile) {
   ASSERT_THAT(BytesBelow(disk_.path()), HasSubstr(kCanary));
+  // KV that a process had begun to write, or to be sent.
+  const std::string kv = disk_.path() + "/kv/" + KvFileName(disk_.NameOf("acme", "a"), 1);
+  for (const char* end : {"", ".tmp", ".0123.1.kv.tmp"}) std::ofstream(kv + end) << kCanary;
   const ToolRun run = Run("forget", {"a", "--tenant", "acme"});
   EXPECT_EQ(run.exit_code, kExitOk) << run.error;
   EXPECT_THAT(BytesBelow(disk_.path()), Not(HasSubstr(kCanary)));

@@ -46,6 +46,11 @@ class MemoryPlace : public SessionPlace {
     if (!files.contains(id)) return absl::NotFoundError("none");
     return files[id];
   }
+  absl::StatusOr<MovingSession> ExportState(const std::string& tenant, const std::string& id) override {
+    absl::StatusOr<MovingSession> state = SessionPlace::ExportState(tenant, id);
+    if (state.ok() && id == loses_kv) state->kv_lost = "kv: is not what was written";
+    return state;
+  }
   absl::StatusOr<bool> Import(const std::string&, const std::string& file) override {
     if (down) return absl::UnavailableError("down");
     const std::string id = ReadSessionFile(file)->facts.id;
@@ -73,7 +78,7 @@ class MemoryPlace : public SessionPlace {
 
   std::map<std::string, std::string> files;
   std::map<std::string, int> busy;  // so many more times
-  std::string refuses;
+  std::string refuses, loses_kv;
   bool durable = true;
   bool down = false;
   std::function<void()> on_import;
@@ -110,6 +115,14 @@ TEST_F(HandoverTest, AllOfThemMoveAndASecondTimeDoesNoHarm) {
   EXPECT_THAT(from_.ids(), IsEmpty());
   EXPECT_THAT(to_.ids(), ElementsAre("a", "b", "c"));
   EXPECT_EQ(Run().sessions, 0);
+}
+
+TEST_F(HandoverTest, KvThatBreaksOffIsTold) {
+  from_.loses_kv = "b";
+  const HandoverReport report = Run();
+  EXPECT_EQ(report.moved, 3);
+  EXPECT_EQ(report.kv_lost, 1);
+  EXPECT_THAT(said_, HasSubstr("session acme/b goes without its KV: kv: is not what was written"));
 }
 
 TEST_F(HandoverTest, WhatWasCopiedBeforeItWasBrokenOffLeaves) {

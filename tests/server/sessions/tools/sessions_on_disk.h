@@ -9,6 +9,7 @@
 #include <fstream>
 #include <future>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -60,7 +61,7 @@ class SessionsOnDisk {
       const SessionPast past = PastThatSays(text);
       LogRecord record;
       record.type = i == 0 ? RecordType::kReplace : RecordType::kTurn;
-      record.name = journal_->NameOf(tenant, id);
+      record.name = names_[tenant + "/" + id] = journal_->NameOf(tenant, id);
       record.turn = i + 1;
       record.turn_before = i;
       record.wall_s = 1'700'000'000 + static_cast<int64_t>(i);
@@ -73,10 +74,13 @@ class SessionsOnDisk {
     }
   }
   const std::string& path() const { return path_; }
+  // What the disk calls one that was added.
+  SessionName NameOf(const std::string& tenant, const std::string& id) const { return names_.at(tenant + "/" + id); }
 
  private:
   const std::string path_;
   std::unique_ptr<SessionJournal> journal_;
+  std::map<std::string, SessionName> names_;
 };
 
 // All the bytes of a directory's files.
