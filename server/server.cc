@@ -492,7 +492,7 @@ absl::Status FindModelOf(Config* config) {
 
 // Before the minutes of loading. Who connects to an inherited socket waits in its backlog, as between two processes.
 absl::Status BindPorts(const Config& config, const SystemdNotifier& systemd, Parts* parts) {
-  parts->loading = std::make_unique<LoadingServer>(MakeOrigins(config));
+  parts->loading = std::make_unique<LoadingServer>(MakeOrigins(config), config.replica_id);
   if (!systemd.socket().has_value()) {
     if (absl::Status status = parts->loading->Open(config.host, config.port); !status.ok()) return status;
   }

@@ -52,7 +52,8 @@ struct PromptReader {
     const bool texts = first.is_string();
     if (!texts && !first.is_array()) return AddIds(prompt);
     if (prompt.size() > static_cast<uint32_t>(context.limits.prompts_max)) {
-      return reader->Fail(name, absl::StrCat("A request may have at most ", context.limits.prompts_max, " prompts."));
+      return reader->Fail(name,
+                          absl::StrCat("'", name, "' may have at most ", context.limits.prompts_max, " elements."));
     }
     for (JsonView element = first; element.valid() && !reader->failed(); element = element.next()) {
       if (texts) {
@@ -81,6 +82,7 @@ ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, const
         request->logprobs = static_cast<int32_t>(reader->Integer("logprobs", -1, 0, context.limits.logprobs_max));
         request->add_special_tokens = reader->Bool("add_special_tokens", true);
         ReadGenerationFields(reader, context, request);
+        if (request->session_is_affinity && request->prompts.size() != 1) request->session_id.clear();
         if (!request->session_id.empty() && request->prompts.size() != 1) {
           reader->Fail("prompt", "A turn of a session has exactly one prompt.");
         }

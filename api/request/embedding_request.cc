@@ -46,6 +46,11 @@ void RefuseEmbeddingFields(ObjectReader* reader) {
   for (const std::string_view name : {"normalize", "use_activation"}) {
     if (!reader->Bool(name, true)) reader->FailUnsupported(name, absl::StrCat(QuotedField(name), " false"));
   }
+  // llama.cpp's: the 2-norm is the one that there is.
+  constexpr int64_t kNormMax = 1 << 30;
+  if (reader->Integer("embd_normalize", 2, -1, kNormMax) != 2) {
+    reader->FailUnsupported("embd_normalize", "'embd_normalize' other than 2");
+  }
   constexpr std::pair<std::string_view, std::string_view> kUsual[] = {
       {"embed_dtype", "float32"}, {"endianness", "little"}, {"truncation_side", "left"}};
   for (const auto& [name, usual] : kUsual) {

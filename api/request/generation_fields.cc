@@ -117,7 +117,10 @@ void ReadTimeLimit(ObjectReader* reader, const RequestContext& context, Generati
 
 void ReadSession(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
   request->session_append = reader->Bool("session_append", false);
-  request->session_id = ReadSessionId(reader, context.headers.session);
+  bool is_listed = false;
+  request->session_id = ReadSessionId(reader, context.headers.session, &is_listed);
+  request->session_is_affinity = is_listed && !request->session_append && !context.headers.session.turn.has_value();
+  if (request->session_is_affinity && request->n != 1) request->session_id.clear();
   if (request->session_id.empty()) {
     request->chat_key = ReadChatKey(reader, context.headers.session);
     if (request->session_append) reader->Fail("session_append", "'session_append' needs a 'session_id'.");

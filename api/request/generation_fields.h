@@ -65,7 +65,10 @@ struct GenerationFields : SamplingFields, RequestOptions, ScoringOptions {
   KvSpec kv;
   bool has_kv = false;  // the request says something about it
 
-  std::string session_id;                // empty: of no session; else IsSessionId, and n == 1
+  std::string session_id;  // empty: of no session; else IsSessionId, and n == 1
+  // A gateway named it, to have what belongs together in one place, and the request does not speak of it: what the session has no room
+  // for is answered without it.
+  bool session_is_affinity = false;
   std::optional<uint64_t> session_turn;  // the session's last turn, as the client knows it; 0: none
   bool session_append = false;           // the prompt is what is new, after all that the session holds
 

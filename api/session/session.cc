@@ -53,7 +53,8 @@ bool IsSessionId(std::string_view text) {
   });
 }
 
-std::string ReadSessionId(ObjectReader* request, const SessionHeaders& headers) {
+std::string ReadSessionId(ObjectReader* request, const SessionHeaders& headers, bool* is_listed) {
+  *is_listed = false;
   const auto header = [request](const std::string& value, std::string_view param) {
     if (!IsSessionId(value)) request->FailWith(InvalidSessionId(param));
     return value;
@@ -66,6 +67,7 @@ std::string ReadSessionId(ObjectReader* request, const SessionHeaders& headers) 
   }
   if (const std::optional<std::string> id = ReadMember(request, "conversation_id")) return *id;
   if (headers.affinity.has_value()) return header(*headers.affinity, "x-session-affinity");
+  *is_listed = headers.listed.has_value();
   return headers.listed.value_or("");
 }
 

@@ -32,8 +32,9 @@ struct SessionHeaders {
 };
 
 // The id a request names, the first that is there of: `session_id`, X-Session-ID, `vllm_xargs.session_id`,
-// `conversation_id`, x-session-affinity, a field of --session-headers. Empty: none. Sets request's error, which names the one that was read.
-std::string ReadSessionId(ObjectReader* request, const SessionHeaders& headers);
+// `conversation_id`, x-session-affinity, a field of --session-headers, and that it was this one. Empty: none. Sets request's error, which
+// names the one that was read.
+std::string ReadSessionId(ObjectReader* request, const SessionHeaders& headers, bool* is_listed);
 
 // What the client's program calls the chat, the first that is there of: X-Claude-Code-Session-Id, the session in `metadata.user_id` as
 // Claude Code writes it, session-id, session_id, `prompt_cache_key`. Empty: nothing.

@@ -62,9 +62,11 @@ std::vector<HttpRoute> Routes(const std::atomic<int32_t>& percent) {
 
 }  // namespace
 
-LoadingServer::LoadingServer(OriginPolicy origins) : listener_(io_, context_), admin_listener_(io_, context_) {
+LoadingServer::LoadingServer(OriginPolicy origins, std::string replica_id)
+    : listener_(io_, context_), admin_listener_(io_, context_) {
   context_.limits.connections_max = kConnections;
   context_.origins = std::move(origins);
+  context_.replica_id = std::move(replica_id);
   context_.routes = Routes(percent_);
   context_.unready = true;  // no connection outlives its answer
 }

@@ -22,7 +22,7 @@ namespace hydrant {
 
 class LoadingServer {
  public:
-  explicit LoadingServer(OriginPolicy origins);
+  explicit LoadingServer(OriginPolicy origins, std::string replica_id = {});
   // Connections whose request is not answered by then are cut off.
   ~LoadingServer();
   LoadingServer(const LoadingServer&) = delete;

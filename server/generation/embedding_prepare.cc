@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "api/request/embedding_request.h"
 #include "api/response/embedding_writer.h"
 
@@ -21,6 +22,9 @@ ApiResult<PreparedGeneration> PrepareEmbeddings(std::string_view body, const Ser
   prepared.fields = std::move(static_cast<GenerationFields&>(request));
   std::optional<ApiError> error = PreparePrompts(std::move(prompts), context, rules, &prepared);
   if (!error.has_value()) return prepared;
+  if (error->param == "prompt") {
+    error->message = absl::StrReplaceAll(error->message, {{"input prompt", "input"}, {"prompt", "input"}});
+  }
   if (error->param == "prompt" || error->param == "kv.budget") error->param = "input";
   return *std::move(error);
 }

@@ -261,6 +261,11 @@ std::string ChatName(const std::string& key, const TenantRules& tenant, const Se
   return name;
 }
 
+// Whether somebody else has the session, or its tenant, or the server, has no place for it.
+bool HasNoTurn(const ApiError& error) {
+  return error.code == "session_busy" || error.code == "session_limit_exceeded" || error.code == "too_many_sessions";
+}
+
 // The smaller of the server's and the tenant's.
 TimeLimit TimeLimitOf(const Limits& limits, const TenantRules& rules) {
   const TimeLimit all = {limits.request_timeout_s, "--request-timeout-s"};
@@ -311,8 +316,12 @@ std::optional<ApiError> PreparePrompts(std::vector<RequestPrompt> prompts, const
   if (!fields.session_id.empty()) {
     ApiResult<SessionTurn> turn =
         context.sessions->Begin(tenant.sessions, fields.session_id, fields.session_append, fields.session_turn);
-    if (!turn.ok()) return turn.error();
-    prepared->turn.emplace(std::move(turn.value()));
+    if (!turn.ok() && !(fields.session_is_affinity && HasNoTurn(turn.error()))) return turn.error();
+    if (turn.ok()) {
+      prepared->turn.emplace(std::move(turn.value()));
+    } else {
+      fields.session_id.clear();
+    }
   } else if (!fields.chat_key.empty() && fields.n == 1 && prompts.size() == 1) {
     std::optional<SessionTurn> line =
         BeginChatLine(*context.sessions, tenant.sessions, ChatName(fields.chat_key, tenant, context), prompts.front(),

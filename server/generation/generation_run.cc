@@ -537,7 +537,10 @@ std::string GenerationRun::Body() {
     if (fields.prompt_logprobs >= 0) choice.prompt_logprobs = assembler.TakePromptLogprobs();
     choice.finish_reason = assembler.finish_reason();
     choice.stop_reason = assembler.stop_reason();
-    if (choices_[i].states != nullptr) choice.embedding = choices_[i].states->Normalised();
+    if (choices_[i].states != nullptr) {
+      choice.embedding = choices_[i].states->Normalised();
+      choices_[i].states.reset();  // twice what the vector takes
+    }
     if (fields.return_token_ids) {
       choice.token_ids = std::move(output.token_ids);
       choice.prompt_token_ids = prepared_.prompts[static_cast<size_t>(choices_[i].prompt)].ids;

@@ -208,6 +208,13 @@ class ResponsesPreparer {
       past_->newest = false;  // another turn goes on from the same one: a chain is a tree
       return GoOn();
     }
+    // What a gateway called it was no reason to have one at a time: it has a session of its own.
+    if (stores_ && request_.session_is_affinity && !past_.has_value() &&
+        (IsTaken(prepared.error()) || HasNoPlace(prepared.error()))) {
+      request_.session_id.clear();
+      request_.session_is_affinity = false;
+      return Prepare();
+    }
     // Who did not ask for it to be kept need not be refused for want of a place.
     const bool optional = !request_.store.has_value() && !past_.has_value() && request_.session_id.empty();
     if (!stores_ || !optional || !HasNoPlace(prepared.error())) return prepared;
@@ -304,6 +311,7 @@ class ResponsesPreparer {
 
   ApiResult<PreparedGeneration> Finish(ResponsesRequest request, RequestPrompt prompt, bool append) {
     if (stores_) {
+      request.session_is_affinity = false;  // it has to have one
       if (past_.has_value() && past_->newest) {
         request.session_id = past_->session_id;
         request.session_append = append;

@@ -16,6 +16,7 @@ using testing::HasSubstr;
 struct Read {
   std::string id;
   std::string wrong;  // the param of the error
+  bool is_listed = false;
 };
 
 Read ReadFrom(const std::string& body, const SessionHeaders& headers = {}) {
@@ -24,7 +25,7 @@ Read ReadFrom(const std::string& body, const SessionHeaders& headers = {}) {
   std::optional<ApiError> error;
   ObjectReader reader(document.value().root(), "", &error);
   Read read;
-  read.id = ReadSessionId(&reader, headers);
+  read.id = ReadSessionId(&reader, headers, &read.is_listed);
   if (error.has_value()) read.wrong = error->param;
   return read;
 }

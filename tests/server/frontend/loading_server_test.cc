@@ -15,7 +15,7 @@ using testing::HasSubstr;
 using Response = RawClient::Response;
 
 TEST(LoadingServer, TellsProbesAndClientsToComeLater) {
-  LoadingServer loading(OriginPolicy("127.0.0.1", {}, {}));
+  LoadingServer loading(OriginPolicy("127.0.0.1", {}, {}), "replica-1");
   ASSERT_TRUE(loading.Open("127.0.0.1", 0).ok());
   const uint16_t port = loading.port();
   const std::string body = R"({"prompt":"hi"})";
@@ -26,6 +26,7 @@ TEST(LoadingServer, TellsProbesAndClientsToComeLater) {
     EXPECT_EQ(response.status, 503) << request.substr(0, 40);
     EXPECT_THAT(response.body, HasSubstr(R"("code":"loading")"));
     EXPECT_EQ(response.Field("retry-after"), "5");
+    EXPECT_EQ(response.Field("x-hydrant-replica"), "replica-1");
     EXPECT_EQ(response.Field("connection"), "close") << "the next one is for the server itself";
   }
   EXPECT_THAT(RawClient(port).Ask(Get("/ready")).body, HasSubstr("The model is loading.\""));

@@ -84,6 +84,9 @@ TEST(Routes, RoutersFindOutWhatServesAndHowBusyItIs) {
     EXPECT_EQ(Json::parse(server.Ask(Get(path)).body)["is_generation"], true) << path;
   }
   EXPECT_EQ(server.Ask(Get("/nowhere")).Field("x-hydrant-replica"), "replica-1:8000");
+  const RawClient::Response no_http = server.Ask("GET\r\n\r\n");
+  EXPECT_EQ(no_http.status, 400);
+  EXPECT_EQ(no_http.Field("x-hydrant-replica"), "replica-1:8000") << "of whatever is no request";
   EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"a","session_id":"s"})")).status, 200);
   EXPECT_TRUE(Eventually([&] {
     const Json rank = Json::parse(server.Ask(Get("/v1/loads?include=core")).body)["loads"][0];

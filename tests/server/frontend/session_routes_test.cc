@@ -500,5 +500,39 @@ TEST(Sessions, ATenantThatQueuesTurnsForAllItHasParkedIsToldToComeAgain) {
   }
 }
 
+// A router's key of what belongs together, which says nothing of what a session is.
+TEST(Sessions, WhatAGatewayNamesNeedNotBeOneTurnAtATime) {
+  TestServerOptions options = WithChats();
+  options.http.context.session_headers = {"x-key"};
+  TestServer server(std::move(options));
+  const std::string key = "X-Key: k\r\n";
+  const auto ask = [&](const std::string& body, const std::string& fields = "") {
+    return server.Ask(CompletionPost(body, key + fields));
+  };
+  EXPECT_EQ(ask(R"({"prompt":"a","n":2,"max_tokens":2})").status, 200);
+  EXPECT_EQ(ask(R"({"prompt":["a","b"],"max_tokens":2})").status, 200);
+  EXPECT_THAT(server.Ask(Get("/v1/sessions")).body, Not(HasSubstr("\"id\":\"k\""))) << "none of them was a turn";
+  EXPECT_EQ(ask(R"({"prompt":"a","n":2,"max_tokens":2})", "X-Session-Turn: 0\r\n").status, 400);
+  EXPECT_EQ(ask(R"({"prompt":"a","n":2,"max_tokens":2,"session_id":"s"})").status, 400) << "who speaks of sessions";
+  EXPECT_THAT(ask(R"({"prompt":"Once","max_tokens":2})").body, HasSubstr(R"("hydrant":{"turn":1,)"));
+  server.executor().Hold(3);
+  RawClient first(server.port());
+  first.Send(CompletionPost(R"({"prompt":"Once","max_tokens":9,"stream":true})", key));
+  first.ReadUntil("data: ");
+  RawClient second(server.port()), third(server.port());
+  second.Send(CompletionPost(R"({"prompt":"Once","max_tokens":2})", key));
+  const std::string body = R"({"input":"hi","max_output_tokens":2})";
+  third.Send("POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + key +
+             "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  EXPECT_EQ(ask(R"({"prompt":"Once","max_tokens":2})", "X-Session-Turn: 2\r\n").status, 409);
+  server.executor().Release();
+  const Response beside = second.ReadResponse(), kept = third.ReadResponse();
+  EXPECT_EQ(beside.status, 200) << beside.body;
+  EXPECT_THAT(beside.body, Not(HasSubstr("\"hydrant\""))) << "it has no session";
+  EXPECT_EQ(kept.status, 200) << kept.body;
+  EXPECT_THAT(kept.body, HasSubstr("\"store\":true"));
+  EXPECT_THAT(first.ReadUntil("[DONE]"), HasSubstr(R"("hydrant":{"turn":2,)"));
+}
+
 }  // namespace
 }  // namespace hydrant

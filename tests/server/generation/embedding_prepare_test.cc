@@ -38,6 +38,9 @@ TEST(EmbeddingPrepare, SaysWhatIsWrongWithTheInput) {
   };
   EXPECT_EQ(error(R"({"input":")" + tokens + R"("})").code, "context_length_exceeded");
   EXPECT_EQ(error(R"({"input":")" + tokens + R"("})").param, "input");
+  EXPECT_EQ(error(R"({"input":")" + tokens + R"("})").message.find("prompt"), std::string::npos);
+  EXPECT_EQ(error(R"({"input":"x","embd_normalize":-1})").param, "embd_normalize");
+  EXPECT_EQ(error(R"({"input":"x","embd_normalize":2})").code, "");
   EXPECT_EQ(error(R"({"input":")" + tokens + R"(","truncate_prompt_tokens":64})").code, "");
   TenantRules small;
   small.kv_budget_max = 4;
