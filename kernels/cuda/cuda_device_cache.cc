@@ -66,7 +66,7 @@ void CudaDevice::InitScores(std::span<const ScoreInit> inits, const KvCacheView&
   uploads_->Begin(cuda::Uploads::PacketBytes(inits));
   const ScoreInit* at = uploads_->Add(inits);
   uploads_->Send();
-  cuda::LaunchInitScores(stream_, at, static_cast<int32_t>(inits.size()), kv);
+  cuda::LaunchInitScores(stream_, inits, at, kv);
   Done();
 }
 

@@ -103,7 +103,7 @@ void ScoreBlocks(Bench& bench, int32_t count, int32_t layers) {
   for (int32_t i = 0; i < count; ++i) inits.push_back({i % 2 == 0 ? -1 : count + i, i, 1000 + i * kBlockSlots});
   const auto at = bench.Upload(inits);
   const double seconds = bench.TimeCaptured(
-      [&](int) { LaunchInitScores(bench.stream(), static_cast<const ScoreInit*>(at->data()), count, cache.view); });
+      [&](int) { LaunchInitScores(bench.stream(), inits, static_cast<const ScoreInit*>(at->data()), cache.view); });
   const auto scores = bench.Read<float>(cache.view.score, cache.layout.score_count());
   const auto positions = bench.Read<int32_t>(cache.view.position, cache.layout.score_count());
   const size_t slots = scores.size() / static_cast<size_t>(cache.each);  // of a score block

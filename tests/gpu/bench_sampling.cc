@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@
 
 namespace hydrant::cuda {
 namespace {
+
+constexpr double kUniform = 0.37;
 
 // `top` best tokens with their log-probabilities and the rank of the one that is sampled; -1: none of it.
 void Sampling(Bench& bench, int64_t vocab, int32_t rows, const SamplingParams& params, const std::string& name,
@@ -26,16 +29,18 @@ void Sampling(Bench& bench, int64_t vocab, int32_t rows, const SamplingParams& p
     task.top = top;
     task.rank = top >= 0;
     task.params = params;
-    task.uniform = 0.37;
+    task.uniform = kUniform;
   }
   const auto at = bench.Upload(tasks);
   const CudaBuffer outcomes(sizeof(SampleOutcome) * static_cast<size_t>(rows)),
       tops(sizeof(TopToken) * static_cast<size_t>(rows * vocab)), ids(sizeof(int32_t) * static_cast<size_t>(rows));
+  const CudaBuffer scratch(SampleScratchBytes(vocab));
+  CheckCuda(cudaMemsetAsync(scratch.data(), 0, scratch.bytes(), bench.stream()), "cudaMemsetAsync");
   bench.Poison(outcomes);
   const double seconds = bench.Time([&](int) {
-    LaunchSample(bench.stream(), static_cast<const float*>(on_device->data()), vocab,
-                 static_cast<const SampleTask*>(at->data()), rows, static_cast<SampleOutcome*>(outcomes.data()),
-                 static_cast<TopToken*>(tops.data()), static_cast<int32_t*>(ids.data()));
+    LaunchSample(bench.stream(), static_cast<const float*>(on_device->data()), vocab, tasks,
+                 static_cast<const SampleTask*>(at->data()), static_cast<SampleOutcome*>(outcomes.data()),
+                 static_cast<TopToken*>(tops.data()), scratch.data(), static_cast<int32_t*>(ids.data()));
   });
   const auto done = bench.Read<SampleOutcome>(outcomes.data(), static_cast<size_t>(rows));
   bool correct = true;
@@ -44,6 +49,15 @@ void Sampling(Bench& bench, int64_t vocab, int32_t rows, const SamplingParams& p
     const auto best = static_cast<int32_t>(std::max_element(begin, begin + vocab) - begin);
     const int32_t id = done[static_cast<size_t>(row)].id;
     correct = correct && (params.temperature == 0.0f ? id == best : id >= 0 && id < vocab);
+  }
+  // The share of the row that lies before the drawn id, and before the next: the oracle's weights are of more digits.
+  for (const int32_t row : {0, rows - 1}) {
+    if (params.temperature == 0.0f || !correct) continue;
+    const reference::Values p = reference::SamplingDistribution(
+        Doubles(&logits[static_cast<size_t>(row * vocab)], static_cast<size_t>(vocab)), params);
+    const auto id = p.begin() + done[static_cast<size_t>(row)].id;
+    const double below = std::accumulate(p.begin(), id, 0.0);
+    correct = correct && below - 1e-3 <= kUniform && kUniform < below + *id + 1e-3;
   }
   for (const int32_t row : {0, rows - 1}) {
     if (top < 0 || !correct) continue;
@@ -74,7 +88,10 @@ void BenchSampling(Bench& bench) {
   Sampling(bench, vocab, 1, {.temperature = 0.0f}, "greedy");
   Sampling(bench, vocab, rows, {.temperature = 0.0f}, "greedy");
   Sampling(bench, vocab, rows, {.temperature = 0.8f}, "plain");
+  Sampling(bench, vocab, 1, {.temperature = 0.8f, .top_p = 0.9f, .top_k = 50}, "top_k and top_p");
   Sampling(bench, vocab, rows, {.temperature = 0.8f, .top_p = 0.9f, .top_k = 50}, "top_k and top_p");
+  Sampling(bench, vocab, rows, {.temperature = 0.8f, .top_p = 0.9f}, "top_p");
+  Sampling(bench, vocab, rows, {.temperature = 2.0f, .top_p = 0.95f}, "top_p, hot");
   Sampling(bench, vocab, rows, {.temperature = 0.0f}, "greedy, 20 log-probs", 20);
   Sampling(bench, vocab, rows, {.temperature = 0.8f}, "plain, 20 log-probs", 20);
 }

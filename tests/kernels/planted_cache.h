@@ -32,7 +32,7 @@ inline constexpr KvShape kShape = {.layers = 2, .kv_heads = 3, .group = 1, .head
 class PlantedCache {
  public:
   PlantedCache(int32_t slots, const EvictionPolicy& policy, int threads = 2)
-      : fixture_(kShape, TestedDevices().front(), threads, 40),
+      : fixture_(kShape, TestedDevices().front(), threads, std::max(40, slots / kBlockSlots + 2)),
         stream_(kShape, 1, 1),
         sequence_(fixture_.Sequence(stream_, policy, slots, 0, slots)),
         slots_(slots) {}

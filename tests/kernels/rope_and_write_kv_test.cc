@@ -127,8 +127,8 @@ std::vector<float> Factors(const KvShape& shape, int32_t dims) {
 }
 
 TEST_P(RopeAndWriteKvTest, BalancedKeysGiveTheSameBits) {
-  for (const bool rolling : {false, true}) {
-    const KvShape shape = {.layers = 2, .kv_heads = 2, .group = 3, .head_dim = 40, .type = KvType::kF32};
+  for (const auto& [head_dim, rolling] : {std::pair{40, false}, {40, true}, {64, false}}) {
+    const KvShape shape = {.layers = 2, .kv_heads = 2, .group = 3, .head_dim = head_dim, .type = KvType::kF32};
     const Angles angles(shape.head_dim, 128);
     EvictionPolicy policy;
     policy.evicts = true;
@@ -148,39 +148,43 @@ TEST_P(RopeAndWriteKvTest, BalancedKeysGiveTheSameBits) {
         outputs[balanced ? 1 : 0].insert(outputs[balanced ? 1 : 0].end(), more.begin(), more.end());
       }
       const std::vector<float> key = fixture.ReadSlot(sequence, false, 1, 1, 0);
-      outputs[balanced ? 1 : 0].push_back(key[0] * (balanced ? Factors(shape, angles.spec().dims)[40] : 1));
+      outputs[balanced ? 1 : 0].push_back(
+          key[0] * (balanced ? Factors(shape, angles.spec().dims)[static_cast<size_t>(head_dim)] : 1));
     }
     EXPECT_EQ(outputs[0], outputs[1]);
   }
 }
 
 TEST_P(RopeAndWriteKvTest, BalancedKeysOfInt8KeepTheirSmallElements) {
-  const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 2, .head_dim = 32, .type = KvType::kInt8};
-  std::vector<float> factors(64, 1.0f);
-  factors[3] = factors[19] = factors[32 + 5] = factors[32 + 21] = 64.0f;
-  KvFixture fixture(shape, GetParam(), 2, 8);
-  const auto memory = OnDevice(*fixture.device, factors);
-  fixture.norms.balance = static_cast<const float*>(memory->data());
-  TokenStream stream(shape, 20, 3);
-  for (int32_t token = 0; token < 20; ++token) {
-    for (const int32_t at : {3, 19}) stream.K(token, 0, 0)[static_cast<size_t>(at)] += 150.0f;
-    for (const int32_t at : {5, 21}) stream.K(token, 0, 1)[static_cast<size_t>(at)] -= 150.0f;
-  }
-  TestSequence sequence = fixture.Sequence(stream, EvictionPolicy(), 20, 0, 32);
-  const TestRow row{&sequence, 20, true};
-  fixture.Step({&row, 1});
-  for (int32_t token = 0; token < 20; ++token) {
-    for (int32_t head = 0; head < 2; ++head) {
-      const std::span<float> k = stream.K(token, 0, head);
-      const std::vector<float> key = fixture.ReadSlot(sequence, false, 0, head, token);
-      float largest = 0;
-      std::vector<float> balanced;
-      for (size_t i = 0; i < 32; ++i) {
-        balanced.push_back(k[i] / factors[static_cast<size_t>(head) * 32 + i]);
-        largest = std::max(largest, std::abs(balanced.back()));
+  for (const size_t dims : {32, 128}) {
+    const KvShape shape = {
+        .layers = 1, .kv_heads = 2, .group = 2, .head_dim = static_cast<int32_t>(dims), .type = KvType::kInt8};
+    std::vector<float> factors(2 * dims, 1.0f);
+    for (const size_t at : {size_t{3}, 3 + dims / 2, dims + 5, dims + 5 + dims / 2}) factors[at] = 64.0f;
+    KvFixture fixture(shape, GetParam(), 2, 8);
+    const auto memory = OnDevice(*fixture.device, factors);
+    fixture.norms.balance = static_cast<const float*>(memory->data());
+    TokenStream stream(shape, 20, 3);
+    for (int32_t token = 0; token < 20; ++token) {
+      for (const size_t at : {size_t{3}, 3 + dims / 2}) stream.K(token, 0, 0)[at] += 150.0f;
+      for (const size_t at : {size_t{5}, 5 + dims / 2}) stream.K(token, 0, 1)[at] -= 150.0f;
+    }
+    TestSequence sequence = fixture.Sequence(stream, EvictionPolicy(), 20, 0, 32);
+    const TestRow row{&sequence, 20, true};
+    fixture.Step({&row, 1});
+    for (int32_t token = 0; token < 20; ++token) {
+      for (int32_t head = 0; head < 2; ++head) {
+        const std::span<float> k = stream.K(token, 0, head);
+        const std::vector<float> key = fixture.ReadSlot(sequence, false, 0, head, token);
+        float largest = 0;
+        std::vector<float> balanced;
+        for (size_t i = 0; i < dims; ++i) {
+          balanced.push_back(k[i] / factors[static_cast<size_t>(head) * dims + i]);
+          largest = std::max(largest, std::abs(balanced.back()));
+        }
+        ASSERT_LT(largest, 8.0f) << "the outliers are levelled";
+        for (size_t i = 0; i < dims; ++i) ASSERT_NEAR(key[i], balanced[i], largest / 127 * 0.501f) << i;
       }
-      ASSERT_LT(largest, 8.0f) << "the outliers are levelled";
-      for (size_t i = 0; i < 32; ++i) ASSERT_NEAR(key[i], balanced[i], largest / 127 * 0.501f) << i;
     }
   }
 }

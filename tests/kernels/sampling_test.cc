@@ -141,6 +141,42 @@ TEST_P(SamplingTest, DrawsWhatTheOracleDraws) {
   EXPECT_GT(compared, 30 * skipped);
 }
 
+// Rows of more tokens than a device may order at once: their best lie anywhere or side by side, are few or most of the row, or tie.
+TEST_P(SamplingTest, LongRowsAreDrawnFromLikeShortOnes) {
+  std::vector<float> rounded = RandomLogits(33000, 2), together = RandomLogits(33001, 3);
+  for (float& x : rounded) x = std::round(x);
+  for (size_t i = 20000; i < 20700; ++i) together[i] += 12.0f;
+  const std::pair<const char*, std::vector<float>> rows[] = {{"normal", RandomLogits(33000, 1)},
+                                                             {"rounded", rounded},
+                                                             {"together", together},
+                                                             {"flat", RandomLogits(33001, 4, 0.1f)},
+                                                             {"equal", std::vector<float>(33000, 2.5f)}};
+  const SamplingParams asked[] = {
+      {.temperature = 0.8f},        {.temperature = 0.8f, .top_p = 0.3f}, {.temperature = 1.5f, .top_p = 0.9f},
+      {.top_p = 0.9f, .top_k = 50}, {.top_k = 200, .min_p = 0.01f},       {.top_k = 1000}};
+  uint64_t key = 0;
+  for (const auto& [name, logits] : rows) {
+    const std::vector<int32_t> ranked = reference::Ranked(ToDouble(logits));
+    const Values logprobs = reference::LogSoftmax(ToDouble(logits));
+    for (SamplingParams params : asked) {
+      SCOPED_TRACE(std::string(name) + ", top_p " + std::to_string(params.top_p) + ", top_k " +
+                   std::to_string(params.top_k));
+      params.key = ++key;
+      const int32_t wanted = params.top_k == 1000 ? 300 : 20;
+      const SampleRequest request{.params = &params, .position = 3, .logprobs = wanted, .rank = true};
+      double margin = 0.0;
+      const SampleResult expected = reference::Sample(ToDouble(logits), request, &margin),
+                         result = Sample(logits, request);
+      const bool decided = margin > (params.top_p < 1.0f ? 1e-3 : 1e-5);
+      EXPECT_NEAR(result.id, expected.id, decided ? 0 : 2000) << margin;
+      EXPECT_EQ(result.rank, std::find(ranked.begin(), ranked.end(), result.id) - ranked.begin() + 1);
+      EXPECT_NEAR(result.logprob, logprobs[static_cast<size_t>(result.id)], 2e-6);
+      ASSERT_EQ(std::ssize(result.top), wanted);
+      for (size_t i = 0; i < result.top.size(); ++i) ASSERT_EQ(result.top[i].id, ranked[i]) << i;
+    }
+  }
+}
+
 // Pearson's statistic of many draws against the oracle's distribution; seeds are fixed, so this passes always or never.
 TEST_P(SamplingTest, FrequenciesFollowTheDistribution) {
   const int draws = GetParam().share > 1 ? 1000 : 20000;

@@ -112,8 +112,7 @@ TEST(SimtMachine, LanesOfAWarpExchange) {
 void Select(const uint64_t* keys, int64_t count, uint64_t* chosen, int64_t* places, int64_t* number) {
   cuda::AwaitEarlier();
   for (int64_t k = 1; k <= count; ++k) {
-    const uint64_t key = cuda::SelectByMass(
-        count, static_cast<cuda::Mass>(k), [&](int64_t i) { return keys[i]; }, [](int64_t) { return cuda::Mass{1}; });
+    const uint64_t key = cuda::SelectNth(count, static_cast<uint32_t>(k), [&](int64_t i) { return keys[i]; });
     if (threadIdx.x == 0) chosen[k - 1] = key;
   }
   const int64_t odd = cuda::Compact(
@@ -137,43 +136,6 @@ TEST(SimtMachine, SelectionAndCompaction) {
     ++n;
   }
   EXPECT_EQ(number, n);
-}
-
-// wanted and chosen [2 * count].
-void SelectMass(const uint64_t* keys, const uint64_t* item_masses, int64_t count, const uint64_t* wanted,
-                uint64_t* chosen) {
-  cuda::AwaitEarlier();
-  for (int64_t n = 0; n < 2 * count; ++n) {
-    const uint64_t key = cuda::SelectByMass(
-        count, wanted[n], [&](int64_t i) { return keys[i]; }, [&](int64_t i) { return item_masses[i]; });
-    if (threadIdx.x == 0) chosen[n] = key;
-  }
-}
-
-// Masses of all sizes, many of them in one bin of a counter, some zero.
-TEST(SimtMachine, SelectionByMassIsExact) {
-  constexpr int64_t kCount = 120;
-  std::vector<std::pair<uint64_t, uint64_t>> items;  // key, mass
-  for (uint64_t i = 0; i < kCount; ++i) {
-    const uint64_t random = (i + 1) * 0x9E3779B97F4A7C15u;
-    items.emplace_back((uint64_t{0x40 + i % 2} << 56) | random >> 40 << 20 | i,
-                       i % 10 == 3 ? 0 : std::min(uint64_t{1} << 40, random >> (23 + i % 41)));
-  }
-  items[7].second = uint64_t{1} << 40;
-  std::vector<uint64_t> keys, masses, wanted, expected, chosen(2 * kCount);
-  for (const auto& [key, mass] : items) keys.push_back(key), masses.push_back(mass);
-  std::sort(items.begin(), items.end());
-  std::erase_if(items, [](const auto& item) { return item.second == 0; });
-  uint64_t sum = 0;
-  for (size_t i = 0; i < items.size(); ++i) {
-    wanted.push_back(sum + 1);
-    wanted.push_back(sum += items[i].second);
-    expected.insert(expected.end(), 2, items[i].first);
-  }
-  wanted.resize(2 * kCount, sum);
-  expected.resize(2 * kCount, items.back().first);
-  cuda::Launch(nullptr, dim3(1), 64, SelectMass, keys.data(), masses.data(), kCount, wanted.data(), chosen.data());
-  EXPECT_EQ(chosen, expected);
 }
 
 TEST(SimtMachine, HalvesRoundToNearestEven) {

@@ -18,7 +18,8 @@ __global__ void __launch_bounds__(kThreads)
   LetNextBegin();
   AwaitEarlier();
   const bool is_query = blockIdx.y == 0;
-  const NormWeight& norm = is_query ? norms.q : norms.k;
+  NormWeight norm = norms.k;  // a reference to one of the two would have both in local memory
+  if (is_query) norm = norms.q;
   if (norm.weight == nullptr) return;
   const int64_t head_dim = layout.head_dim, heads = shape.query_heads + 2 * int64_t{layout.kv_heads};
   float* x = shape.qkv + (blockIdx.x * heads + (is_query ? 0 : shape.query_heads)) * head_dim;
@@ -116,7 +117,118 @@ __device__ void ClearScales(const HeadCache& cache, void* tiles, int32_t slot) {
   if (lane > of_block && lane < kBlockSlots) *cache.ScaleAt(tiles, slot - of_block + lane) = 0.0f;
 }
 
-template <typename T>
+// A head as RopeAndWriteKvKernel works on it: where it lies.
+struct HeadInMemory {
+  __device__ HeadInMemory(float* at, int32_t head_dim) : x(at), dims(head_dim) {}
+  __device__ void Norm(const NormWeight& norm) const { NormHead(norm, x, dims); }
+  __device__ void Balance(const float* balance, int32_t kv_head, bool is_query) const {
+    BalanceHead(balance, kv_head, is_query, x, dims);
+  }
+  __device__ void Rotate(const RopeView& rope, int32_t position) const { RotateHead(rope, position, x); }
+  __device__ void WriteBack() const {}
+  template <typename T>
+  __device__ void StoreIn(const HeadCache& cache, void* tiles, int32_t slot) const {
+    StoreHead<T>(x, cache, tiles, slot);
+  }
+
+  float* const x;
+  const int32_t dims;
+};
+
+template <typename T, int kCount>
+struct alignas(sizeof(T) * kCount) Packed {
+  T at[kCount];
+};
+
+// The same of 64 * kCount dims that rotate all or none, read and written once: each lane has `kCount` neighbours of the first half and
+// those they rotate with.
+template <int kCount>
+class HeadInRegisters {
+ public:
+  __device__ HeadInRegisters(float* at, int32_t) : at_(at) { Read(at, x_); }
+
+  __device__ void Norm(const NormWeight& norm) {
+    if (norm.weight == nullptr) return;
+    constexpr float kInverse = 1.0f / kDims;
+    float mean = 0.0f;
+    if (norm.kind == NormKind::kLayer) {
+      float sum = 0.0f;
+      for (const float x : x_) sum += x;
+      mean = WarpReduce(sum, Sum()) * kInverse;
+    }
+    float squares = 0.0f;
+    for (float& x : x_) {
+      x -= mean;
+      squares = fmaf(x, x, squares);
+    }
+    const float scale = rsqrtf(WarpReduce(squares, Sum()) * kInverse + norm.eps);
+    float weight[kOwn], bias[kOwn] = {};
+    Read(norm.weight, weight);
+    if (norm.bias != nullptr) Read(norm.bias, bias);
+    for (int i = 0; i < kOwn; ++i) x_[i] = x_[i] * scale * weight[i] + bias[i];
+  }
+  __device__ void Balance(const float* balance, int32_t kv_head, bool is_query) {
+    if (balance == nullptr) return;
+    float factors[kOwn];
+    Read(balance + int64_t{kv_head} * kDims, factors);
+    for (int i = 0; i < kOwn; ++i) x_[i] = is_query ? x_[i] * factors[i] : x_[i] / factors[i];
+  }
+  __device__ void Rotate(const RopeView& rope, int32_t position) {
+    float turn[kOwn];  // cosines, then sines
+    Read(rope.table + int64_t{position} * kDims, turn);
+    for (int i = 0; i < kCount; ++i) {
+      const float a = x_[i], b = x_[kCount + i];
+      x_[i] = a * turn[i] - b * turn[kCount + i];
+      x_[kCount + i] = b * turn[i] + a * turn[kCount + i];
+    }
+  }
+  __device__ void WriteBack() const { Write(at_, x_); }
+  template <typename T>
+  __device__ void StoreIn(const HeadCache& cache, void* tiles, int32_t slot) const {
+    T values[kOwn];
+    if constexpr (std::is_same_v<T, int8_t>) {
+      float largest = 0.0f;
+      bool strange = false;
+      for (const float x : x_) {
+        largest = fmaxf(largest, fabsf(x));
+        strange |= !(fabsf(x) < INFINITY);
+      }
+      largest = WarpReduce(largest, Largest());
+      strange = __ballot_sync(kAllLanes, strange ? 1 : 0) != 0;
+      const bool kept = !strange && largest >= kInt8Smallest;
+      const float factor = kept ? 127.0f / largest : 0.0f;
+      for (int i = 0; i < kOwn; ++i) values[i] = kept ? static_cast<int8_t>(rintf(x_[i] * factor)) : int8_t{0};
+      if (Lane() == 0) *cache.ScaleAt(tiles, slot) = strange ? NAN : kept ? largest / 127.0f : 0.0f;
+    } else {
+      for (int i = 0; i < kOwn; ++i) values[i] = FromFloat<T>(x_[i]);
+    }
+    Write(cache.At<T>(tiles, slot), values);
+  }
+
+ private:
+  static constexpr int kOwn = 2 * kCount, kDims = 64 * kCount;
+
+  __device__ static int32_t Lane() { return static_cast<int32_t>(threadIdx.x % kWarp); }
+  __device__ static void Read(const float* from, float (&to)[kOwn]) {
+    for (int half = 0; half < 2; ++half) {
+      const auto part = reinterpret_cast<const Packed<float, kCount>*>(from + half * kDims / 2)[Lane()];
+      for (int i = 0; i < kCount; ++i) to[half * kCount + i] = part.at[i];
+    }
+  }
+  template <typename T>
+  __device__ static void Write(T* to, const T (&from)[kOwn]) {
+    for (int half = 0; half < 2; ++half) {
+      Packed<T, kCount> part;
+      for (int i = 0; i < kCount; ++i) part.at[i] = from[half * kCount + i];
+      reinterpret_cast<Packed<T, kCount>*>(to + half * kDims / 2)[Lane()] = part;
+    }
+  }
+
+  float* const at_;
+  float x_[kOwn];
+};
+
+template <typename T, typename Head>
 __global__ void __launch_bounds__(kThreads)
     RopeAndWriteKvKernel(StepView step, RopeView rope, HeadNorms norms, AttentionShape shape, KvCacheView kv) {
   LetNextBegin();
@@ -126,19 +238,22 @@ __global__ void __launch_bounds__(kThreads)
   const int32_t head = static_cast<int32_t>(blockIdx.y * (kThreads / kWarp) + threadIdx.x / kWarp);
   if (head >= heads) return;
   const int64_t token = blockIdx.x;
+  Head own(shape.qkv + (token * heads + head) * layout.head_dim, layout.head_dim);
   if (step.row_of_token[token] < 0) return;
   const DeviceRow& row = step.rows[step.row_of_token[token]];
   const int32_t i = static_cast<int32_t>(token) - row.token_begin;
   const int32_t position = row.first_position + i;
   const bool is_query = head < shape.query_heads;
   const bool is_key = !is_query && head < shape.query_heads + layout.kv_heads;
-  float* x = shape.qkv + (token * heads + head) * layout.head_dim;
 
   if (is_query || is_key) {
-    NormHead(is_query ? norms.q : norms.k, x, layout.head_dim);
+    NormWeight norm = norms.k;  // no reference, as above
+    if (is_query) norm = norms.q;
+    own.Norm(norm);
     const int32_t of = is_query ? head / (shape.query_heads / layout.kv_heads) : head - shape.query_heads;
-    BalanceHead(norms.balance, of, is_query, x, layout.head_dim);
-    if (rope.table != nullptr && (is_query || !row.policy.rolling)) RotateHead(rope, position, x);
+    own.Balance(norms.balance, of, is_query);
+    if (rope.table != nullptr && (is_query || !row.policy.rolling)) own.Rotate(rope, position);
+    own.WriteBack();
   }
   if (is_query || LeftOut(step, row)) return;
 
@@ -146,7 +261,7 @@ __global__ void __launch_bounds__(kThreads)
   const HeadCache cache = CacheOf(step, row, kv, shape.layer, kv_head);
   const int32_t slot =
       row.reuse_victim ? kv.victim[layout.victim_offset(shape.layer, row.state_row, kv_head)] : row.live + i;
-  StoreHead<T>(x, cache, is_key ? kv.k : kv.v, slot);
+  own.template StoreIn<T>(cache, is_key ? kv.k : kv.v, slot);
   if constexpr (std::is_same_v<T, int8_t>) {
     if (!row.reuse_victim && i + 1 == row.token_count) ClearScales(cache, is_key ? kv.k : kv.v, slot);
   }
@@ -163,6 +278,21 @@ __global__ void __launch_bounds__(kThreads)
   if (kv.logical_position != nullptr) kv.logical_position[score_at] = row.position + i;
 }
 
+// Whether heads may be read by whole registers.
+bool Wide(const RopeView& rope, const HeadNorms& norms, const AttentionShape& shape, const KvCacheLayout& layout) {
+  const bool aligned = Aligned(shape.qkv) && Aligned(rope.table) && Aligned(norms.balance) && Aligned(norms.q.weight) &&
+                       Aligned(norms.q.bias) && Aligned(norms.k.weight) && Aligned(norms.k.bias);
+  return aligned && (rope.table == nullptr || rope.dims == layout.head_dim);
+}
+
+template <typename Head>
+void LaunchWith(cudaStream_t stream, dim3 blocks, const StepView& step, const RopeView& rope, const HeadNorms& norms,
+                const AttentionShape& shape, const KvCacheView& kv) {
+  WithKvElement(kv.layout.type, [&](auto element) {
+    Launch(stream, blocks, kThreads, RopeAndWriteKvKernel<decltype(element), Head>, step, rope, norms, shape, kv);
+  });
+}
+
 }  // namespace
 
 void LaunchRopeAndWriteKv(cudaStream_t stream, const StepView& step, const RopeView& rope, const HeadNorms& norms,
@@ -174,9 +304,12 @@ void LaunchRopeAndWriteKv(cudaStream_t stream, const StepView& step, const RopeV
   }
   HeadNorms of_heads = norms;
   if (norms.over_heads) of_heads.q = of_heads.k = NormWeight();
-  WithKvElement(kv.layout.type, [&](auto element) {
-    Launch(stream, blocks, kThreads, RopeAndWriteKvKernel<decltype(element)>, step, rope, of_heads, shape, kv);
-  });
+  const int32_t dims = Wide(rope, of_heads, shape, kv.layout) ? kv.layout.head_dim : 0;
+  const auto launch = dims == 64    ? LaunchWith<HeadInRegisters<1>>
+                      : dims == 128 ? LaunchWith<HeadInRegisters<2>>
+                      : dims == 256 ? LaunchWith<HeadInRegisters<4>>
+                                    : LaunchWith<HeadInMemory>;
+  launch(stream, blocks, step, rope, of_heads, shape, kv);
 }
 
 }  // namespace hydrant::cuda

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <bit>
 #include <cassert>
 #include <type_traits>
+#include <vector>
 
 #include "kernels/cuda/attention/cache.cuh"
 #include "kernels/cuda/eviction/eviction.h"
@@ -13,6 +15,9 @@ namespace hydrant::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 256;
+// A cut of a long prompt is much work for one block, one of a few thousand slots is none.
+constexpr uint32_t kCutThreads = 1024;
+constexpr int32_t kFewSlots = 4096;
 
 int64_t SortSize(int32_t slots) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint32_t>(slots))); }
 
@@ -22,12 +27,17 @@ __device__ uint64_t RankKey(float score, int32_t position) {
   return (uint64_t{~__float_as_uint(score)} << 32) | static_cast<uint32_t>(position);
 }
 
+__device__ float ScoreOf(uint64_t key) { return __uint_as_float(~static_cast<uint32_t>(key >> 32)); }
+
 // --- cuts ---------------------------------------------------------------------------------------------------------------
 
 struct CutScratch {
   uint64_t* keys;  // [SortSize(slots)]
-  float* pooled;   // [slots]
+  float* pooled;   // [slots]; then holes and movers, of which there are as many as slots at most
 };
+
+// A recent slot's: no candidate has it.
+constexpr uint64_t kRecentKey = ~uint64_t{0};
 
 struct CutPair {
   const Cut& cut;
@@ -84,24 +94,72 @@ __device__ void MaxPool(const CutPair& pair, const CutScratch& scratch) {
   __syncthreads();
 }
 
-// A warp moves one slot's key and value.
+// Keys [live_from] of the slots; returns how many are recent.
+__device__ int64_t KeysOf(const CutPair& pair, uint64_t* keys) {
+  constexpr int kAhead = 4;  // slots that are on their way at once
+  const int64_t step = blockDim.x, live = pair.cut.live_from;
+  int64_t recent = 0;
+  for (int64_t first = threadIdx.x; first < live; first += kAhead * step) {
+    uint64_t own[kAhead];
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      const int64_t slot = first + j * step;
+      if (slot < live) own[j] = pair.Recent(slot) ? kRecentKey : pair.Key(slot);
+    }
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      const int64_t slot = first + j * step;
+      if (slot >= live) continue;
+      keys[slot] = own[j];
+      recent += own[j] == kRecentKey ? 1 : 0;
+    }
+  }
+  return BlockReduce(recent, Sum(), int64_t{0});
+}
+
+// Pieces of a slot's key and value, the largest of `Piece` that both are multiples of.
+template <typename T, typename Piece>
+__device__ void MovePieces(const HeadCache& cache, const int32_t* movers, const int32_t* holes, int32_t moves) {
+  constexpr int kAhead = 4;
+  const auto of_tile = static_cast<int32_t>(cache.kv.layout.head_dim * sizeof(T) / sizeof(Piece));
+  const int64_t all = int64_t{moves} * 2 * of_tile, step = blockDim.x;
+  const auto place = [&](const int32_t* slots, int64_t i) {
+    const auto piece = static_cast<int32_t>(i % (2 * of_tile));
+    void* tiles = piece < of_tile ? cache.kv.k : cache.kv.v;
+    return reinterpret_cast<Piece*>(cache.At<T>(tiles, slots[i / (2 * of_tile)])) + piece % of_tile;
+  };
+  // No slot is both a mover and a hole, so that the order does not matter.
+  for (int64_t first = threadIdx.x; first < all; first += kAhead * step) {
+    Piece pieces[kAhead];
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      if (first + j * step < all) pieces[j] = *place(movers, first + j * step);
+    }
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      if (first + j * step < all) *place(holes, first + j * step) = pieces[j];
+    }
+  }
+}
+
+// The slots `movers` to where `holes` are.
 template <typename T>
-__device__ void MoveSlot(const HeadCache& cache, int64_t from, int64_t to) {
+__device__ void MoveSlots(const HeadCache& cache, const int32_t* movers, const int32_t* holes, int32_t moves) {
   const KvCacheView& kv = cache.kv;
-  void* const both[] = {kv.k, kv.v};
-  for (void* tiles : both) {
-    const T* source = cache.At<T>(tiles, from);
-    T* target = cache.At<T>(tiles, to);
-    for (int64_t dim = threadIdx.x % kWarp; dim < kv.layout.head_dim; dim += kWarp) target[dim] = source[dim];
+  if (kv.layout.head_dim * sizeof(T) % sizeof(uint4) == 0) {
+    MovePieces<T, uint4>(cache, movers, holes, moves);
+  } else {
+    MovePieces<T, T>(cache, movers, holes, moves);
   }
-  if (threadIdx.x % kWarp != 0) return;
-  if constexpr (std::is_same_v<T, int8_t>) {
-    for (void* tiles : both) *cache.ScaleAt(tiles, to) = *cache.ScaleAt(tiles, from);
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < moves; i += blockDim.x) {
+    if constexpr (std::is_same_v<T, int8_t>) {
+      for (void* tiles : {kv.k, kv.v}) *cache.ScaleAt(tiles, holes[i]) = *cache.ScaleAt(tiles, movers[i]);
+    }
+    const int64_t from = cache.ScoreAt(movers[i]), to = cache.ScoreAt(holes[i]);
+    kv.score[to] = kv.score[from];
+    kv.position[to] = kv.position[from];
+    if (kv.logical_position != nullptr) kv.logical_position[to] = kv.logical_position[from];
   }
-  const int64_t score_from = cache.ScoreAt(from), score_to = cache.ScoreAt(to);
-  kv.score[score_to] = kv.score[score_from];
-  kv.position[score_to] = kv.position[score_from];
-  if (kv.logical_position != nullptr) kv.logical_position[score_to] = kv.logical_position[score_from];
 }
 
 template <typename T>
@@ -110,31 +168,31 @@ __device__ void CutOne(const Cut& cut, const HeadCache& cache, const CutScratch&
   const CutPair pair = {cut, cache, pools ? scratch.pooled : nullptr};
   if (pools) MaxPool(pair, scratch);
 
-  int64_t own = 0;
-  for (int64_t slot = threadIdx.x; slot < cut.live_from; slot += blockDim.x) own += pair.Recent(slot) ? 1 : 0;
-  const int64_t recent = BlockReduce(own, Sum(), int64_t{0});
-  const int64_t heavy = cut.live_to - recent;
+  const int64_t recent = KeysOf(pair, scratch.keys), heavy = cut.live_to - recent;
   assert(heavy >= 0 && heavy < cut.live_from - recent);
   uint64_t worst_kept = 0;
   if (heavy > 0) {
-    worst_kept = SelectByMass(
-        cut.live_from, static_cast<Mass>(heavy), [&](int64_t slot) { return pair.Key(slot); },
-        [&](int64_t slot) { return pair.Recent(slot) ? Mass{0} : Mass{1}; });
+    worst_kept =
+        SelectNth(cut.live_from, static_cast<uint32_t>(heavy), [&](int64_t slot) { return scratch.keys[slot]; });
   }
-  const auto survives = [&](int64_t slot) { return pair.Recent(slot) || (heavy > 0 && pair.Key(slot) <= worst_kept); };
+  const auto survives = [&](int64_t slot) {
+    const uint64_t key = scratch.keys[slot];
+    return key == kRecentKey || (heavy > 0 && key <= worst_kept);
+  };
 
   // Holes below the cut and survivors above it, as many of each, both ascending.
-  int32_t* holes = reinterpret_cast<int32_t*>(scratch.keys);
-  int32_t* movers = holes + cut.live_to;
-  __syncthreads();  // the keys have been used
+  const int32_t above = cut.live_from - cut.live_to;
+  int32_t* holes = reinterpret_cast<int32_t*>(scratch.pooled);  // the keys have the pooled scores
+  int32_t* movers = holes + (above < cut.live_to ? above : cut.live_to);
+  __syncthreads();
   Compact(
       cut.live_to, [&](int64_t slot) { return !survives(slot); },
       [&](int64_t n, int64_t slot) { holes[n] = static_cast<int32_t>(slot); });
   const int64_t moves = Compact(
-      cut.live_from - cut.live_to, [&](int64_t i) { return survives(cut.live_to + i); },
+      above, [&](int64_t i) { return survives(cut.live_to + i); },
       [&](int64_t n, int64_t i) { movers[n] = static_cast<int32_t>(cut.live_to + i); });
   __syncthreads();
-  for (int64_t i = threadIdx.x / kWarp; i < moves; i += kThreads / kWarp) MoveSlot<T>(cache, movers[i], holes[i]);
+  MoveSlots<T>(cache, movers, holes, static_cast<int32_t>(moves));
   __syncthreads();
   if (!cut.policy.rolling) return;
   OrderByPosition(
@@ -146,8 +204,8 @@ __device__ void CutOne(const Cut& cut, const HeadCache& cache, const CutScratch&
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads) CutKernel(const Cut* cuts, int32_t count, int32_t slots_max,
-                                                      int64_t sort_size, std::byte* scratch, KvCacheView kv) {
+__global__ void __launch_bounds__(kCutThreads) CutKernel(const Cut* cuts, int32_t count, int32_t slots_max,
+                                                         int64_t sort_size, std::byte* scratch, KvCacheView kv) {
   AwaitEarlier();
   const int64_t bytes = sort_size * static_cast<int64_t>(sizeof(uint64_t)) + int64_t{slots_max} * sizeof(float);
   std::byte* own = scratch + blockIdx.x * bytes;
@@ -166,46 +224,80 @@ __global__ void __launch_bounds__(kThreads) CutKernel(const Cut* cuts, int32_t c
 
 // --- losses -------------------------------------------------------------------------------------------------------------
 
+// How much of a cut stays: of slots in the order of their keys, by one warp.
+__device__ double KeptOf(const Weighing& cut, const LossCase& loss, bool weighs_slots, const uint64_t* keys) {
+  const auto lane = static_cast<int32_t>(threadIdx.x % kWarp);
+  const int32_t first_recent = loss.position_end - cut.recent;
+  const auto recent = [&](int32_t i) { return static_cast<int32_t>(keys[i] & 0xffffffffu) >= first_recent; };
+  int32_t own = 0;
+  for (int32_t i = lane; i < loss.live; i += kWarp) own += recent(i) ? 1 : 0;
+  const int32_t heavy = cut.keep - WarpReduce(own, Sum());
+  int32_t better = 0;  // candidates
+  double kept = 0.0;
+  for (int32_t first = 0; first < loss.live; first += kWarp) {
+    const int32_t i = first + lane;
+    const bool candidate = i < loss.live && !recent(i);
+    const uint32_t all = __ballot_sync(kAllLanes, candidate ? 1 : 0);
+    const bool stays = candidate ? better + __popc(all & ((1u << lane) - 1)) < heavy : i < loss.live;
+    if (stays) kept += weighs_slots ? 1.0 : static_cast<double>(ScoreOf(keys[i]));
+    better += __popc(all);
+  }
+  return WarpReduce(kept, Sum());
+}
+
+// The same of more slots than a block can order, by a block.
+__device__ double KeptOfMany(const Weighing& cut, const LossCase& loss, bool weighs_slots, const HeadCache& cache) {
+  const KvCacheView& kv = cache.kv;
+  const auto key = [&](int64_t slot) {
+    const int64_t at = cache.ScoreAt(slot);
+    return kv.position[at] >= loss.position_end - cut.recent ? kRecentKey : RankKey(kv.score[at], kv.position[at]);
+  };
+  int64_t count = 0;
+  for (int64_t slot = threadIdx.x; slot < loss.live; slot += blockDim.x) count += key(slot) == kRecentKey ? 1 : 0;
+  const int64_t heavy = cut.keep - BlockReduce(count, Sum(), int64_t{0});
+  uint64_t worst_kept = 0;
+  if (heavy > 0) worst_kept = SelectNth(loss.live, static_cast<uint32_t>(heavy), key);
+  double kept = 0.0;
+  for (int64_t slot = threadIdx.x; slot < loss.live; slot += blockDim.x) {
+    const uint64_t own = key(slot);
+    if (own != kRecentKey && (heavy <= 0 || own > worst_kept)) continue;
+    kept += weighs_slots ? 1.0 : static_cast<double>(kv.score[cache.ScoreAt(slot)]);
+  }
+  return BlockReduce(kept, Sum(), 0.0);
+}
+
 __global__ void __launch_bounds__(kThreads) LossKernel(LossCase loss, KvCacheView kv) {
   AwaitEarlier();
+  __shared__ uint64_t keys[kFewSlots];
   const auto pair = static_cast<int32_t>(blockIdx.x);
   const HeadCache cache = {kv, nullptr, loss.score_blocks, pair / kv.layout.kv_heads, pair % kv.layout.kv_heads};
   constexpr double kFinite = 1e300;
+  const bool ordered = loss.live <= kFewSlots;
   double own = 0.0;
   for (int64_t slot = threadIdx.x; slot < loss.live; slot += blockDim.x) {
-    own += static_cast<double>(kv.score[cache.ScoreAt(slot)]);
+    const int64_t at = cache.ScoreAt(slot);
+    own += static_cast<double>(kv.score[at]);
+    if (ordered) keys[slot] = RankKey(kv.score[at], kv.position[at]);
   }
   double total = BlockReduce(own, Sum(), 0.0);
   const bool weighs_slots = !loss.scores || !(total > 0.0) || total > kFinite;
   if (weighs_slots) total = loss.live;
-  const auto key = [&](int64_t slot) {
-    const int64_t at = cache.ScoreAt(slot);
-    return RankKey(kv.score[at], kv.position[at]);
-  };
-  for (int32_t i = 0; i < loss.cut_count; ++i) {
+  if (ordered) {
+    int32_t size = 1;
+    while (size < loss.live) size *= 2;
+    for (int32_t i = loss.live + static_cast<int32_t>(threadIdx.x); i < size; i += blockDim.x) keys[i] = ~uint64_t{0};
+    SortKeys(keys, size);
+  }
+  const uint32_t warps = blockDim.x / kWarp, warp = threadIdx.x / kWarp;
+  for (int32_t i = ordered ? static_cast<int32_t>(warp) : 0; i < loss.cut_count; i += ordered ? warps : 1) {
     const Weighing& cut = loss.cuts[i];
-    const auto recent = [&](int64_t slot) {
-      return kv.position[cache.ScoreAt(slot)] >= loss.position_end - cut.recent;
-    };
     double lost = 0.0;
     if (cut.keep < loss.live) {
-      int64_t count = 0;
-      for (int64_t slot = threadIdx.x; slot < loss.live; slot += blockDim.x) count += recent(slot) ? 1 : 0;
-      const int64_t heavy = cut.keep - BlockReduce(count, Sum(), int64_t{0});
-      uint64_t worst_kept = 0;
-      if (heavy > 0) {
-        worst_kept = SelectByMass(loss.live, static_cast<Mass>(heavy), key,
-                                  [&](int64_t slot) { return recent(slot) ? Mass{0} : Mass{1}; });
-      }
-      double kept = 0.0;
-      for (int64_t slot = threadIdx.x; slot < loss.live; slot += blockDim.x) {
-        const bool stays = recent(slot) || (heavy > 0 && key(slot) <= worst_kept);
-        if (stays) kept += weighs_slots ? 1.0 : static_cast<double>(kv.score[cache.ScoreAt(slot)]);
-      }
-      lost = 1.0 - BlockReduce(kept, Sum(), 0.0) / total;
+      const double kept = ordered ? KeptOf(cut, loss, weighs_slots, keys) : KeptOfMany(cut, loss, weighs_slots, cache);
+      lost = 1.0 - kept / total;
       lost = lost < 0.0 ? 0.0 : lost > 1.0 ? 1.0 : lost;
     }
-    if (threadIdx.x == 0) loss.losses[int64_t{pair} * loss.cut_count + i] = lost;
+    if (threadIdx.x % (ordered ? kWarp : blockDim.x) == 0) loss.losses[int64_t{pair} * loss.cut_count + i] = lost;
   }
 }
 
@@ -216,8 +308,8 @@ __global__ void InitScoresKernel(const ScoreInit* inits, int32_t count, KvCacheV
   const int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;  // (layer, head, slot of the block)
   const int64_t slots = int64_t{kv.layout.layers} * kv.layout.kv_heads * kBlockSlots;
   if (at >= slots) return;
-  // One after the other: an init may read what an earlier one wrote, in the same thread.
-  for (int32_t i = 0; i < count; ++i) {
+  // In a grid of one row one after the other: an init may read what an earlier one wrote, in the same thread.
+  for (int32_t i = static_cast<int32_t>(blockIdx.y); i < count; i += gridDim.y) {
     const ScoreInit& init = inits[i];
     const int64_t to = init.to * slots + at;
     const int32_t position = init.position + static_cast<int32_t>(at % kBlockSlots);
@@ -225,6 +317,17 @@ __global__ void InitScoresKernel(const ScoreInit* inits, int32_t count, KvCacheV
     kv.position[to] = position;
     if (kv.logical_position != nullptr) kv.logical_position[to] = position;
   }
+}
+
+// Whether none reads or writes what another one writes.
+bool Apart(std::span<const ScoreInit> inits) {
+  std::vector<int32_t> written;
+  for (const ScoreInit& init : inits) written.push_back(init.to);
+  std::sort(written.begin(), written.end());
+  if (std::adjacent_find(written.begin(), written.end()) != written.end()) return false;
+  return std::none_of(inits.begin(), inits.end(), [&](const ScoreInit& init) {
+    return std::binary_search(written.begin(), written.end(), init.from);
+  });
 }
 
 __device__ void CopyPiece(const void* from, void* to, int64_t bytes) {
@@ -317,8 +420,8 @@ void LaunchCuts(cudaStream_t stream, const Cut* cuts, int32_t count, int32_t slo
   const int64_t triples = int64_t{count} * kv.layout.layers * kv.layout.kv_heads;
   const dim3 grid(static_cast<uint32_t>(triples < blocks ? triples : blocks));
   WithKvElement(kv.layout.type, [&](auto element) {
-    Launch(stream, grid, kThreads, CutKernel<decltype(element)>, cuts, count, slots_max, SortSize(slots_max), scratch,
-           kv);
+    Launch(stream, grid, slots_max <= kFewSlots ? kThreads : kCutThreads, CutKernel<decltype(element)>, cuts, count,
+           slots_max, SortSize(slots_max), scratch, kv);
   });
 }
 
@@ -327,9 +430,12 @@ void LaunchLosses(cudaStream_t stream, const LossCase& losses, const KvCacheView
   Launch(stream, pairs, kThreads, LossKernel, losses, kv);
 }
 
-void LaunchInitScores(cudaStream_t stream, const ScoreInit* inits, int32_t count, const KvCacheView& kv) {
+void LaunchInitScores(cudaStream_t stream, std::span<const ScoreInit> inits, const ScoreInit* on_device,
+                      const KvCacheView& kv) {
   const int64_t slots = int64_t{kv.layout.layers} * kv.layout.kv_heads * kBlockSlots;
-  Launch(stream, dim3(BlocksFor(slots, kThreads)), kThreads, InitScoresKernel, inits, count, kv);
+  const auto count = static_cast<int32_t>(inits.size());
+  const uint32_t rows = Apart(inits) ? static_cast<uint32_t>(std::min(count, 65535)) : count > 0 ? 1 : 0;
+  Launch(stream, dim3(BlocksFor(slots, kThreads), rows), kThreads, InitScoresKernel, on_device, count, kv);
 }
 
 void LaunchCopyBlocks(cudaStream_t stream, const BlockCopy* copies, int32_t count, const KvCacheView& kv) {

@@ -76,6 +76,24 @@ __device__ __forceinline__ void StorePair(const Output& y, int64_t i, float firs
   }
 }
 
+// Elements `i`, a multiple of four, to `i` + 3 of y, by one instruction. y is aligned.
+__device__ __forceinline__ void StoreFour(const Output& y, int64_t i, const float4& x) {
+  switch (y.dtype) {
+    case DType::kF32:
+      reinterpret_cast<float4*>(y.data)[i / 4] = x;
+      break;
+    case DType::kF16:
+      static_cast<uint2*>(y.data)[i / 4] = make_uint2(Pack(FromFloat<__half>(x.x), FromFloat<__half>(x.y)),
+                                                      Pack(FromFloat<__half>(x.z), FromFloat<__half>(x.w)));
+      break;
+    case DType::kBF16:
+      static_cast<uint2*>(y.data)[i / 4] =
+          make_uint2(Pack(FromFloat<__nv_bfloat16>(x.x), FromFloat<__nv_bfloat16>(x.y)),
+                     Pack(FromFloat<__nv_bfloat16>(x.z), FromFloat<__nv_bfloat16>(x.w)));
+      break;
+  }
+}
+
 // 16 bytes of elements, moved by one instruction.
 template <typename T>
 struct alignas(16) Vector {

@@ -56,7 +56,7 @@ void Launch(cudaStream_t stream, dim3 blocks, uint32_t threads, void (*kernel)(P
 }
 
 // Whether it may be read sixteen bytes at a time.
-inline bool Aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
+__host__ __device__ inline bool Aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
 
 // Blocks for `count` things at `per_block` each.
 constexpr uint32_t BlocksFor(int64_t count, int64_t per_block) {

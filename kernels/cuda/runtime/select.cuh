@@ -11,68 +11,39 @@
 
 namespace hydrant::cuda {
 
-// The mass of one item: up to 2^40.
-using Mass = uint64_t;
-
-// Masses by a digit of their keys. Shared memory adds 32 bits in one instruction and 64 only by trying until nobody else was
-// faster, so a mass is added in pieces; most are zero, and of a mass of 1 all but one.
-class MassHistogram {
- public:
-  static constexpr uint32_t kBins = 256;
-
-  __device__ void Clear() {
-    for (uint32_t i = threadIdx.x; i < kPieces * kBins; i += blockDim.x) pieces_[i / kBins][i % kBins] = 0;
-  }
-  __device__ void Add(uint32_t bin, Mass mass) {
-    for (int piece = 0; mass != 0 && piece < kPieces; ++piece, mass >>= kPieceBits) {
-      const auto part = static_cast<uint32_t>(mass) & (kPieceLimit - 1);
-      if (part != 0) atomicAdd(&pieces_[piece][bin], part);
-    }
-  }
-  __device__ Mass Of(uint32_t bin) const {
-    Mass sum = 0;
-    for (int piece = 0; piece < kPieces; ++piece) sum += Mass{pieces_[piece][bin]} << (piece * kPieceBits);
-    return sum;
-  }
-
- private:
-  // 50 bits of a mass; a counter of 32 holds the pieces of 2^22 items, which no vocabulary has more of.
-  static constexpr int kPieces = 5, kPieceBits = 10;
-  static constexpr uint32_t kPieceLimit = 1u << kPieceBits;
-
-  uint32_t pieces_[kPieces][kBins];
-};
-
-// The smallest key K such that the items with keys up to K weigh `wanted` or more together; all threads get it. key(i) and
-// mass(i) are those of item i in [0, count), where an item of mass 0 is none; keys of items are distinct. With every mass 1 it is
-// the wanted-th smallest key. mass(i) is asked again only where the key may still be K.
-// REQUIRES: 1 <= wanted <= the mass of all; count <= 2^22 unless masses are 0 or 1.
-template <typename Key, typename MassOf>
-__device__ uint64_t SelectByMass(int64_t count, Mass wanted, Key key, MassOf mass) {
-  __shared__ MassHistogram masses;
+// The wanted-th smallest of key(i) for i in [0, count), distinct up to there; all threads get it.
+// REQUIRES: 1 <= wanted <= count < 2^32.
+template <typename Key>
+__device__ uint64_t SelectNth(int64_t count, uint32_t wanted, Key key) {
+  constexpr uint32_t kBins = 256, kShare = kBins / kWarp;
+  __shared__ uint32_t bins[kBins];
   __shared__ uint64_t found;
-  __shared__ Mass left;
+  __shared__ uint32_t left;
   uint64_t prefix = 0;
   for (int shift = 56; shift >= 0; shift -= 8) {
     __syncthreads();
-    masses.Clear();
+    for (uint32_t i = threadIdx.x; i < kBins; i += blockDim.x) bins[i] = 0;
     __syncthreads();
-    for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
-      const uint64_t own = key(i);
-      if (shift == 56 || (own >> (shift + 8)) == prefix) {
-        masses.Add(static_cast<uint32_t>(own >> shift) % MassHistogram::kBins, mass(i));
+    constexpr int kAhead = 4;  // keys that are on their way at once
+    for (int64_t first = threadIdx.x; first < count; first += kAhead * int64_t{blockDim.x}) {
+      uint64_t own[kAhead];
+      for (int j = 0; j < kAhead; ++j) {
+        const int64_t i = first + j * int64_t{blockDim.x};
+        own[j] = i < count ? key(i) : 0;
+      }
+      for (int j = 0; j < kAhead; ++j) {
+        if (first + j * int64_t{blockDim.x} >= count || (shift < 56 && (own[j] >> (shift + 8)) != prefix)) continue;
+        atomicAdd(&bins[static_cast<uint32_t>(own[j] >> shift) % kBins], 1u);
       }
     }
     __syncthreads();
-    // The first warp looks for the digit, each lane in its share of the bins.
     if (threadIdx.x < kWarp) {
-      constexpr uint32_t kShare = MassHistogram::kBins / kWarp;
-      Mass of_lane = 0;
-      for (uint32_t i = 0; i < kShare; ++i) of_lane += masses.Of(threadIdx.x * kShare + i);
-      Mass below = WarpInclusiveSum(of_lane) - of_lane;
+      uint32_t of_lane = 0;
+      for (uint32_t i = 0; i < kShare; ++i) of_lane += bins[threadIdx.x * kShare + i];
+      uint32_t below = WarpInclusiveSum(of_lane) - of_lane;
       if (below < wanted && wanted - below <= of_lane) {
         uint32_t digit = threadIdx.x * kShare;
-        for (Mass here; below + (here = masses.Of(digit)) < wanted; ++digit) below += here;
+        for (; below + bins[digit] < wanted; ++digit) below += bins[digit];
         found = (prefix << 8) | digit;
         left = wanted - below;
       }
@@ -84,19 +55,39 @@ __device__ uint64_t SelectByMass(int64_t count, Mass wanted, Key key, MassOf mas
   return prefix;
 }
 
-// Writes emit(n, i) for the n-th i in [0, count), in ascending order, that `wanted` wants; returns how many there are.
+// Writes emit(n, i) for the n-th i in [0, count), in ascending order, that `wanted` wants; returns how many there are. Each warp has a
+// stretch of its own, of which its lanes look at neighbours.
 template <typename Wanted, typename Emit>
 __device__ int64_t Compact(int64_t count, Wanted wanted, Emit emit) {
-  const int64_t share = (count + blockDim.x - 1) / blockDim.x;
-  const int64_t begin = threadIdx.x * share, end = begin + share < count ? begin + share : count;
+  const int64_t warps = blockDim.x / kWarp, lane = threadIdx.x % kWarp;
+  const int64_t share = (count + warps * kWarp - 1) / (warps * kWarp) * kWarp, begin = threadIdx.x / kWarp * share;
+  const int64_t end = begin + share < count ? begin + share : count;
   int64_t own = 0;
-  for (int64_t i = begin; i < end; ++i) own += wanted(i) ? 1 : 0;
+  for (int64_t i = begin + lane; i < end; i += kWarp) own += wanted(i) ? 1 : 0;
   int64_t total = 0;
-  int64_t n = BlockExclusiveSum(own, &total);
-  for (int64_t i = begin; i < end; ++i) {
-    if (wanted(i)) emit(n++, i);
+  int64_t n = WarpReduce(BlockExclusiveSum(own, &total), Smallest());  // that of the first lane
+  for (int64_t first = begin; first < end; first += kWarp) {
+    const int64_t i = first + lane;
+    const bool wants = i < end && wanted(i);
+    const uint32_t all = __ballot_sync(kAllLanes, wants ? 1 : 0);
+    if (wants) emit(n + __popc(all & ((1u << lane) - 1)), i);
+    n += __popc(all);
   }
   return total;
+}
+
+// keys [count], distinct, in shared memory and no more than threads: ascending. Each thread counts who comes before its own.
+__device__ inline void SortFewKeys(uint64_t* keys, int32_t count) {
+  __syncthreads();
+  const auto own = static_cast<int32_t>(threadIdx.x);
+  const uint64_t key = own < count ? keys[own] : 0;
+  int32_t before = 0;
+  if (own < count) {
+    for (int32_t i = 0; i < count; ++i) before += keys[i] < key ? 1 : 0;
+  }
+  __syncthreads();
+  if (own < count) keys[before] = key;
+  __syncthreads();
 }
 
 // keys [size], a power of two: ascending.

@@ -91,6 +91,7 @@ SampleQueue::SampleQueue(cudaStream_t stream, const StepBounds& bounds)
       vocab_(bounds.vocab),
       uploads_(stream, static_cast<size_t>(kTaskBytes), LaunchesOf(bounds)),
       tops_(static_cast<size_t>(TopBytes(bounds))),
+      scratch_(SampleScratchBytes(bounds.vocab)),
       outcomes_(static_cast<size_t>(kOutcomeBytes)),
       sampled_ids_(static_cast<size_t>(IdBytes(bounds))),
       launches_(LaunchesOf(bounds)) {
@@ -99,7 +100,8 @@ SampleQueue::SampleQueue(cudaStream_t stream, const StepBounds& bounds)
 }
 
 int64_t SampleQueue::Bytes(const StepBounds& bounds) {
-  return TopBytes(bounds) + kOutcomeBytes + IdBytes(bounds) + kTaskBytes;
+  return TopBytes(bounds) + static_cast<int64_t>(SampleScratchBytes(bounds.vocab)) + kOutcomeBytes + IdBytes(bounds) +
+         kTaskBytes;
 }
 
 uint64_t SampleQueue::Sample(const Matrix& logits, std::span<const SampleRequest> requests,
@@ -146,8 +148,12 @@ void SampleQueue::Queue(const Matrix& logits, std::span<const SampleRequest> req
     const SampleTask* at = uploads_.Add<SampleTask>(tasks);
     uploads_.Send();
     auto* outcomes = static_cast<SampleOutcome*>(outcomes_.data());
-    LaunchSample(stream_, static_cast<const float*>(logits.data), logits.cols, at, count, outcomes,
-                 static_cast<TopToken*>(tops_.data()), static_cast<int32_t*>(sampled_ids_.data()));
+    // After a launch that failed half-way the scratch memory is not what the next one expects.
+    if (!scratch_ready_) CheckCuda(cudaMemsetAsync(scratch_.data(), 0, scratch_.bytes(), stream_), "cudaMemsetAsync");
+    scratch_ready_ = false;
+    LaunchSample(stream_, static_cast<const float*>(logits.data), logits.cols, tasks, at, outcomes,
+                 static_cast<TopToken*>(tops_.data()), scratch_.data(), static_cast<int32_t*>(sampled_ids_.data()));
+    scratch_ready_ = true;
     CheckCuda(cudaMemcpyAsync(launch.outcomes.data(), outcomes, requests.size() * sizeof(SampleOutcome),
                               cudaMemcpyDeviceToHost, stream_),
               "cudaMemcpyAsync");

@@ -18,8 +18,6 @@
 
 namespace hydrant::cuda {
 
-inline constexpr int64_t kSampleRows = 64;  // logits rows of one launch
-
 class SampleQueue {
  public:
   SampleQueue(cudaStream_t stream, const StepBounds& bounds);
@@ -61,7 +59,9 @@ class SampleQueue {
   cudaStream_t stream_;
   const int64_t vocab_;
   Uploads uploads_;
-  CudaBuffer tops_;                                // [kSampleRows, vocab] of TopToken
+  CudaBuffer tops_;     // [kSampleRows, vocab] of TopToken
+  CudaBuffer scratch_;  // of a launch
+  bool scratch_ready_ = false;
   CudaBuffer outcomes_;                            // [kSampleRows]
   CudaBuffer sampled_ids_;                         // [rows_max]
   std::vector<std::unique_ptr<Launch>> launches_;  // in turn

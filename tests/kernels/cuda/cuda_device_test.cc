@@ -295,8 +295,7 @@ TEST_F(CudaDeviceTest, ExpertsAgreeWithTheOracleAndRowsDoNotDependOnEachOther) {
 }
 
 TEST_F(CudaDeviceTest, EmbedsTokensAndPositions) {
-  constexpr int64_t kRows = 20, kCols = 37;
-  const Floats words = Random(kRows * kCols, 1), places = Random(kRows * kCols, 2);
+  constexpr int64_t kRows = 20;
   const std::vector<int32_t> ids = {3, 0, 19, 7, 7};
   const std::vector<int32_t> table = {0};
   const std::vector<BatchRow> rows = {
@@ -311,16 +310,22 @@ TEST_F(CudaDeviceTest, EmbedsTokensAndPositions) {
        /*token_count=*/1}};
   const int64_t positions[] = {5, 6, 7, 11, 0};
   device_->BeginStep({.token_ids = ids, .rows = rows});
-  for (const DType dtype : kTypes) {
-    const LinearSpec spec{.rows = kRows, .cols = kCols, .format = FormatOf(dtype)};
-    const auto tokens = device_->MakeLinear(spec, ReaderOf(words, kCols), {});
-    const auto place = device_->MakeLinear(spec, ReaderOf(places, kCols), {});
+  for (const auto& [dtype, cols] : {std::pair<DType, int64_t>{DType::kF32, 37},
+                                    {DType::kF16, 37},
+                                    {DType::kBF16, 37},
+                                    {DType::kF32, 300},
+                                    {DType::kF16, 200},
+                                    {DType::kBF16, 104}}) {
+    const Floats words = Random(kRows * cols, 1), places = Random(kRows * cols, 2);
+    const LinearSpec spec{.rows = kRows, .cols = cols, .format = FormatOf(dtype)};
+    const auto tokens = device_->MakeLinear(spec, ReaderOf(words, cols), {});
+    const auto place = device_->MakeLinear(spec, ReaderOf(places, cols), {});
     const Values word_table = RoundTo(dtype, ToDouble(words)), place_table = RoundTo(dtype, ToDouble(places));
-    const Matrix x = On(5, kCols), alone = On(5, kCols);
+    const Matrix x = On(5, cols), alone = On(5, cols);
     device_->Embed(tokens.get(), 1, place.get(), x);
     device_->Embed(tokens.get(), 0.5f, nullptr, alone);
-    const Values both = reference::Embed(word_table, kCols, ids, place_table, positions);
-    const Values one = reference::Embed(word_table, kCols, ids);
+    const Values both = reference::Embed(word_table, cols, ids, place_table, positions);
+    const Values one = reference::Embed(word_table, cols, ids);
     const Floats sum = Read(x), single = Read(alone);
     for (size_t i = 0; i < both.size(); ++i) {
       ASSERT_NEAR(sum[i], both[i], 1e-6) << i;
@@ -356,7 +361,7 @@ TEST_F(CudaDeviceTest, SoftCapsAgreeWithTheOracle) {
 
 TEST_F(CudaDeviceTest, NormsAgreeWithTheOracle) {
   for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
-    for (const int64_t cols : {1, 31, 64, 300}) {
+    for (const int64_t cols : {1, 31, 64, 300, 2052, 4200, 8200}) {
       const Floats weight = Random(cols, 1), bias = Random(cols, 2), x = Random(3 * cols, 3, 4.0f);
       const bool biased = kind == NormKind::kLayer;
       const Matrix w = On(1, cols, weight), b = On(1, cols, bias), in = On(3, cols, x);
@@ -373,13 +378,16 @@ TEST_F(CudaDeviceTest, NormsAgreeWithTheOracle) {
 }
 
 TEST_F(CudaDeviceTest, GathersRowsAndZeroesMemory) {
-  const Matrix x = On(4, 33, Random(4 * 33, 1)), y = On(3, 33);
-  device_->GatherRows(x, std::vector<int32_t>{2, 0, 2}, y);
-  const Floats from = Read(x), to = Read(y);
-  for (size_t col = 0; col < 33; ++col) {
-    EXPECT_EQ(to[col], from[2 * 33 + col]);
-    EXPECT_EQ(to[33 + col], from[col]);
-    EXPECT_EQ(to[66 + col], from[2 * 33 + col]);
+  for (const int64_t cols : {33, 1028}) {
+    const Matrix x = On(4, cols, Random(4 * cols, 1)), y = On(3, cols);
+    device_->GatherRows(x, std::vector<int32_t>{2, 0, 2}, y);
+    const Floats from = Read(x), to = Read(y);
+    const auto row = [&](const Floats& of, int64_t i) {
+      return Floats(of.begin() + i * cols, of.begin() + (i + 1) * cols);
+    };
+    EXPECT_EQ(row(to, 0), row(from, 2));
+    EXPECT_EQ(row(to, 1), row(from, 0));
+    EXPECT_EQ(row(to, 2), row(from, 2));
   }
   const auto buffer = device_->Allocate(1000);
   std::vector<char> bytes(1000, 1);

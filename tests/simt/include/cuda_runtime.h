@@ -98,11 +98,36 @@ inline uint32_t __ballot_sync(uint32_t, int predicate) {
   }
   return votes;
 }
+inline uint32_t __reduce_min_sync(uint32_t, uint32_t value) {
+  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(value));
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    uint32_t other;
+    std::memcpy(&other, all + lane * 64, sizeof(other));
+    value = std::min(value, other);
+  }
+  return value;
+}
+inline uint32_t __reduce_add_sync(uint32_t, uint32_t value) {
+  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(value));
+  value = 0;
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    uint32_t other;
+    std::memcpy(&other, all + lane * 64, sizeof(other));
+    value += other;
+  }
+  return value;
+}
 // Threads take turns, so that plain arithmetic is atomic.
 template <typename T>
 T atomicAdd(T* address, std::type_identity_t<T> value) {
   const T old = *address;
   *address = old + value;
+  return old;
+}
+template <typename T>
+T atomicMax(T* address, std::type_identity_t<T> value) {
+  const T old = *address;
+  *address = old < value ? value : old;
   return old;
 }
 inline void __threadfence() {}
@@ -112,6 +137,9 @@ T __ldcg(const T* address) {
 }
 inline uint32_t __float_as_uint(float x) { return std::bit_cast<uint32_t>(x); }
 inline float __uint_as_float(uint32_t x) { return std::bit_cast<float>(x); }
+inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<uint32_t>(x)) + 1; }
+inline int __popc(uint32_t x) { return std::popcount(x); }
+inline unsigned long long __float2ull_rn(float x) { return static_cast<unsigned long long>(nearbyintf(x)); }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline float __fmul_rn(float x, float y) { return x * y; }
 inline float __fadd_rn(float x, float y) { return x + y; }
