@@ -93,7 +93,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual(self.run_all(DEADLINE="3"), 1)
         expected = {name: "out of time" for name in STAGES} | {name: "passed" for name in STAGES[:5]} | {"serve": "skipped"}
         self.assertEqual(self.results, expected)
-        self.assertRegex(self.table, r"FAILED  attention_h2o_sampling: out of time after [23] s of at most [23]")
+        self.assertRegex(self.table, r"FAILED  attention_h2o_sampling: out of time after [1-3] s of at most [1-3]")
         self.assertIn("FAILED  engine_8b: out of time: 3 s were over before it", self.table)
         self.assertEqual(self.json["kernels"], None)
         self.assertLess(self.seconds, 20)
