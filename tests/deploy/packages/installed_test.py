@@ -4,7 +4,7 @@ them there (systemd itself, as the first process of a container), and removed ag
 
     sudo HYDRANT_ROOTS=/var/tmp/roots tests/deploy/packages/installed_test.py [NAME …]
 
-It takes a minute, and five the first time, when it makes the Debians in that folder (0.7 GB). It prints what it measured."""
+It makes the Debians in that folder the first time (0.7 GB), and prints what it measured."""
 
 import json
 import os
