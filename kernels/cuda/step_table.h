@@ -33,8 +33,8 @@ struct PromptGroup {
   bool rolls = false;
 };
 
-// Rows that a step of `rows` generated tokens is padded to: exact where a row has a kernel of its own, then steps of an
-// eighth to a quarter, so that few graphs serve every batch.
+// Rows that a step of `rows` generated tokens is padded to: exact up to four, then steps of an eighth to a quarter, so
+// that few graphs serve every batch.
 constexpr int32_t PaddedRows(int32_t rows) {
   if (rows <= 4) return rows;
   int32_t step = 4;

@@ -30,6 +30,8 @@ Place place;
 namespace {
 
 constexpr size_t kStackBytes = size_t{256} << 10;
+constexpr const char* kAwaitRule =
+    "every thread of a kernel awaits earlier kernels, once (kernels/cuda/runtime/overlap.cuh)";
 
 // AddressSanitizer must know on which stack the program goes on.
 struct SwitchNote {
@@ -82,11 +84,14 @@ class Machine {
         }
       }
     }
-    Check(!awaits || awaited_ == threads * grid.x * grid.y * grid.z,
-          "every thread of a kernel awaits earlier kernels, once (kernels/cuda/runtime/overlap.cuh)");
+    Check(!awaits || awaited_ == threads * grid.x * grid.y * grid.z, kAwaitRule);
   }
 
-  void Await() { ++awaited_; }
+  void Await() {
+    Check(!threads_[current_]->awaited, kAwaitRule);
+    threads_[current_]->awaited = true;
+    ++awaited_;
+  }
   std::byte* shared_memory() const { return shared_.get(); }
 
   void Wait(State state) {
@@ -123,6 +128,7 @@ class Machine {
     std::unique_ptr<std::byte[]> stack;
     boost::context::fiber fiber;
     State state = State::kDone;
+    bool awaited = false;
     Index index;
   };
 
@@ -223,6 +229,7 @@ class Machine {
       threads_[i]->index = {x % where.block_dim.x, x / where.block_dim.x % where.block_dim.y,
                             x / (where.block_dim.x * where.block_dim.y)};
       threads_[i]->state = State::kReady;
+      threads_[i]->awaited = false;
     }
     SwitchTo(backwards_ ? threads - 1 : 0);
   }

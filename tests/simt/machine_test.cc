@@ -70,7 +70,13 @@ void HalfAwait() {
   if (threadIdx.x < 32) cuda::AwaitEarlier();
 }
 
+void AwaitForAnother() {
+  if (threadIdx.x < 32) cuda::AwaitEarlier();
+  if (threadIdx.x < 32) cuda::AwaitEarlier();
+}
+
 TEST(SimtMachineDeathTest, AThreadThatDoesNotAwaitEarlierKernelsEndsTheProgram) {
+  EXPECT_DEATH(cuda::Launch(nullptr, dim3(1), 64, AwaitForAnother), "every thread of a kernel awaits earlier kernels");
   EXPECT_DEATH(cuda::Launch(nullptr, dim3(1), 64, HalfAwait), "every thread of a kernel awaits earlier kernels");
 }
 

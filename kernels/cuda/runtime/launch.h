@@ -9,19 +9,29 @@
 #include <cassert>
 #include <cstdint>
 #include <type_traits>
+#include <unordered_map>
 
 #include "kernels/cuda/runtime/cuda_error.h"
 
 namespace hydrant::cuda {
 
-// Whether the device lets a kernel begin while the one before it ends: those of 9.0 and later do.
-inline bool KernelsOverlap() {
+// Whether a kernel may begin while the one before it ends: the device does that (9.0 and later), driver and runtime record it in a
+// graph (12.3 and later), and `kernel` was compiled to await the others there, which code for older devices was not.
+inline bool MayBeginEarly(const void* kernel) {
   static const bool overlap = [] {
-    int major = 0;
+    int major = 0, driver = 0, runtime = 0;
     CheckCuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), "cudaDeviceGetAttribute");
-    return major >= 9;
+    CheckCuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+    CheckCuda(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+    return major >= 9 && driver >= 12030 && runtime >= 12030;
   }();
-  return overlap;
+  if (!overlap) return false;
+  thread_local std::unordered_map<const void*, bool> known;
+  const auto found = known.find(kernel);
+  if (found != known.end()) return found->second;
+  cudaFuncAttributes attributes = {};
+  CheckCuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
+  return known[kernel] = attributes.ptxVersion >= 90;
 }
 
 // A block has `shared_bytes` in SharedMemory (shared_memory.cuh), beside what the kernel declares; together at most 99 KB on every
@@ -31,8 +41,7 @@ void LaunchShared(cudaStream_t stream, dim3 blocks, uint32_t threads, size_t sha
                   void (*kernel)(Parameters...), std::type_identity_t<Parameters>... arguments) {
   if (blocks.x == 0 || blocks.y == 0 || blocks.z == 0) return;
   assert(blocks.y <= 65535 && blocks.z <= 65535 && threads % 32 == 0 && threads <= 1024);
-  constexpr size_t kWithoutAsking = size_t{48} << 10;
-  if (shared_bytes > kWithoutAsking) {
+  if (shared_bytes > 0) {
     CheckCuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
               "cudaFuncSetAttribute");
   }
@@ -45,7 +54,7 @@ void LaunchShared(cudaStream_t stream, dim3 blocks, uint32_t threads, size_t sha
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = &overlap;
-  config.numAttrs = KernelsOverlap() ? 1 : 0;
+  config.numAttrs = MayBeginEarly(reinterpret_cast<const void*>(kernel)) ? 1 : 0;
   CheckCuda(cudaLaunchKernelEx(&config, kernel, arguments...), "cudaLaunchKernelEx");
 }
 

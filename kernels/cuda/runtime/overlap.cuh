@@ -1,6 +1,6 @@
 // Kernels that begin while the one before them ends (programmatic dependent launch): Launch (launch.h) asks for it, so every kernel
 // calls AwaitEarlier before anything that an earlier one may have written, or may still read. tests/simt has the same functions, in a
-// header of this name, and ends the program where a thread never called it.
+// header of this name, and ends the program where a thread does not call it once.
 #ifndef HYDRANT_KERNELS_CUDA_RUNTIME_OVERLAP_CUH_
 #define HYDRANT_KERNELS_CUDA_RUNTIME_OVERLAP_CUH_
 
