@@ -435,6 +435,7 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   context.chat = *std::move(chat);
   if (context.chat.tool_calls != ToolCallFormat::kNone) {
     context.request.tool_format = ToolCallFormatName(context.chat.tool_calls);
+    context.request.calls_are_json_answers = CallsAreJsonAnswers(context.chat.tool_calls);
   }
   context.sessions = parts->sessions.get();
   parts->summary = absl::StrCat(context.request.model_names.front(), " in ", sizing.weight_formats, " on ",

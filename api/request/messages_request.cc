@@ -281,6 +281,7 @@ class ConversationReader {
 ToolChoice ReadMessagesToolChoice(ObjectReader* reader, MessagesRequest* request) {
   ToolChoice made;
   made.field = "tool_choice.type";
+  made.stop_field = "stop_sequences";
   if (reader->Has("tool_choice")) {
     ObjectReader choice = reader->Object("tool_choice");
     const std::string type = choice.String("type", "", 16, /*identifier=*/true);

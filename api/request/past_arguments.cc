@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "api/response/tool_call_parser.h"
+#include "api/wire/json_strings.h"
 #include "api/wire/json_writer.h"
 #include "api/wire/ordered_json.h"
 #include "model/text/text_pieces.h"
@@ -17,30 +18,6 @@ namespace hydrant {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Bytes of the string at the front, quotes included, or as far as it came.
-size_t StringBytes(std::string_view text) {
-  for (size_t i = 1; i < text.size(); ++i) {
-    if (text[i] == '"') return i + 1;
-    if (text[i] == '\\') ++i;
-  }
-  return text.size();
-}
-
-// Bytes of the object or array at the front, or as far as it came.
-size_t BracketBytes(std::string_view text) {
-  int depth = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '"') {
-      i += StringBytes(text.substr(i)) - 1;
-    } else if (text[i] == '{' || text[i] == '[') {
-      ++depth;
-    } else if ((text[i] == '}' || text[i] == ']') && --depth == 0) {
-      return i + 1;
-    }
-  }
-  return text.size();
-}
 
 bool IsWideInteger(std::string_view number) {
   const auto fits = [&](auto value) {
@@ -72,6 +49,7 @@ std::string Held(std::string_view text, int32_t depth_max) {
       bytes = std::min(text.find_first_not_of("0123456789+-.eE", at), text.size()) - at;
       quoted = IsWideInteger(text.substr(at, bytes));
     }
+    if (bytes == 0) bytes = text.size() - at;  // it was cut off
     if (quoted) {
       AppendJsonString(&held, text.substr(at, bytes));
     } else {

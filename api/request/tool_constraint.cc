@@ -13,6 +13,7 @@ using Json = nlohmann::ordered_json;
 using Kind = ToolChoice::Kind;
 
 constexpr size_t kToolsBytesMax = 1 << 20;
+constexpr size_t kAllowedMax = 128;  // as many as tools may be
 
 const Json* Member(const Json& object, const char* name) {
   const auto found = object.find(name);
@@ -86,12 +87,21 @@ void ReadAllowed(ObjectReader* request, JsonView said, ToolNaming naming, ToolCh
                          "A 'tool_choice' of type allowed_tools has a 'mode', auto or required, and 'tools'.");
   }
   choice->kind = requires_call ? Kind::kRequired : Kind::kAuto;
+  size_t count = 0;
   for (JsonView tool = tools.first(); tool.valid(); tool = tool.next()) {
-    if (std::optional<std::string> name = NameIn(tool, naming)) choice->allowed.push_back(*std::move(name));
+    if (++count > kAllowedMax) {
+      return request->Fail("tool_choice",
+                           absl::StrCat("The 'tools' of a 'tool_choice' may have at most ", kAllowedMax, " members."));
+    }
+    if (std::optional<std::string> name = NameIn(tool, naming)) {
+      choice->allowed.push_back(*std::move(name));
+      continue;
+    }
     // One that is run by a provider is not offered, and so not called.
-    else if (naming == ToolNaming::kNested || !tool.is_object() || !tool["type"].is_string() ||
-             tool["type"].string() == "function")
+    const std::string_view type = tool.is_object() && tool["type"].is_string() ? tool["type"].string() : "";
+    if (naming == ToolNaming::kNested || type.empty() || type == "function" || type == "custom") {
       return request->Fail("tool_choice", "The 'tools' of a 'tool_choice' must be names of functions.");
+    }
   }
   if (choice->allowed.empty())
     request->Fail("tool_choice", "The 'tools' of a 'tool_choice' name none that can be called here.");
@@ -173,7 +183,8 @@ void ReadToolConstraint(ObjectReader* request, const RequestContext& context, co
         "conflicting_constraints");
   }
   if (required && !fields->stop.empty()) {
-    return request->Fail("stop", absl::StrCat("'stop' cannot be combined with a '", field, "' that asks for a call."));
+    return request->Fail(choice.stop_field, absl::StrCat("'", choice.stop_field, "' cannot be combined with a '", field,
+                                                         "' that asks for a call."));
   }
   Constraint constraint;
   if (has_form) constraint = *fields->constraint;
@@ -182,10 +193,10 @@ void ReadToolConstraint(ObjectReader* request, const RequestContext& context, co
   if (has_form && !required) {
     answer = constraint.spec.kind == ConstraintKind::kJsonObject ? R"({"type":"object"})" : constraint.spec.text;
     if (!Json::accept(answer))
-      return request->Fail(field, absl::StrCat("'", field, "' is not JSON."), "invalid_schema");
+      return request->Fail(constraint.field, absl::StrCat("'", constraint.field, "' is not JSON."), "invalid_schema");
   }
   // There a call is an answer in JSON, and what is read back could not tell which of both it is.
-  if (!answer.empty() && context.tool_format == "llama3_json") {
+  if (!answer.empty() && context.calls_are_json_answers) {
     return request->Fail(
         fields->constraint->field,
         absl::StrCat("'", fields->constraint->field, "' beside 'tools' needs a model whose calls are no JSON answers."),

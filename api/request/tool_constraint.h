@@ -19,9 +19,10 @@ namespace hydrant {
 struct ToolChoice {
   enum class Kind : uint8_t { kNone, kAuto, kRequired, kNamed };
   Kind kind = Kind::kAuto;
-  std::string name;      // kNamed
-  std::string field;     // that says it, for errors
-  bool parallel = true;  // false: one call at most
+  std::string name;                 // kNamed
+  std::string field;                // that says it, for errors
+  std::string stop_field = "stop";  // that says at which texts to stop
+  bool parallel = true;             // false: one call at most
   // What may be called, whatever the model is told of; empty: all tools. Of kAuto and kRequired.
   std::vector<std::string> allowed;
 };

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/wire/json_body.h"
+#include "api/wire/json_strings.h"
 #include "api/wire/ordered_json.h"
 #include "model/grammar/notation/tool_format.h"
 #include "model/text/text_pieces.h"
@@ -30,45 +31,6 @@ std::string_view Trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(kWhiteSpace);
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(kWhiteSpace) + 1 - begin);
-}
-
-// Follows JSON text byte by byte: whether it is within a string, and which bytes are structure.
-class JsonStrings {
- public:
-  // Whether `c` stands outside of every string; a string's quotes are part of it.
-  bool Outside(char c) {
-    ended_ = false;
-    if (escaped_) {
-      escaped_ = false;
-    } else if (in_string_ && c == '\\') {
-      escaped_ = true;
-    } else if (c == '"') {
-      ended_ = in_string_;
-      in_string_ = !in_string_;
-      return false;
-    }
-    return !in_string_;
-  }
-  // The last byte was a quote that ended a string.
-  bool ended() const { return ended_; }
-
- private:
-  bool in_string_ = false;
-  bool escaped_ = false;
-  bool ended_ = false;
-};
-
-// Bytes of the JSON object at the front of `text`; 0 if none ends in it.
-size_t ObjectBytes(std::string_view text) {
-  JsonStrings strings;
-  int depth = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (!strings.Outside(c)) continue;
-    if (c == '{' || c == '[') ++depth;
-    if ((c == '}' || c == ']') && --depth == 0) return i + 1;
-  }
-  return 0;
 }
 
 // Nullopt: it holds an integer that would become another one.
@@ -117,6 +79,11 @@ std::string_view ToolCallMarker(ToolCallFormat format) {
   if (format == ToolCallFormat::kPythonic) return kPythonStart;
   const grammar::ToolFormat* data = grammar::FindToolFormat(ToolCallFormatName(format));
   return data == nullptr ? std::string_view() : data->trigger;
+}
+
+bool CallsAreJsonAnswers(ToolCallFormat format) {
+  const grammar::ToolFormat* data = grammar::FindToolFormat(ToolCallFormatName(format));
+  return data != nullptr && data->trigger.empty() && data->style == grammar::ArgumentStyle::kJson;
 }
 
 bool IsFunctionName(std::string_view name) {
@@ -360,7 +327,7 @@ bool ToolCallParser::FinishLlama(AnswerPieces* out) {
   if (rest.starts_with(kPythonTag)) rest.remove_prefix(kPythonTag.size());
   if (calls_ > 0 && rest.starts_with(';')) rest.remove_prefix(1);
   while (!(rest = Trimmed(rest)).empty()) {
-    const size_t bytes = rest.front() == '{' ? ObjectBytes(rest) : 0;
+    const size_t bytes = rest.front() == '{' ? BracketBytes(rest) : 0;
     if (bytes == 0 || !AddCall(rest.substr(0, bytes), out)) return false;
     rest = Trimmed(rest.substr(bytes));
     if (rest.starts_with(';')) rest.remove_prefix(1);
@@ -382,7 +349,7 @@ bool ToolCallParser::AddCalls(std::string_view json, AnswerPieces* out) {
 bool ToolCallParser::AddRestOfList(std::string_view* rest, AnswerPieces* out) {
   while (rest->starts_with(',')) {
     *rest = Trimmed(rest->substr(1));
-    const size_t bytes = rest->starts_with('{') ? ObjectBytes(*rest) : 0;
+    const size_t bytes = rest->starts_with('{') ? BracketBytes(*rest) : 0;
     if (bytes == 0 || !AddCall(rest->substr(0, bytes), out)) return false;
     *rest = Trimmed(rest->substr(bytes));
   }
@@ -400,7 +367,7 @@ bool ToolCallParser::FinishMistral(AnswerPieces* out) {
   while (rest.starts_with(kMistralOpen)) {
     rest = Trimmed(rest.substr(kMistralOpen.size()));
     if (rest.starts_with('[')) {
-      const size_t bytes = ObjectBytes(rest);
+      const size_t bytes = BracketBytes(rest);
       if (bytes == 0 || !AddCalls(rest.substr(0, bytes), out)) return false;
       rest = Trimmed(rest.substr(bytes));
       continue;
@@ -410,7 +377,7 @@ bool ToolCallParser::FinishMistral(AnswerPieces* out) {
     std::string_view name = Trimmed(rest.substr(0, brace));
     // f[ARGS]{…} and f[CALL_ID]…[ARGS]{…}
     name = name.substr(0, std::min(name.find(kMistralArguments), name.find(kMistralCallId)));
-    const size_t bytes = ObjectBytes(rest.substr(brace));
+    const size_t bytes = BracketBytes(rest.substr(brace));
     if (bytes == 0 || !AddNamedCall(name, rest.substr(brace, bytes), out)) return false;
     rest = Trimmed(rest.substr(brace + bytes));
   }

@@ -69,6 +69,9 @@ std::string WholeMembers(std::string_view arguments);
 // What a call begins with; empty for kNone. Where a tokenizer has it as a special token, answers must be decoded with those.
 std::string_view ToolCallMarker(ToolCallFormat format);
 
+// Calls are all of an answer and JSON, without a mark that no other answer in JSON has.
+bool CallsAreJsonAnswers(ToolCallFormat format);
+
 // 1 to 64 characters of [A-Za-z0-9_.-]: what a client may send back as the name of a call.
 bool IsFunctionName(std::string_view name);
 

@@ -320,8 +320,8 @@ void JsonMachine::StepPropertyKey(const Configuration& from, uint8_t byte, Confi
   if (FitsSome(own, next.lexeme, next.target)) to.push_back(next);
 }
 
-// No object has a key twice. Keys are told apart by 64 bits of hash: one in 10^15 objects of a hundred keys lacks a key that it could
-// have had.
+// No object has a key twice, but where the plan lets keys repeat. Keys are told apart by 64 bits of hash: where nobody looks for keys of
+// the same hash, one in 10^15 objects of a hundred keys lacks a key that it could have had.
 void JsonMachine::StepExtraKey(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to) {
   const RegexId left = dfa_.Step(from.lexeme, byte, fuel);
   const Frame own = frame(from.frame);

@@ -107,7 +107,7 @@ ShapeCache::Key GenerationRun::ShapeKey() const {
 
 std::optional<ApiError> GenerationRun::SetShape(const ShapeResult& shape) {
   const Constraint& constraint = *prepared_.fields.constraint;
-  if (const auto* refusal = std::get_if<grammar::Refusal>(&shape)) return RefusalError(*refusal, constraint.field);
+  if (const auto* refusal = std::get_if<grammar::Refusal>(&shape)) return RefusalError(*refusal, constraint);
   shape_ = std::get<0>(shape);
   if (!FollowsShape(shape)) return std::nullopt;
   switch (shape_->Behind(prepared_.shape_start.prefix, behind_prefix_.emplace())) {

@@ -1,6 +1,7 @@
 #include "server/shapes/shape_refusal.h"
 
 #include <string>
+#include <string_view>
 
 #include "api/wire/json_writer.h"
 #include "model/text/str_cat.h"
@@ -35,7 +36,10 @@ ErrorCode<400> CodeOf(grammar::RefusalKind kind) {
 
 }  // namespace
 
-ApiError RefusalError(const grammar::Refusal& refusal, std::string_view field) {
+ApiError RefusalError(const grammar::Refusal& refusal, const Constraint& constraint) {
+  // A form that stands beside tools is compiled with them, and may not be what cannot be kept.
+  const bool in_tools = constraint.spec.kind == ConstraintKind::kToolCalls && refusal.pointer.starts_with("/tools");
+  const std::string_view field = in_tools ? "tools" : std::string_view(constraint.field);
   std::string message = StrCat("'", field, "'");
   if (!refusal.pointer.empty()) {
     const bool is_long = refusal.pointer.size() > kPointerBytesMax;

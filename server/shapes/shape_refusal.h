@@ -4,15 +4,14 @@
 #ifndef HYDRANT_SERVER_SHAPES_SHAPE_REFUSAL_H_
 #define HYDRANT_SERVER_SHAPES_SHAPE_REFUSAL_H_
 
-#include <string_view>
-
+#include "api/request/constraint.h"
 #include "api/wire/api_error.h"
 #include "model/grammar/refusal.h"
 
 namespace hydrant {
 
-// A 400. `field`: the path of what was compiled, which becomes its `param`.
-ApiError RefusalError(const grammar::Refusal& refusal, std::string_view field);
+// A 400. `constraint`: what was compiled; its field becomes the error's `param`, or "tools" where one of them is what cannot be kept.
+ApiError RefusalError(const grammar::Refusal& refusal, const Constraint& constraint);
 
 }  // namespace hydrant
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/text/json_escape.h"
 #include "model/text/utf8.h"
 
 namespace hydrant::grammar {
@@ -18,25 +19,9 @@ constexpr std::string_view kHexDigits = "0123456789abcdef";
 
 // What JSON writes instead of the character, or "".
 std::string JsonEscape(uint32_t code_point) {
-  switch (code_point) {
-    case '"':
-      return "\\\"";
-    case '\\':
-      return "\\\\";
-    case '\b':
-      return "\\b";
-    case '\f':
-      return "\\f";
-    case '\n':
-      return "\\n";
-    case '\r':
-      return "\\r";
-    case '\t':
-      return "\\t";
-    default:
-      if (code_point >= 0x20) return "";
-      return std::string("\\u00") + kHexDigits[code_point >> 4] + kHexDigits[code_point & 15];
-  }
+  if (const std::string_view escape = ShortJsonEscape(code_point); !escape.empty()) return std::string(escape);
+  if (code_point >= 0x20) return "";
+  return std::string("\\u00") + kHexDigits[code_point >> 4] + kHexDigits[code_point & 15];
 }
 
 // Some characters of several bytes, from first to last byte.

@@ -7,6 +7,7 @@
 #include "model/jinja/core/operators.h"
 #include "model/jinja/core/printing.h"
 #include "model/jinja/core/workspace.h"
+#include "model/text/json_escape.h"
 #include "model/text/str_cat.h"
 #include "model/text/utf8.h"
 
@@ -16,24 +17,7 @@ namespace {
 constexpr Origin kPunctuation = Origin::kClient;
 
 std::string JsonEscape(uint32_t code_point) {
-  switch (code_point) {
-    case '"':
-      return "\\\"";
-    case '\\':
-      return "\\\\";
-    case '\n':
-      return "\\n";
-    case '\r':
-      return "\\r";
-    case '\t':
-      return "\\t";
-    case '\b':
-      return "\\b";
-    case '\f':
-      return "\\f";
-    default:
-      break;
-  }
+  if (const std::string_view escape = ShortJsonEscape(code_point); !escape.empty()) return std::string(escape);
   if (code_point < 0x10000) return absl::StrFormat("\\u%04x", code_point);
   const uint32_t rest = code_point - 0x10000;
   return absl::StrFormat("\\u%04x\\u%04x", 0xD800 + (rest >> 10), 0xDC00 + (rest & 0x3FF));

@@ -174,6 +174,14 @@ TEST(MessagesRequest, RefusesByName) {
     EXPECT_EQ(parsed.error().param, c.param) << c.messages << c.members << parsed.error().message;
     EXPECT_EQ(parsed.error().code, c.code) << c.messages << c.members;
   }
+  RequestContext holds = Context();
+  holds.constraints = true;
+  holds.tool_format = "hermes";
+  const ApiResult<MessagesRequest> stops = ParseMessagesRequest(
+      BodyOf(kHi, R"(,"tools":[{"name":"f","input_schema":{}}],"tool_choice":{"type":"any"},"stop_sequences":["x"])"),
+      holds);
+  ASSERT_FALSE(stops.ok());
+  EXPECT_EQ(stops.error().param, "stop_sequences") << stops.error().message;
 }
 
 // Each result becomes a message of its own: so few messages cannot make many.

@@ -83,8 +83,12 @@ TEST(ResponsesTools, AChoiceHoldsAnswersAndIsRepeated) {
   EXPECT_NE(none.value().head, parse("").value().head) << "its prompt has no tools";
   EXPECT_EQ(Json::parse("{" + none.value().head + "," + none.value().echo + "}")["tool_choice"], "none");
   EXPECT_FALSE(parse(R"(,"parallel_tool_calls":false,"tool_choice":"required")").value().parallel_tool_calls);
+  std::string many = R"({"type":"function","name":"f"})";
+  for (int i = 0; i < 128; ++i) many += R"(,{"type":"web_search"})";
+  many = R"(,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[)" + many + "]}";
   const struct {
-    const char *choice, *code;
+    std::string choice;
+    const char* code;
   } refused[] = {
       {R"(,"tool_choice":{"type":"web_search"})", "unsupported"},
       {R"(,"tool_choice":{"type":"function","name":"h"})", "invalid_value"},
@@ -92,6 +96,9 @@ TEST(ResponsesTools, AChoiceHoldsAnswersAndIsRepeated) {
       {R"(,"tool_choice":{"type":"allowed_tools","mode":"any","tools":[{"type":"function","name":"f"}]})",
        "invalid_value"},
       {R"(,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search"}]})", "invalid_value"},
+      {R"(,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"f"},{"type":"custom"}]})",
+       "invalid_value"},
+      {many, "invalid_value"},
       {R"(,"tool_choice":7)", "invalid_value"}};
   for (const auto& c : refused) {
     const ApiResult<ResponsesRequest> parsed = parse(c.choice);

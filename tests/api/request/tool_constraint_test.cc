@@ -92,6 +92,7 @@ TEST(ToolConstraint, AFormIsThatOfAnAnswerWithoutCalls) {
   ExpectAnswers(kTools + form + R"(,"parallel_tool_calls":false)", {R"({"x": 1})", f}, {f + "\n" + f});
   RequestContext llama = HoldingContext();
   llama.tool_format = "llama3_json";
+  llama.calls_are_json_answers = true;
   const ApiResult<ChatRequest> either =
       ParseChat(kTools + std::string(R"(,"response_format":{"type":"json_object"})"), llama);
   ASSERT_FALSE(either.ok());
@@ -151,7 +152,10 @@ TEST(ToolConstraint, RefusesWhatItCannotHold) {
        {tools + R"(,"tool_choice":"required","response_format":{"type":"regex","regex":"a"})", "tool_choice",
         "conflicting_constraints"},
        {WithStrict() + R"(,"guided_choice":["a"])", "tools", "conflicting_constraints"},
-       {tools + R"(,"guided_json":"{},\"choice\":1")", "guided_json", "invalid_schema"}}) {
+       {tools + R"(,"guided_json":"{},\"choice\":1")", "guided_json", "invalid_schema"},
+       {tools +
+            R"(,"guided_json":"{,","tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"f"}}]}})",
+        "guided_json", "invalid_schema"}}) {
     const ApiResult<ChatRequest> parsed = ParseChat(c.members);
     ASSERT_FALSE(parsed.ok()) << c.members;
     EXPECT_EQ(parsed.error().param, c.param) << c.members;

@@ -26,7 +26,7 @@ TEST(ShapeRefusal, NamesFieldPlaceAndKeyword) {
     SCOPED_TRACE(c.spec.text);
     const auto made = CompiledShape::Compile(c.spec, ByteVocabulary());
     ASSERT_EQ(made.index(), 1u);
-    const ApiError error = RefusalError(std::get<1>(made), "f");
+    const ApiError error = RefusalError(std::get<1>(made), {.spec = c.spec, .field = "f"});
     EXPECT_EQ(error.status, 400);
     EXPECT_EQ(error.param, "f");
     EXPECT_EQ(error.code, c.code) << error.message;
@@ -34,12 +34,29 @@ TEST(ShapeRefusal, NamesFieldPlaceAndKeyword) {
   }
 }
 
+// A form beside tools: either may be what cannot be kept.
+TEST(ShapeRefusal, NamesTheToolsWhereOneOfThemIsRefused) {
+  const std::string bad = R"({"type":"object","properties":{"x":{"uniqueItems":true,"type":"array"}}})";
+  const auto error_of = [](const std::string& parameters, const std::string& answer) {
+    Constraint constraint;
+    constraint.field = "response_format";
+    constraint.spec.kind = ConstraintKind::kToolCalls;
+    constraint.spec.text = R"({"format":"hermes","choice":"auto","parallel":true,"tools":[{"name":"f","parameters":)" +
+                           parameters + R"(}],"answer":)" + answer + "}";
+    const auto made = CompiledShape::Compile(constraint.spec, ByteVocabulary());
+    EXPECT_EQ(made.index(), 1u) << constraint.spec.text;
+    return RefusalError(std::get<1>(made), constraint);
+  };
+  EXPECT_EQ(error_of(bad, "{}").param, "tools");
+  EXPECT_EQ(error_of("{}", bad).param, "response_format");
+}
+
 TEST(ShapeRefusal, LongPlacesAreCut) {
   grammar::Refusal refusal;
   refusal.kind = grammar::RefusalKind::kTooComplex;
   refusal.pointer = "/" + std::string(5000, 'x');
   refusal.text = "takes too much work";
-  const ApiError error = RefusalError(refusal, "f");
+  const ApiError error = RefusalError(refusal, {.spec = SchemaSpec("{}"), .field = "f"});
   EXPECT_EQ(error.code, "structured_output_too_complex");
   EXPECT_LT(error.message.size(), 300u);
 }
