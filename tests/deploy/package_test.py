@@ -87,6 +87,36 @@ class Package(unittest.TestCase):
             run("sh", "-n", self.control / name)
             self.assertTrue(os.access(self.control / name, os.X_OK), name)
 
+    def purge(self, account, *left, fails=False, link=False):
+        """Runs postrm as a purge with its paths in a folder. Returns what `userdel` was called with."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for path in ("bin", "etc/hydrant", "var/lib"):
+                (folder / path).mkdir(parents=True)
+            (folder / "var/lib/hydrant").symlink_to("elsewhere") if link else (folder / "var/lib/hydrant").mkdir()
+            (folder / "etc/passwd").write_text(f"root:x:0:0::/root:/bin/sh\n{account}")
+            (folder / "bin/userdel").write_text(f'#!/bin/sh\necho "$@" > {folder}/called\nexit {int(fails)}\n')
+            (folder / "bin/userdel").chmod(0o755)
+            for path in left:
+                (folder / path).touch()
+            script = re.sub(r"(?<![\w.])/(var/lib|etc|run)/", rf"{folder}/\1/", (self.control / "postrm").read_text())
+            # The home in the account is text, not a path here.
+            script = script.replace(f'= {folder}/var/lib/hydrant ]', "= /var/lib/hydrant ]")
+            run("sh", "-c", script, "postrm", "purge", env=dict(os.environ, PATH=f"{folder}/bin:{os.environ['PATH']}"))
+            called = folder / "called"
+            return called.read_text().strip() if called.exists() else ""
+
+    def test_a_purge_removes_its_own_user_where_nothing_is_left_of_it(self):
+        ours = "hydrant:x:998:998:Hydrant:/var/lib/hydrant:/usr/sbin/nologin\n"
+        self.assertEqual(self.purge(ours), "hydrant")
+        self.assertEqual(self.purge(ours, fails=True), "hydrant", "and does not fail for that")
+        self.assertEqual(self.purge(ours, "etc/hydrant/tenants.json"), "", "another one would get its number, and read it")
+        self.assertEqual(self.purge(ours, "var/lib/hydrant/model.gguf"), "")
+        self.assertEqual(self.purge(ours, link=True), "", "the operator's")
+        self.assertEqual(self.purge(""), "", "one of LDAP is not in the file")
+        self.assertEqual(self.purge(ours.replace("998", "1000")), "", "a person's")
+        self.assertEqual(self.purge(ours.replace("/var/lib/hydrant", "/srv/hydrant")), "")
+
     def test_systemd_makes_its_user(self):
         if not shutil.which("systemd-sysusers"):
             self.skipTest("systemd-sysusers is not installed (package systemd)")

@@ -10,9 +10,9 @@ from ray.serve.config import RequestRouterConfig
 from hydrant_ray.replica import Replica
 from hydrant_ray.router import SlotRouter
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+HERE = pathlib.Path(__file__).resolve()
 DEFAULTS = {
-    "hydrantd": "",  # path of the program; default: $HYDRANTD, what this repository has built, the wheel's, or the one of $PATH
+    "hydrantd": "",  # path of the program; default: $HYDRANTD, the wheel's, what this repository has built, or the one of $PATH
     "model": "",  # as on hydrantd's command line; required
     "directory": "hydrant-sessions",  # of the sessions; a folder slot-N per replica, on each machine its own
     "host": "127.0.0.1",  # where a daemon listens; auto: the node's address, for several machines (needs "insecure" in settings)
@@ -25,12 +25,14 @@ OWN_FLAGS = ("host", "port", "replica_id", "session_dir", "admin_socket")
 def _find_hydrantd(path):
     if found := path or os.environ.get("HYDRANTD"):
         return found
-    built = [ROOT / "build" / "release" / "hydrantd"]
     # Of the wheel that this file came with, if it did; its folder of programs is in nobody's $PATH.
-    built.append(pathlib.Path(__file__).resolve().parents[1] / "hydrant" / "bin" / "hydrantd")
+    built = [HERE.parents[1] / "hydrant" / "bin" / "hydrantd"]
+    # Of the repository, if this is one: deploy/ray_serve/hydrant_ray/app.py.
+    if len(HERE.parents) > 3 and (HERE.parents[3] / "CMakeLists.txt").exists():
+        built.append(HERE.parents[3] / "build" / "release" / "hydrantd")
     found = next((str(path) for path in built if path.exists()), None) or shutil.which("hydrantd")
     if not found:
-        raise ValueError("hydrantd: there is none in $HYDRANTD, build/release, the wheel or $PATH")
+        raise ValueError("hydrantd: there is none in $HYDRANTD, the wheel, build/release or $PATH")
     return found
 
 

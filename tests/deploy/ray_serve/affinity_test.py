@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """What deploy/ray_serve decides, without Ray: where a request goes, who has a slot, how many replicas there should be."""
 
+import os
 import pathlib
 import sys
+import tempfile
 import types
 import unittest
+from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "deploy" / "ray_serve"))
 
@@ -13,6 +16,26 @@ from hydrant_ray import affinity, scaling, slots  # noqa: E402
 
 def head(**fields):
     return [(name.replace("_", "-").encode(), value.encode()) for name, value in fields.items()]
+
+
+class Programs(unittest.TestCase):
+    def test_hydrantd_is_found_wherever_the_wheel_was_unpacked(self):
+        strangers = ("ray", "ray.serve", "ray.serve.config", "hydrant_ray.replica", "hydrant_ray.router")
+        source = (pathlib.Path(affinity.__file__).parent / "app.py").read_text()
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(sys.modules, {name: mock.MagicMock() for name in strangers}):
+            program = pathlib.Path(folder) / "hydrant" / "bin" / "hydrantd"
+            program.parent.mkdir(parents=True)
+            program.touch()
+            with mock.patch.dict(os.environ, PATH=folder):
+                os.environ.pop("HYDRANTD", None)
+                for place in ("/hydrant_ray/app.py", "/site/hydrant_ray/app.py"):  # pip install --target /site
+                    app = {"__name__": "app", "__file__": place}
+                    exec(compile(source, place, "exec"), app)
+                    with self.assertRaisesRegex(ValueError, "hydrantd: there is none"):
+                        app["_find_hydrantd"]("")
+                app = {"__name__": "app", "__file__": f"{folder}/hydrant_ray/app.py"}
+                exec(compile(source, "app.py", "exec"), app)
+                self.assertEqual(app["_find_hydrantd"](""), str(program.resolve()))
 
 
 class Affinity(unittest.TestCase):
