@@ -210,7 +210,7 @@ TEST_P(AdapterTest, ARowsBitsAreThoseOfItsOwnAdapterAlone) {
     const auto stored =
         IsQuantised(format) ? RandomStoredRows(format, spec.rows, spec.cols, 1) : std::vector<std::byte>();
     const WeightRows reader(ReaderOf(w, spec.cols), [&](int64_t begin, int64_t end, std::byte* out) {
-      const int64_t bytes = RowBytes(format, spec.cols);
+      const int64_t bytes = RowBytes(spec.format, spec.cols);
       std::copy(stored.begin() + begin * bytes, stored.begin() + end * bytes, out);
     });
     const auto weight = device_->MakeLinear(spec, reader, bias);
