@@ -83,6 +83,8 @@ const TokenMasks::Inside* TokenMasks::InsideOfRest(const LexemeFacts::Counted& c
     return nullptr;
   }
   const RegexId rest = Widened(counted.rest, /*is_key=*/false, fuel);
+  const int64_t cut = facts_->CharactersCut(counted.rest, static_cast<int32_t>(trie_->depth_max()), fuel);
+  if (fuel.empty()) return nullptr;
   std::unique_ptr<Inside>& known = insides_[{rest, kMeasured}];
   if (known == nullptr) {
     auto inside = std::make_unique<Inside>();
@@ -92,7 +94,7 @@ const TokenMasks::Inside* TokenMasks::InsideOfRest(const LexemeFacts::Counted& c
     if (fuel.empty()) return nullptr;
     Remember(known, std::move(inside));
   }
-  return known->characters <= count.c + int64_t{1} ? known.get() : nullptr;
+  return *known->characters + cut <= count.c + int64_t{1} ? known.get() : nullptr;
 }
 
 void TokenMasks::WalkLexeme(RegexId lexeme, bool is_key, Fuel& fuel, Inside& inside) {
@@ -445,7 +447,8 @@ std::pair<Configurations, int64_t> TokenMasks::WithoutCounts(const Configuration
     if (!counted.has_value()) continue;
     const RegexNode count = machine_->dfa().arena().node(counted->count);
     if (count.kind != RegexKind::kRepeat || count.b > 0) continue;
-    each.lexeme = Widened(counted->rest, /*is_key=*/false, fuel);
+    // What is measured is what must come.
+    each.lexeme = facts_->Longer(counted->rest, static_cast<int32_t>(trie_->depth_max()), fuel);
     plain.second = std::min<int64_t>(plain.second, count.c);
   }
   std::ranges::sort(plain.first);

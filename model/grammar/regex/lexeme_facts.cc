@@ -94,6 +94,7 @@ bool LexemeFacts::TakesEveryCharacter(RegexId id, Fuel& fuel) {
     every = byte == '"' || byte == '\\' || is_whole(dfa_.Step(id, static_cast<uint8_t>(byte), fuel));
   }
   for (int lead = 0xc2; lead <= 0xf4 && every; ++lead) every = AllLead(id, static_cast<uint8_t>(lead), is_whole, fuel);
+  if (fuel.empty()) return false;
   return takes_every_[id] = every;
 }
 
@@ -119,25 +120,31 @@ int32_t LexemeFacts::PlainCharacters(RegexId left, Fuel& fuel) {
     if (node.kind == RegexKind::kRepeat && node.c > characters && TakesEveryCharacter(node.a, fuel))
       characters = node.c;
   }
+  if (fuel.empty()) return 0;
   return plain_characters_[static_cast<size_t>(left)] = characters;
 }
 
 // A turn that is begun has taken a byte. Of turns that have to come those beyond what the bytes can be need not be told apart, either.
-RegexId LexemeFacts::WidenedLoop(RegexId loop, int32_t bytes, int32_t spare) {
+LexemeFacts::Wide LexemeFacts::WidenedLoop(RegexId loop, int32_t bytes, int32_t spare, Fuel& fuel) {
   const RegexNode node = dfa_.arena().node(loop);
-  if (node.kind != RegexKind::kRepeat) return loop;
+  if (node.kind != RegexKind::kRepeat) return {loop};
   const int32_t each = dfa_.arena().node(node.a).least;
-  if (each == 0) return loop;
+  if (each == 0) return {loop};
   const int32_t turns = (bytes + each - 1) / each;
-  if (node.c < turns + spare) return loop;
-  return dfa_.arena().Repeat(node.a, std::min(node.b, turns + 1), kUnbounded);
+  if (node.c < turns + std::max(spare, 0)) return {loop};
+  const int32_t least = spare == kKeepLeast ? node.b : std::min(node.b, turns + 1);
+  const int64_t cut = node.b - least;
+  const int64_t characters = cut == 0 ? 0 : LengthsOf(node.a, fuel).least;
+  return {dfa_.arena().Repeat(node.a, least, kUnbounded),
+          characters > kFar / std::max<int64_t>(cut, 1) ? kFar : cut * characters};
 }
 
 // Widens those of the first few parts that are loops, or unions of what begins with them.
-RegexId LexemeFacts::WidenedParts(RegexId left, int32_t bytes, int32_t spare, bool in_unions, Fuel& fuel) {
+LexemeFacts::Wide LexemeFacts::WidenedParts(RegexId left, int32_t bytes, int32_t spare, bool in_unions, Fuel& fuel) {
   constexpr size_t kPartsMax = 4;
   RegexArena& arena = dfa_.arena();
   std::vector<RegexId> parts, todo = {left};
+  int64_t cut = 0;
   while (!todo.empty() && parts.size() < kPartsMax && fuel.Spend(1)) {
     const RegexId next = todo.back();
     const RegexNode node = arena.node(next);
@@ -147,23 +154,31 @@ RegexId LexemeFacts::WidenedParts(RegexId left, int32_t bytes, int32_t spare, bo
       todo.push_back(node.a);
     } else if (node.kind == RegexKind::kOr && in_unions) {
       std::vector<RegexId> members(arena.list(next).begin(), arena.list(next).end());
-      for (RegexId& each : members) each = WidenedParts(each, bytes, spare, /*in_unions=*/false, fuel);
+      int64_t most = 0;
+      for (RegexId& each : members) {
+        const Wide wide = WidenedParts(each, bytes, spare, /*in_unions=*/false, fuel);
+        each = wide.left;
+        most = std::max(most, wide.cut);
+      }
       parts.push_back(arena.Or(std::move(members)));
+      cut += most;
     } else {
-      parts.push_back(WidenedLoop(next, bytes, spare));
+      const Wide wide = WidenedLoop(next, bytes, spare, fuel);
+      parts.push_back(wide.left);
+      cut += wide.cut;
     }
   }
   parts.insert(parts.end(), todo.rbegin(), todo.rend());
-  return arena.Concat(parts);
+  return {arena.Concat(parts), cut};
 }
 
-RegexId LexemeFacts::Widened(RegexId left, int32_t bytes, int32_t spare, Fuel& fuel) {
-  const std::array<int32_t, 3> own = {left, bytes, spare};
+LexemeFacts::Wide LexemeFacts::WidenedOf(const std::array<int32_t, 3>& own, Fuel& fuel) {
   if (const auto known = widened_.find(own); known != widened_.end()) return known->second;
+  const auto [left, bytes, spare] = own;
   // What must come behind it is there only if it has a text at all.
-  const RegexId widened =
-      dfa_.arena().node(left).plain ? WidenedParts(left, bytes, spare, /*in_unions=*/true, fuel) : left;
-  if (fuel.empty()) return left;
+  const Wide widened =
+      dfa_.arena().node(left).plain ? WidenedParts(left, bytes, spare, /*in_unions=*/true, fuel) : Wide{left};
+  if (fuel.empty()) return {left};
   return widened_[own] = widened;
 }
 
@@ -245,6 +260,7 @@ LexemeFacts::Lengths LexemeFacts::LengthsOf(RegexId id, Fuel& fuel) {
         break;
     }
     if (todo.size() > before) continue;
+    if (fuel.empty()) break;
     lengths.known = true;
     lengths_[static_cast<size_t>(next)] = lengths;
     todo.pop_back();

@@ -35,7 +35,14 @@ class LexemeFacts {
 
   // What takes the same `bytes` bytes as `left` and may end behind the same, and is the same for many counts: a loop that so many bytes
   // do not bring to its end has none. A loop of which then fewer than `spare` turns were left stays as it is.
-  RegexId Widened(RegexId left, int32_t bytes, int32_t spare, Fuel& fuel);
+  RegexId Widened(RegexId left, int32_t bytes, int32_t spare, Fuel& fuel) {
+    return WidenedOf({left, bytes, spare}, fuel).left;
+  }
+  // The same, but what must come of a loop stays: behind so many bytes its shortest text is as long as that of `left`.
+  RegexId Longer(RegexId left, int32_t bytes, Fuel& fuel) { return WidenedOf({left, bytes, kKeepLeast}, fuel).left; }
+  // Within so many bytes the shortest text of `left` has no more than so many characters beyond what there is of
+  // Widened(left, bytes, 0).
+  int64_t CharactersCut(RegexId left, int32_t bytes, Fuel& fuel) { return WidenedOf({left, bytes, 0}, fuel).cut; }
 
   // A string whose characters are counted: each text is one of `rest` but for its quote, with as many characters as `count` has.
   struct Counted {
@@ -60,8 +67,15 @@ class LexemeFacts {
   };
   Lengths LengthsOf(RegexId id, Fuel& fuel);
   bool TakesEveryCharacter(RegexId id, Fuel& fuel);
-  RegexId WidenedParts(RegexId left, int32_t bytes, int32_t spare, bool in_unions, Fuel& fuel);
-  RegexId WidenedLoop(RegexId loop, int32_t bytes, int32_t spare);
+  struct Wide {
+    RegexId left;
+    int64_t cut = 0;  // characters
+  };
+  static constexpr int32_t kKeepLeast = -1;  // for `spare`
+  // By what is left, bytes and spare turns.
+  Wide WidenedOf(const std::array<int32_t, 3>& own, Fuel& fuel);
+  Wide WidenedParts(RegexId left, int32_t bytes, int32_t spare, bool in_unions, Fuel& fuel);
+  Wide WidenedLoop(RegexId loop, int32_t bytes, int32_t spare, Fuel& fuel);
   bool IsAllButFew(RegexId intersection, Fuel& fuel);
   bool TakesSingleBytes(RegexId id, Fuel& fuel);  // one at least
   using Ends = std::function<bool(RegexId left)>;
@@ -71,8 +85,8 @@ class LexemeFacts {
   LazyDfa& dfa_;
   std::vector<int32_t> plain_characters_;  // by what is left; -1: unknown
   SteadyMap<RegexId, bool> takes_every_;
-  SteadyMap<std::array<int32_t, 3>, RegexId> widened_;  // by what is left, bytes and spare turns
-  std::vector<uint64_t> loops_;                         // by what is left; kUnknownLoops: not known
+  SteadyMap<std::array<int32_t, 3>, Wide> widened_;
+  std::vector<uint64_t> loops_;  // by what is left; kUnknownLoops: not known
   static constexpr uint64_t kUnknownLoops = ~uint64_t{0};
   std::vector<Lengths> lengths_;  // by what is left
 };

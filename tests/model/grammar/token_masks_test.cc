@@ -53,6 +53,9 @@ const std::vector<const char*> kSchemas = {
     // Counts that no token brings to their end, and counts that some do; so many keys that one may run out of them.
     R"({"type":"array","items":{"type":"string","pattern":"^([a-c]{13,90}|(ab){7,9}x?|k{1,30}\\d+)-?$","maxLength":25}})",
     R"({"type":"array","items":{"type":"string","pattern":"^(a{0,90}|x)\\s\\S*$","minLength":1,"maxLength":14}})",
+    // More that has to come behind a token than a token is long, beside a counter.
+    R"({"type":"string","pattern":"^[a-z]*-[0-9]{40}$","maxLength":50})",
+    R"({"type":"string","pattern":"^[a-z]*(-[0-9]{40}|[1-3]{0,90}kk?)$","maxLength":50})",
     R"({"type":"object","patternProperties":{"^a{0,78}$":{"enum":[1]}},"additionalProperties":false,"minProperties":70})",
 };
 
@@ -196,6 +199,7 @@ const std::vector<const char*> kNeedSchemas = {
     R"({"type":"array","items":{"anyOf":[{"const":"ab"},{"type":"string","minLength":20}]},"minItems":1})",
     R"({"type":"object","additionalProperties":{"type":"array","minItems":3},"minProperties":1})",
     R"({"type":"string","pattern":"^(a|b[a-z ]{25})*$"})",
+    R"({"type":"string","pattern":"^[a-z]*-[12]{22}$","maxLength":48})",
     R"({"$defs":{"t":{"type":"object","properties":{"abc":{"anyOf":[{"$ref":"#/$defs/t"},{"type":"null"}]}},"required":["abc"],"additionalProperties":false}},"$ref":"#/$defs/t"})",
 };
 

@@ -73,6 +73,25 @@ TEST(LexemeFacts, WidenedLoopsTakeTheSameBytes) {
     }
     EXPECT_EQ(strings.facts.Widened(whole, kBytes, 99, strings.fuel), whole) << "few texts may be left";
   }
+  EXPECT_EQ(strings.facts.Longer(strings.Of("[ab]{7,9}c"), kBytes, strings.fuel), strings.Of("[ab]{7,}c"));
+  EXPECT_EQ(strings.facts.CharactersCut(strings.Of("[ab]{7,9}(a|(bc){9})"), kBytes, strings.fuel), 3 + 6 * 2);
+}
+
+// What was asked with too little work is answered anew.
+TEST(LexemeFacts, WhatAnEndOfFuelLeftUnknownIsNotRemembered) {
+  for (int64_t little = 1; little < 8000; little += 1 + little / 3) {
+    Strings strings;
+    RegexArena& arena = strings.dfa.arena();
+    const RegexId any = strings.Of("([^]|ab){9}"), ends = strings.Of("([ab]c?)*");
+    const auto counted = [&](Fuel& fuel) {
+      return strings.facts.HaveCommon({arena.Repeat(arena.node(strings.Of("[^]*")).a, 3, 9), ends}, fuel);
+    };
+    Fuel one{little}, two{little};
+    strings.facts.PlainCharacters(any, one);
+    counted(two);
+    EXPECT_EQ(strings.facts.PlainCharacters(any, strings.fuel), 9) << little;
+    EXPECT_TRUE(counted(strings.fuel)) << little;
+  }
 }
 
 TEST(LexemeFacts, AnyKeyButSomeGoesOnWhateverComes) {
