@@ -4,7 +4,9 @@
 // Life cycle: Compile once per specification; Begin for every answer; Advance with the bytes of each token; Accepts says whether the
 // answer may end. What is the same specification makes the same grammar, and takes or refuses the same bytes, on every machine.
 //
-// Work of states and masks is remembered in the grammar; beyond 20,000 things it is dropped and begun anew, which changes no answer.
+// Work of states and masks is remembered in the grammar; beyond 20,000 things it is dropped and begun anew, which changes no answer. What
+// states brought along that moved there does not count as far as it is four times as many, or four times what one of them needed: it is
+// 100,000 things at most, or 20,000 and four times what the largest state needs, if that is more.
 //
 // Thread: one at a time for a grammar and all of its states; whoever shares one has a lock. A GrammarSource is for any.
 #ifndef HYDRANT_MODEL_GRAMMAR_GRAMMAR_H_
@@ -98,7 +100,7 @@ class Grammar {
   // About what it takes in memory by now.
   size_t bytes() const;
 
-  // How many things may be remembered before all are dropped.
+  // How many things may be remembered before all are dropped, beside those that states brought along: kMovedMax times as many at most.
   static constexpr size_t kStatesMax = 20'000;
   void set_states_max(size_t states) { states_max_ = states; }
 

@@ -414,11 +414,17 @@ FrameId JsonMachine::ImportFrame(const JsonMachine& from, FrameId id, SteadyMap<
   for (size_t i = chain.size(); i-- > 0 && fuel.Spend(kImportFuel);) {
     Frame own = from.frame(chain[i]);
     hashes.clear();
-    for (int32_t set = own.seen; set != SeenKeys::kNone && fuel.Spend(kImportFuel); set = from.seen_.rest(set)) {
+    for (int32_t set = own.seen; set != SeenKeys::kNone && fuel.Spend(1); set = from.seen_.rest(set)) {
       hashes.push_back(from.seen_.key(set));
     }
+    if (fuel.empty()) return parent;
+    // Those that are here already cost no more, so that each try comes further than the last.
     own.seen = SeenKeys::kNone;
-    for (size_t j = hashes.size(); j-- > 0;) own.seen = seen_.With(own.seen, hashes[j]);
+    for (size_t j = hashes.size(); j-- > 0;) {
+      const size_t before = seen_.size();
+      own.seen = seen_.With(own.seen, hashes[j]);
+      if (seen_.size() > before && !fuel.Spend(kImportFuel)) return parent;
+    }
     own.parent = parent;
     parent = Intern(own);
     known.try_emplace(chain[i], parent);

@@ -145,7 +145,8 @@ class JsonMachine {
   // About what it takes in memory.
   size_t bytes() const { return dfa_.bytes() + frames_.size() * 3 * sizeof(Frame) + seen_.bytes() + few_left_bytes_; }
   // The same configurations in this machine, of another one with the same plan that began with the same expressions; not all of them
-  // where `fuel` ends. A frame, a key and a state of an expression cost kImportFuel units each.
+  // where `fuel` ends. A frame, a key and a state of an expression cost kImportFuel units each; each key one more, whether it is here
+  // or not. What was moved of keys when the fuel ended stays, and another try goes on from there.
   static constexpr int64_t kImportFuel = 12;
   Configurations Import(const JsonMachine& from, const Configurations& configurations, Fuel& fuel);
 

@@ -77,10 +77,17 @@ std::optional<std::string_view> GrammarShape::AnswerIn(int32_t token) {
 
 AnswerShape::Verdict GrammarShape::Follow(std::string_view bytes) {
   Grammar& grammar = shape_->followed();
-  const int64_t most = std::min(fuel_.left, Grammar::kAdvanceFuel);
+  int64_t most = std::min(fuel_.left, Grammar::kAdvanceFuel);
   grammar::Fuel fuel{most};
   if (!followed_.has_value()) followed_ = start_.behind.has_value() ? *start_.behind : shape_->BeginFollowed();
-  if (grammar.Advance(*followed_, bytes, fuel) != Grammar::Verdict::kAllowed) return Verdict::kLost;
+  Grammar::Verdict verdict = grammar.Advance(*followed_, bytes, fuel);
+  // An answer of many keys that moves to another automaton comes further with each try.
+  while (verdict == Grammar::Verdict::kLimit && fuel.empty() && fuel_.Spend(most)) {
+    most = std::min(fuel_.left, Grammar::kAdvanceFuel);
+    fuel = grammar::Fuel{most};
+    verdict = grammar.Advance(*followed_, bytes, fuel);
+  }
+  if (verdict != Grammar::Verdict::kAllowed) return Verdict::kLost;
   unmasked_.append(bytes);
   const bool is_over = grammar.Accepts(*followed_) && IsOver(*followed_, fuel);
   fuel_.Spend(most - fuel.left);

@@ -121,6 +121,25 @@ TEST(Grammar, TwoAnswersOfWhichOneHasManyKeysDoNotBeginAnewForEachOther) {
   EXPECT_LT(Fuel::kCompile - fuel.left, 3 * move) << "the keys were moved more than a few times";
 }
 
+TEST(Grammar, AnAnswerOfMoreKeysThanOneCallMovesComesFurtherWithEachTry) {
+  const auto grammar = Compiled({});
+  GrammarState many = grammar->Begin();
+  ASSERT_EQ(grammar->Advance(many, "{\"a\":1"), Grammar::Verdict::kAllowed);
+  for (int i = 0; i < 500; ++i) {
+    ASSERT_EQ(grammar->Advance(many, ",\"k" + std::to_string(i) + "\":0"), Grammar::Verdict::kAllowed);
+  }
+  Grammar other(grammar->source());
+  other.set_states_max(100);
+  int tries = 1;
+  for (; tries < 9; ++tries) {
+    Fuel fuel{3000};  // half of what they cost
+    if (other.Advance(many, ",\"k", fuel) == Grammar::Verdict::kAllowed) break;
+  }
+  EXPECT_EQ(tries, 4);
+  EXPECT_EQ(other.Advance(many, "499\":"), Grammar::Verdict::kForbidden) << "it knows its keys";
+  EXPECT_EQ(other.Advance(many, "500\":"), Grammar::Verdict::kAllowed);
+}
+
 TEST(Grammar, ToBeginIsWorkOnce) {
   const GrammarSpec spec{GrammarKind::kGbnf, "root ::= (\"a\" | \"b\") root | [ef] (root | \"g\")"};
   const auto grammar = Compiled(spec);
