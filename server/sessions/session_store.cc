@@ -302,7 +302,7 @@ void SessionStore::Forget(Session* session, bool remember, std::function<void(bo
   // There may have been another one of this name, whose end the disk has not taken.
   if (logged_turn == 0 && options_.journal != nullptr) logged_turn = options_.journal->TurnOf(session->name);
   if (logged_turn > 0) {
-    ForgetLogged(session->name, logged_turn, std::move(done));
+    ForgetLogged(tenant, session->name, logged_turn, std::move(done));
   } else if (done) {
     done(true);
   }
@@ -322,12 +322,18 @@ void SessionStore::Forget(Session* session, bool remember, std::function<void(bo
   }
 }
 
-void SessionStore::ForgetLogged(const SessionName& name, uint64_t turn, std::function<void(bool)> done) {
+void SessionStore::ForgetLogged(const Tenant& tenant, const SessionName& name, uint64_t turn,
+                                std::function<void(bool)> done) {
   LogRecord end;
   end.type = RecordType::kForget;
   end.name = name;
   end.turn = turn;
   end.wall_s = WallClock();
+  try {
+    end.facts.tenant = tenant.name;
+  } catch (const std::bad_alloc&) {
+    // It waits as nobody's.
+  }
   if (options_.kv != nullptr) done = ThenRemoveKv(*options_.kv, name, std::move(done));
   options_.journal->Commit(std::move(end), std::move(done));
 }
@@ -474,7 +480,7 @@ std::optional<ApiError> SessionStore::Delete(int32_t tenant, const std::string& 
     if (logged_turn == 0) return SessionNotFound(/*expired=*/false);
     // Its last turns may not have been durable.
     if (turn.has_value() && logged_turn > *turn) return TurnChanged(logged_turn);
-    ForgetLogged(name, logged_turn, std::move(done));
+    ForgetLogged(TenantOf(tenant), name, logged_turn, std::move(done));
     return std::nullopt;
   }
   if (session->busy) return SessionBusy();

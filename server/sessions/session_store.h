@@ -351,7 +351,7 @@ class SessionStore {
   bool Expired(const Session& session, int64_t now_us) const;
   void Expire();
   void Forget(Session* session, bool remember, std::function<void(bool)> done = nullptr) noexcept;
-  void ForgetLogged(const SessionName& name, uint64_t turn, std::function<void(bool)> done);
+  void ForgetLogged(const Tenant& tenant, const SessionName& name, uint64_t turn, std::function<void(bool)> done);
   static int64_t BytesOf(const std::shared_ptr<const SessionPast>& past);
   static int64_t BytesOf(const SessionPast& past);
   std::optional<ApiError> CheckWriteNow(int32_t tenant, int64_t bytes);

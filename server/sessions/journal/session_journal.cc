@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -35,39 +36,76 @@ absl::StatusOr<std::unique_ptr<SessionJournal>> SessionJournal::Open(const std::
 }
 
 // Whoever has taken as much as is left takes no more: n tenants that want all of it have an (n + 1)th part each, and as much is free.
-bool SessionJournal::HasRoom(int64_t own_bytes, int64_t bytes) const {
-  return waiting_bytes_ == 0 || own_bytes + bytes <= options_.waiting_bytes_max - waiting_bytes_ - bytes;
+bool SessionJournal::Share::HasRoom(const std::string& tenant, int64_t more) const {
+  const auto own = of.find(tenant);
+  return taken == 0 || (own == of.end() ? 0 : own->second) + more <= max - taken - more;
+}
+
+int64_t SessionJournal::ChargeOf(int64_t bytes) const {
+  const auto places = static_cast<int64_t>(options_.waiting_max);
+  return std::max(bytes, (options_.waiting_bytes_max + places - 1) / places);
 }
 
 bool SessionJournal::TakesNow(const std::string& tenant, int64_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto own = waiting_bytes_of_.find(tenant);
-  const bool room = HasRoom(own == waiting_bytes_of_.end() ? 0 : own->second, bytes) && waiting_.size() < kWaitingMax;
+  const bool room = records_.HasRoom(tenant, ChargeOf(bytes));
   if (!room) ++passed_;
   return room;
+}
+
+// Whether it waits; where not, `record` and `done` are as they were, or there is no memory.
+bool SessionJournal::Queue(LogRecord& record, std::function<void(bool)>& done, int64_t charge) {
+  const bool ends = record.type == RecordType::kForget;
+  Share& share = ends ? ends_ : records_;
+  const auto same = ends_waiting_.find(record.name);
+  const bool joins = ends && same != ends_waiting_.end();
+  if (joins && !done) charge = 0;  // nothing is kept of it
+  const bool room = charge == 0 || share.HasRoom(record.facts.tenant, charge);
+  if (!room) ++passed_;
+  if (stopping_ || !room) return false;
+  if (joins) {
+    Waiting& waiting = *same->second;
+    if (done) waiting.others.emplace_back().swap(done);
+    waiting.record.turn = std::max(waiting.record.turn, record.turn);
+    waiting.record.wall_s = std::max(waiting.record.wall_s, record.wall_s);
+    Charge(waiting, charge);
+    return true;
+  }
+  int64_t& own = share.of[record.facts.tenant];
+  Waiting& waiting = waiting_.emplace_back();
+  waiting.share = &share;
+  waiting.own = &own;
+  waiting.since_us = options_.clock();
+  waiting.record = std::move(record);
+  waiting.done.swap(done);
+  Charge(waiting, charge);
+  // What ends what is said from here on comes after it.
+  if (!ends && same != ends_waiting_.end()) ends_waiting_.erase(same);
+  if (ends) NoteEnd(&waiting);
+  return true;
+}
+
+void SessionJournal::Charge(Waiting& waiting, int64_t charge) {
+  waiting.charge += charge;
+  *waiting.own += charge;
+  waiting.share->taken += charge;
+}
+
+// Others can join it. Without memory for that it stays alone.
+void SessionJournal::NoteEnd(Waiting* end) {
+  try {
+    ends_waiting_.emplace(end->record.name, end);
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 void SessionJournal::Commit(LogRecord record, std::function<void(bool)> done, int64_t bytes_beside) {
   bool waits = false;
   const bool ends = record.type == RecordType::kForget;
-  const int64_t bytes = ends ? 0 : std::ssize(record.body) + static_cast<int64_t>(kRecordHeaderBytes) + bytes_beside;
+  const int64_t bytes = std::ssize(record.body) + static_cast<int64_t>(kRecordHeaderBytes) + bytes_beside;
   try {
     const std::lock_guard<std::mutex> lock(mutex_);
-    int64_t none = 0;
-    int64_t& own_bytes = ends ? none : waiting_bytes_of_[record.facts.tenant];
-    const bool room = (ends || HasRoom(own_bytes, bytes)) && waiting_.size() < kWaitingMax;
-    if (!room) ++passed_;
-    if (!stopping_ && room) {
-      Waiting& waiting = waiting_.emplace_back();
-      waiting.record = std::move(record);
-      waiting.done.swap(done);
-      waiting.since_us = options_.clock();
-      waiting.bytes = bytes;
-      waiting.own_bytes = ends ? nullptr : &own_bytes;
-      waiting_bytes_ += bytes;
-      own_bytes += bytes;
-      waits = true;
-    }
+    waits = Queue(record, done, ends ? 1 : ChargeOf(bytes));
   } catch (const std::exception&) {
     // No memory to let it wait.
   }
@@ -81,7 +119,7 @@ void SessionJournal::Commit(LogRecord record, std::function<void(bool)> done, in
 LogCounts SessionJournal::counts() const {
   LogCounts counts = log_->counts();
   const std::lock_guard<std::mutex> lock(mutex_);
-  counts.waiting_bytes = waiting_bytes_;
+  counts.waiting_bytes = records_.taken;
   counts.passed = passed_;
   return counts;
 }
@@ -99,9 +137,12 @@ bool SessionJournal::WaitForWork(bool cleans, std::deque<Waiting>* group) {
   if (waiting_.empty()) return !stopping_;
   if (waiting_.size() <= kGroupMax) {
     group->swap(waiting_);
+    ends_waiting_.clear();
     return true;
   }
   for (size_t i = 0; i < kGroupMax; ++i) {
+    const auto end = ends_waiting_.find(waiting_.front().record.name);
+    if (end != ends_waiting_.end() && end->second == &waiting_.front()) ends_waiting_.erase(end);
     group->push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
@@ -135,10 +176,11 @@ void SessionJournal::WriteGroup(std::deque<Waiting>& group) {
 void SessionJournal::Tell(Waiting& waiting, bool durable) {
   if (waiting.done) waiting.done(durable);
   waiting.done = nullptr;  // and what it kept
-  if (waiting.own_bytes == nullptr) return;
+  for (const auto& other : waiting.others) other(durable);
+  waiting.others.clear();
   const std::lock_guard<std::mutex> lock(mutex_);
-  waiting_bytes_ -= waiting.bytes;
-  *waiting.own_bytes -= waiting.bytes;
+  waiting.share->taken -= waiting.charge;
+  *waiting.own -= waiting.charge;
 }
 
 void SessionJournal::Purge(std::function<void(bool)> done) {

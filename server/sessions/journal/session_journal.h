@@ -6,9 +6,10 @@
 // Invariants
 //  1. Records become durable in the order in which they were handed over.
 //  2. Every `done` is called once, whatever happens: also for want of memory, and for what comes after Stop.
-//  3. At most kWaitingMax records wait, and `waiting_bytes_max` bytes, or one record: of these a tenant has no more than are left, which is
-//     half of them where it is alone, so that another one always finds room. Beyond that a record is not durable, at once. That a
-//     session is gone always has room among the bytes.
+//  3. At most `waiting_max` records wait, and `waiting_bytes_max` bytes, or one record: of these a tenant has no more than are left,
+//     which is half of them where it is alone, so that another one always finds room. However small a record is, it counts as one place's
+//     part of the bytes. Beyond that a record is not durable, at once. Those that say that a session is gone have as many places of their
+//     own, shared in the same way; where one of a session waits, the next is no other record, and has a place for its `done` alone.
 #ifndef HYDRANT_SERVER_SESSIONS_JOURNAL_SESSION_JOURNAL_H_
 #define HYDRANT_SERVER_SESSIONS_JOURNAL_SESSION_JOURNAL_H_
 
@@ -43,7 +44,6 @@ struct CommitTimes {
 class SessionJournal {
  public:
   static constexpr size_t kGroupMax = 64;
-  static constexpr size_t kWaitingMax = 1 << 16;
 
   struct Options {
     bool any_file_system = false;  // SessionDirectory::Open's
@@ -52,6 +52,7 @@ class SessionJournal {
     int64_t retry_s = 10;
     int64_t look_us = 5'000'000;              // how often it looks whether there is something to clean
     int64_t waiting_bytes_max = 256 << 20;    // of records, and of what is kept for as long as they wait
+    int32_t waiting_max = 1 << 16;            // records, > 0
     std::function<int64_t()> clock;           // monotonic microseconds
     std::function<int64_t()> wall_clock;      // Unix seconds
     std::shared_ptr<const SessionKeys> keys;  // null: nothing is encrypted
@@ -65,7 +66,8 @@ class SessionJournal {
 
   SessionName NameOf(std::string_view tenant, std::string_view id) const { return directory_->NameOf(tenant, id); }
   // `done` is told whether the record is durable: on the journal's thread, or on this one where it cannot be. It takes a
-  // short time; null: nobody asks. `bytes_beside`: what `done` keeps in memory until then.
+  // short time; null: nobody asks. `bytes_beside`: what `done` keeps in memory until then. Also a kForget is of the tenant of its facts,
+  // which are not written.
   void Commit(LogRecord record, std::function<void(bool durable)> done, int64_t bytes_beside = 0);
   // Whether a record of the tenant of this name with which so many bytes would wait would be taken; where not, that is counted.
   bool TakesNow(const std::string& tenant, int64_t bytes);
@@ -94,21 +96,39 @@ class SessionJournal {
   void Stop();
 
  private:
+  // What may wait, and who has taken how much of it: bytes, or places.
+  struct Share {
+    // Guarded by mutex_.
+    bool HasRoom(const std::string& tenant, int64_t more) const;
+
+    const int64_t max;
+    int64_t taken = 0;                  // by what waits or is being written
+    std::map<std::string, int64_t> of;  // by tenant
+  };
   struct Waiting {
     LogRecord record;
     std::function<void(bool)> done;
+    std::vector<std::function<void(bool)>> others;  // of those that joined it
     int64_t since_us = 0;
-    int64_t bytes = 0;
-    int64_t* own_bytes = nullptr;  // of its tenant
+    Share* share = nullptr;
+    int64_t* own = nullptr;  // its tenant's in `share`
+    int64_t charge = 0;
   };
 
   SessionJournal(std::unique_ptr<SessionDirectory> directory, Options options)
-      : directory_(std::move(directory)), options_(std::move(options)) {}
+      : directory_(std::move(directory)),
+        options_(std::move(options)),
+        records_{options_.waiting_bytes_max},
+        ends_{options_.waiting_max} {}
   void Run();
   bool WaitForWork(bool cleans, std::deque<Waiting>* group);
   void WriteGroup(std::deque<Waiting>& group);
   void Tell(Waiting& waiting, bool durable);
-  bool HasRoom(int64_t own_bytes, int64_t bytes) const;  // REQUIRES mutex_ held
+  int64_t ChargeOf(int64_t bytes) const;  // of a record
+  // These REQUIRE mutex_ held.
+  bool Queue(LogRecord& record, std::function<void(bool)>& done, int64_t charge);
+  static void Charge(Waiting& waiting, int64_t charge);
+  void NoteEnd(Waiting* end);
   using Purges = std::vector<std::function<void(bool)>>;
   bool CleanSome(Purges* purges, uint32_t* up_to);
   void TakePurges(Purges* purges, uint32_t* up_to);
@@ -122,9 +142,9 @@ class SessionJournal {
   std::condition_variable arrived_;
   // Guarded by mutex_.
   std::deque<Waiting> waiting_;
-  // What records take that wait or are being written.
-  int64_t waiting_bytes_ = 0;
-  std::map<std::string, int64_t> waiting_bytes_of_;  // by tenant
+  std::map<SessionName, Waiting*> ends_waiting_;  // kForget records in waiting_ with no other of that name behind them
+  Share records_;                                 // bytes
+  Share ends_;                                    // places
   uint64_t passed_ = 0;
   std::vector<std::function<void(bool)>> purges_;  // asked for, and not begun
   CommitTimes times_;

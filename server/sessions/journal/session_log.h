@@ -53,7 +53,7 @@ struct LogRecord {
   uint64_t turn = 0;
   uint64_t turn_before = 0;  // kTurn: the turn that `body` was made against
   int64_t wall_s = 0;        // Unix time
-  SessionFacts facts;        // none for kForget
+  SessionFacts facts;        // not written of a kForget
   std::string body;
 };
 

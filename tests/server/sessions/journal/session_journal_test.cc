@@ -161,6 +161,56 @@ TEST(SessionJournal, WhatWaitsIsBoundedAndNoTenantTakesAllOfIt) {
   EXPECT_EQ(journal->counts().waiting_bytes, 0);
 }
 
+// However small it is. Half of what there is, nearly, is what one tenant has.
+TEST(SessionJournal, WhatWaitsTakesAPlaceAndTheEndsOfOneSessionShareTheirs) {
+  const TempDir temp;
+  SessionJournal::Options options;
+  options.waiting_max = 12;
+  const auto journal = OpenJournal(temp.File("d"), std::move(options));
+  int told = 0, durable = 0;
+  bool refused = false;
+  const auto tells = [&](bool is) {
+    ++told;
+    durable += static_cast<int>(is);
+    refused = refused || !is;
+  };
+  const auto commit = [&](const std::string& tenant, const std::string& id, RecordType type, bool asks = true) {
+    LogRecord record = FirstTurn(*journal, id);
+    record.type = type;
+    record.facts.tenant = tenant;
+    refused = false;
+    journal->Commit(std::move(record), asks ? std::function<void(bool)>(tells) : nullptr);
+    return !refused;
+  };
+  for (const char* id : {"ended", "begun again"}) commit("t", id, RecordType::kReplace);
+  std::promise<void> hangs, back;
+  journal->Commit(FirstTurn(*journal, "s"), [&](bool) {
+    hangs.set_value();
+    back.get_future().wait();
+  });
+  hangs.get_future().wait();
+  EXPECT_TRUE(commit("t", "begun again", RecordType::kForget));
+  EXPECT_TRUE(commit("t", "begun again", RecordType::kReplace));
+  int small = 0, other = 0, ends = 0;
+  while (small < 100 && commit("a", "r" + std::to_string(small), RecordType::kReplace)) ++small;
+  while (other < 100 && commit("b", "o" + std::to_string(other), RecordType::kReplace)) ++other;
+  EXPECT_EQ(small, 4);
+  EXPECT_EQ(other, 2);
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(commit("a", "ended", RecordType::kForget, /*asks=*/false));
+  while (ends < 100 && commit("a", "ended", RecordType::kForget)) ++ends;
+  EXPECT_EQ(ends, 4) << "who asks is kept";
+  EXPECT_TRUE(commit("b", "ends too", RecordType::kForget)) << "another one's has room";
+  const int waiting = 2 + small + other + ends + 1;
+  told = durable = 0;
+  back.set_value();
+  journal->Stop();
+  EXPECT_EQ(told, waiting);
+  EXPECT_EQ(durable, waiting);
+  EXPECT_EQ(journal->counts().waiting_bytes, 0);
+  EXPECT_EQ(journal->TurnOf(journal->NameOf("t", "ended")), 0u);
+  EXPECT_EQ(journal->TurnOf(journal->NameOf("t", "begun again")), 1u) << "in their order";
+}
+
 TEST(SessionJournal, APurgeEndsWhenNoSegmentHasWhatIsGone) {
   const TempDir temp;
   const auto journal = OpenJournal(temp.File("d"), {.purge_s = 1'000'000, .look_us = int64_t{3'600'000'000}});
