@@ -152,8 +152,8 @@ absl::Status Frontend::Open(EnginePort& engine) {
         OperatorAuthentication(options_.metrics_keys, tenants_, auth_limiter_, [this] { metrics_.CountAuthFailure(); });
   }
   context_.routes = MakeRoutes({options_.context, *generations_, *inspector_, *transfer_, *admission_, workers_,
-                                tenants_.shared(), std::move(card), options_.version, engine, context_, metrics_,
-                                options_.ui, std::move(metrics_reader)});
+                                disk_workers_, tenants_.shared(), std::move(card), options_.version, engine, context_,
+                                metrics_, options_.ui, std::move(metrics_reader)});
   const absl::Status opened =
       options_.socket.has_value() ? listener_.Adopt(*options_.socket) : listener_.Open(options_.host, options_.port);
   if (!opened.ok()) return opened;

@@ -122,10 +122,20 @@ bool IsAlone(const FoundResponse& found) {
   });
 }
 
-// Puts what the session is now into the journal, which has something that was deleted since.
-std::optional<ApiError> WriteAgain(const Asked& asked, const std::string& session_id) {
-  const auto nothing = [](TurnNotes*) { return std::optional<ApiError>(); };
-  return ChangeNotes(asked.sessions(), asked.rules.sessions, session_id, nothing, asked.durable);
+// Whatever ended in the session since somebody looked: the response is not in it then. What the session is goes into the journal, also
+// where it is that already.
+std::optional<ApiError> RemoveFrom(const Asked& asked, const std::string& session_id) {
+  const auto change = [&asked](TurnNotes* notes) {
+    RemoveResponse(notes, asked.id);
+    return std::optional<ApiError>();
+  };
+  return ChangeNotes(asked.sessions(), asked.rules.sessions, session_id, change, asked.durable);
+}
+
+// The session as a whole, if `turn` is its last; else another one has ended since.
+std::optional<ApiError> DeleteAt(const Asked& asked, const std::string& session_id, uint64_t turn) {
+  const std::optional<ApiError> error = asked.sessions().Delete(asked.tenant(), session_id, asked.durable, turn);
+  return error.has_value() && error->code == "turn_changed" ? RemoveFrom(asked, session_id) : error;
 }
 
 // The response is not there. Where a start would find it, its deletion was not durable, and is asked for again.
@@ -134,34 +144,21 @@ std::optional<ApiError> DeleteResponseAgain(const Asked& asked) {
   const std::shared_ptr<const SessionPast> past =
       session_id.empty() ? nullptr : asked.sessions().ReadDurable(asked.tenant(), session_id);
   if (past == nullptr || FindNote(past->notes, asked.id) == past->notes.end()) return ResponseNotFound();
-  return asked.sessions().Get(asked.tenant(), session_id).ok()
-             ? WriteAgain(asked, session_id)
-             : asked.sessions().Delete(asked.tenant(), session_id, asked.durable);
+  return asked.sessions().Get(asked.tenant(), session_id).ok() ? RemoveFrom(asked, session_id)
+                                                               : DeleteAt(asked, session_id, past->turn);
 }
 
 // A session with nothing else to be found in it goes, too.
 std::optional<ApiError> DeleteFound(const Asked& asked, const FoundResponse& found) {
-  const bool alone = IsAlone(found);
-  std::optional<ApiError> error;
-  if (alone) error = asked.sessions().Delete(asked.tenant(), found.session_id, asked.durable, found.past->turn);
-  // Another turn may have ended since.
-  if (!alone || (error.has_value() && error->code == "turn_changed")) {
-    const auto change = [&](TurnNotes* now) {
-      for (std::shared_ptr<const TurnNote>& note : *now) {
-        if (note->text == found.note().text) note = WithoutResponse(*note);
-      }
-      return std::optional<ApiError>();
-    };
-    error = ChangeNotes(asked.sessions(), asked.rules.sessions, found.session_id, change, asked.durable);
-  }
-  return error;
+  return IsAlone(found) ? DeleteAt(asked, found.session_id, found.past->turn) : RemoveFrom(asked, found.session_id);
 }
 
 Answer DeleteResponse(const Asked& asked) {
   if (!asked.part.empty()) return ErrorResponse(RouteNotFound());
   const std::optional<FoundResponse> found = FindResponse(asked.sessions(), asked.tenant(), asked.id);
-  const std::optional<ApiError> error = found.has_value() ? DeleteFound(asked, *found) : DeleteResponseAgain(asked);
-  if (error.has_value()) return ErrorResponse(*error);
+  std::optional<ApiError> error = found.has_value() ? DeleteFound(asked, *found) : DeleteResponseAgain(asked);
+  if (error.has_value() && error->code == "session_not_found") error = ResponseNotFound();
+  if (error.has_value()) return ErrorResponse(error->code == "session_busy" ? ConversationLocked() : *error);
   return {JsonResponse(Dump({{"id", asked.id}, {"object", "response.deleted"}, {"deleted", true}})),
           Waits::kForDeletion};
 }
@@ -309,6 +306,7 @@ Answer PostConversation(const Asked& asked) {
       notes->push_back(ItemNote("{}", body.value().items));
       return CheckNotes(*notes, asked);
     }
+    if (notes->empty()) return ConversationNotFound();  // another session has this name since
     const std::string& text = notes->front()->text;
     const size_t line = text.find('\n');
     Json said = Json::parse(text.substr(0, line), nullptr, /*allow_exceptions=*/false);
@@ -366,7 +364,7 @@ std::optional<ApiError> RemoveItem(TurnNotes* notes, const std::string& id, cons
   return ConversationNotFound();
 }
 
-// Whether a start would find this item of the conversation.
+// Whether a start would find this item of the conversation, of which another past is in force.
 bool HasDurableItem(const Asked& asked, const std::string& id) {
   const std::shared_ptr<const SessionPast> past = asked.sessions().ReadDurable(asked.tenant(), asked.id);
   if (past == nullptr) return false;
@@ -386,11 +384,13 @@ Answer DeleteConversation(const Asked& asked) {
   }
   std::string object;
   if (asked.part.starts_with(kItem)) {
-    const auto change = [&](TurnNotes* notes) {
-      const std::string item = asked.part.substr(kItem.size());
+    const std::string item = asked.part.substr(kItem.size());
+    const bool was_durable = HasDurableItem(asked, item);  // asked before the turn: others can go on meanwhile
+    const auto change = [&](TurnNotes* notes) -> std::optional<ApiError> {
+      if (notes->empty()) return ConversationNotFound();  // another session has this name since
       auto failed = RemoveItem(notes, item, asked.context.request);
       // It is gone, and that was not durable.
-      if (failed.has_value() && failed->status == 404 && HasDurableItem(asked, item)) failed.reset();
+      if (failed.has_value() && failed->status == 404 && was_durable) failed.reset();
       if (!failed.has_value()) object = notes->front()->text.substr(0, notes->front()->text.find('\n'));
       return failed;
     };
@@ -443,26 +443,27 @@ asio::awaitable<void> RespondWith(HttpExchange& exchange, const ServingContext& 
 }  // namespace
 
 void AddResponseRoutes(const ServingContext& context, AdmissionControl& admission, WorkerPool& workers,
-                       std::vector<HttpRoute>* routes) {
-  const auto add = [&](std::string method, std::string_view path, bool body, AnswerTo answer) {
+                       WorkerPool& disk_workers, std::vector<HttpRoute>* routes) {
+  const auto add = [&](std::string method, std::string_view path, bool body, AnswerTo answer, WorkerPool& pool) {
     HttpRoute route = {
         std::move(method), std::string(path), /*open=*/false,
-        [&context, &workers, path, answer = std::move(answer)](HttpExchange& exchange) -> asio::awaitable<void> {
-          co_await RespondWith(exchange, context, workers, path.size(), answer);
+        [&context, &pool, path, answer = std::move(answer)](HttpExchange& exchange) -> asio::awaitable<void> {
+          co_await RespondWith(exchange, context, pool, path.size(), answer);
         }};
     route.body = body;
     route.admit = [&admission](const HttpExchange& exchange) { return admission.AdmitWork(exchange); };
     if (body) route.body_bytes_max = TextBytesMax(context.request.context);
     routes->push_back(std::move(route));
   };
-  add("GET", kResponses, false, GetResponse);
-  add("DELETE", kResponses, false, DeleteResponse);
-  add("POST", kResponses, false, CancelResponse);
-  add("POST", "/v1/responses/input_tokens", true, CountTokens);
-  add("POST", "/v1/conversations", true, StartConversation);
-  add("GET", kConversations, false, GetConversation);
-  add("POST", kConversations, true, PostConversation);
-  add("DELETE", kConversations, false, DeleteConversation);
+  // A session that is asked for may be on the disk only.
+  add("GET", kResponses, false, GetResponse, disk_workers);
+  add("DELETE", kResponses, false, DeleteResponse, disk_workers);
+  add("POST", kResponses, false, CancelResponse, workers);
+  add("POST", "/v1/responses/input_tokens", true, CountTokens, workers);
+  add("POST", "/v1/conversations", true, StartConversation, workers);
+  add("GET", kConversations, false, GetConversation, disk_workers);
+  add("POST", kConversations, true, PostConversation, disk_workers);
+  add("DELETE", kConversations, false, DeleteConversation, disk_workers);
 }
 
 }  // namespace hydrant

@@ -2,7 +2,7 @@
 // /v1/responses/input_tokens; POST /v1/conversations; GET, POST and DELETE /v1/conversations/{id}, GET and POST …/items, GET and DELETE
 // …/items/{item}. All of the caller's tenant, which alone can tell that they are there.
 //
-// Thread: built once; handlers run on any strand, and read the sessions on the worker threads.
+// Thread: built once; handlers run on any strand, and read the sessions on the threads that wait for the disk.
 #ifndef HYDRANT_SERVER_FRONTEND_RESPONSE_ROUTES_H_
 #define HYDRANT_SERVER_FRONTEND_RESPONSE_ROUTES_H_
 
@@ -17,7 +17,7 @@ namespace hydrant {
 
 // The arguments outlive the routes.
 void AddResponseRoutes(const ServingContext& context, AdmissionControl& admission, WorkerPool& workers,
-                       std::vector<HttpRoute>* routes);
+                       WorkerPool& disk_workers, std::vector<HttpRoute>* routes);
 
 }  // namespace hydrant
 

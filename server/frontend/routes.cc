@@ -183,7 +183,7 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   routes.back().dialect = Dialect::kAnthropic;
   routes.push_back(Generation("/v1/embeddings", *sources, PrepareEmbeddings));
   routes.push_back(Generation("/v1/responses", *sources, PrepareResponses, /*reads_past=*/true));
-  AddResponseRoutes(context, sources->admission, sources->workers, &routes);
+  AddResponseRoutes(context, sources->admission, sources->workers, sources->disk_workers, &routes);
   routes.push_back(Simple("GET", "/v1/models", false,
                           [sources](const HttpHead&) { return JsonResponse(ModelListJson({sources->model})); }));
   routes.push_back(Simple("GET", "/v1/models/", false, [sources](const HttpHead& head) {

@@ -28,7 +28,8 @@ struct RouteSources {
   const SessionTransfer& transfer;
   AdmissionControl& admission;
   WorkerPool& workers;
-  bool shared = false;  // by several tenants: what one does is not the others' business
+  WorkerPool& disk_workers;  // whose work may wait for the disk
+  bool shared = false;       // by several tenants: what one does is not the others' business
   ModelCard model;
   std::string version;
   const EnginePort& engine;

@@ -16,6 +16,11 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kDrawn = 16;
 
+// What the note of this response begins with, and no other one.
+std::string BeginOf(std::string_view response_id) {
+  return absl::StrCat("{\"id\":\"", std::string(response_id), "\",");
+}
+
 // What an id has after the first '_'. Empty: no id.
 std::string_view StemIn(std::string_view id) {
   const size_t at = id.find('_');
@@ -66,7 +71,7 @@ std::shared_ptr<const SessionPast> FindPast(SessionStore& sessions, int32_t tena
 }
 
 TurnNotes::const_iterator FindNote(const TurnNotes& notes, std::string_view response_id) {
-  const std::string begin = absl::StrCat("{\"id\":\"", std::string(response_id), "\",");
+  const std::string begin = BeginOf(response_id);
   return std::find_if(notes.begin(), notes.end(), [&begin](const auto& each) { return each->text.starts_with(begin); });
 }
 
@@ -93,14 +98,14 @@ std::string ResponseJson(const TurnNote& note) {
   return JsonBody::Parse(response, RequestLimits()).ok() ? response : "";
 }
 
-std::shared_ptr<const TurnNote> WithoutResponse(const TurnNote& note) {
-  constexpr std::string_view kBegin = "{\"id\":\"";
-  auto without = std::make_shared<TurnNote>(note);
-  const size_t end = note.text.find('"', kBegin.size());
-  if (note.text.starts_with(kBegin) && end != std::string::npos) {
-    without->text.erase(kBegin.size(), end - kBegin.size());
+void RemoveResponse(TurnNotes* notes, std::string_view response_id) {
+  const std::string begin = BeginOf(response_id);
+  for (std::shared_ptr<const TurnNote>& note : *notes) {
+    if (!note->text.starts_with(begin)) continue;
+    auto without = std::make_shared<TurnNote>(*note);
+    without->text.replace(0, begin.size(), BeginOf(""));
+    note = std::move(without);
   }
-  return without;
 }
 
 std::optional<NoteItems> ItemsOf(const TurnNote& note, const RequestContext& request) {

@@ -50,8 +50,8 @@ std::shared_ptr<const SessionPast> FindPast(SessionStore& sessions, int32_t tena
 
 // The response, whole. Empty: the note is none of a response.
 std::string ResponseJson(const TurnNote& note);
-// The note without its response, which is not to be found any more; its items stay, for those who go on from it.
-std::shared_ptr<const TurnNote> WithoutResponse(const TurnNote& note);
+// The response of this id is not to be found any more; its items stay, for those who go on from it.
+void RemoveResponse(TurnNotes* notes, std::string_view response_id);
 
 struct NoteItems {
   nlohmann::ordered_json::array_t in, out;

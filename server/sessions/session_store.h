@@ -209,8 +209,8 @@ class SessionStore {
                                  std::function<void(bool durable)> done = nullptr,
                                  std::optional<uint64_t> turn = std::nullopt);
 
-  // The past that a start would find, whatever became of the session since. Null: there is none, or it cannot be read. Waits for the
-  // disk.
+  // The past that a start would find, where that is not the session's: it is gone, or its last turn is not durable. Null: there is none,
+  // or it cannot be read. Waits for the disk, but not where there is none.
   std::shared_ptr<const SessionPast> ReadDurable(int32_t tenant, const std::string& id);
 
   struct View {

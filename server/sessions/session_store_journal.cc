@@ -92,9 +92,14 @@ std::shared_ptr<const SessionPast> SessionStore::ReadDurable(int32_t tenant, con
   SessionName name{};
   {
     const Lock lock(*this);
+    const Session* session = Find(tenant, id);
     name = options_.journal->NameOf(TenantOf(tenant).name, id);
+    const uint64_t logged_turn = options_.journal->TurnOf(name);
+    const bool is_same =
+        session != nullptr && session->logged_turn == session->past_turn && session->past_turn == logged_turn;
+    if (logged_turn == 0 || is_same) return nullptr;
   }
-  return options_.journal->TurnOf(name) == 0 ? nullptr : ReadLogged(name);
+  return ReadLogged(name);
 }
 
 std::shared_ptr<const SessionPast> SessionStore::ReadStored(int32_t tenant, const std::string& id) {

@@ -1,5 +1,7 @@
 // Whatever a body of /v1/responses is, reading it ends in an error that names its field, or in items that make messages which templates
 // can read, now and from a note; and whatever a note is, reading it ends.
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -37,7 +39,12 @@ void Fuzz(std::string_view input) {
   note.text = input;
   note.head = std::make_shared<const std::string>(R"("tools":[])");
   static_cast<void>(ItemsOf(note, context));
-  static_cast<void>(ResponseJson(*WithoutResponse(note)));
+  TurnNotes notes = {std::make_shared<const TurnNote>(note)};
+  const std::string_view rest = input.substr(std::min<size_t>(7, input.size()));  // after {"id":"
+  const std::string_view id = rest.substr(0, rest.find('"'));
+  RemoveResponse(&notes, id);
+  Require(id.empty() || FindNote(notes, id) == notes.end(), "what is removed is not found");
+  static_cast<void>(ResponseJson(*notes.front()));
   ApiResult<ResponsesRequest> request = ParseResponsesRequest(input, context);
   if (!request.ok()) return CheckError(request.error());
   CheckFields(request.value(), context);

@@ -210,23 +210,31 @@ TEST(KeptOnADisk, ADiskThatHangsHoldsUpNobodyElseAndWhatIsDeletedIsToldWhenItIs)
     const std::string first = respond(), second = respond(),
                       other = "/v1/conversations/" + answer("/v1/conversations", "{}")["id"].get<std::string>();
     last = respond();
+    const std::string named =
+        "/v1/responses/" + answer("/v1/responses", R"({"input":"hi","session_id":"named"})")["id"].get<std::string>();
     HangingDisk disk(*durable.journal);
     // More than there are workers.
     std::vector<std::unique_ptr<RawClient>> clients;
     for (const std::string& request :
-         {Remove(item), Remove(first), Remove(other), Request("POST", "/v1/conversations", "{}"),
+         {Remove(item), Remove(named), Remove(first), Remove(other), Request("POST", "/v1/conversations", "{}"),
           Request("POST", "/v1/conversations", items), Remove(second)}) {
       clients.push_back(std::make_unique<RawClient>(server.port()));
       clients.back()->Send(request);
-      if (clients.size() > 1) continue;
+      if (clients.size() > 2) continue;
       // Connections are not heard in their order.
-      const auto is_busy = [&] { return server.Ask(Get("/v1/sessions")).body.find("\"busy\"") != std::string::npos; };
+      const auto is_busy = [&] {
+        const std::string path_of = clients.size() == 1 ? path.substr(18) : "named";
+        return server.Ask(Get("/v1/sessions/" + path_of)).body.find("\"busy\"") != std::string::npos;
+      };
       ASSERT_TRUE(Eventually(is_busy));
     }
     clients.back()->Close();  // it goes at the worst moment
     clients.pop_back();
     EXPECT_EQ(server.Ask(Get(last)).status, 200) << "who changes nothing waits for nobody";
     EXPECT_EQ(server.Ask(Remove(path)).status, 409) << "its item is not gone yet";
+    const RawClient::Response locked = server.Ask(Remove(named));
+    EXPECT_EQ(locked.status, 409) << "nor is this one's response";
+    EXPECT_EQ(Json::parse(locked.body)["error"]["code"], "conversation_locked");
     for (const auto& client : clients) EXPECT_EQ(client->ReadUntil("\r\n", 0.01), "");
     disk.ComesBack();
     for (const auto& client : clients) EXPECT_EQ(client->ReadResponse().status, 200);

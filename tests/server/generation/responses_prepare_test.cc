@@ -122,8 +122,8 @@ TEST_F(Responses, AnOlderOneAndOneThatIsTakenBranch) {
 
 TEST_F(Responses, WhatOnlyChangesNotesIsNoTurnThatWasTakenInBetween) {
   const std::string first = Begin(R"("input":"hi")", "Yo"), second = Begin(After(first), "Well");
-  const auto forget = [](TurnNotes* notes) {
-    notes->front() = WithoutResponse(*notes->front());
+  const auto forget = [&first](TurnNotes* notes) {
+    RemoveResponse(notes, first);
     return std::optional<ApiError>();
   };
   ASSERT_FALSE(ChangeNotes(sessions_, {}, SessionOfResponse(first), forget, [](bool durable) {

@@ -234,8 +234,11 @@ TEST_F(SessionStoreJournal, DamageAndAnotherModelBeginAnew) {
 
 TEST_F(SessionStoreJournal, ATurnThatIsNotDurableIsInForceAndTheNextOneSaysAll) {
   EXPECT_TRUE(Turn("s", 10));
+  EXPECT_EQ(store_->ReadDurable(0, "s"), nullptr) << "it is what the session is: nobody reads it";
   journal_->Stop();  // nothing is durable from now on
   EXPECT_FALSE(Turn("s", 20));
+  ASSERT_NE(store_->ReadDurable(0, "s"), nullptr);
+  EXPECT_EQ(store_->ReadDurable(0, "s")->tokens.size(), 10u);
   EXPECT_EQ(TokensOf("s"), 20u);
   Restart();
   EXPECT_EQ(TokensOf("s"), 10u) << "that was promised";
