@@ -17,6 +17,7 @@ Bench::Bench(bool small) : small_(small) {
   CheckCuda(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
   device_ = properties.name;
   multiprocessors_ = properties.multiProcessorCount;
+  warpgroups_ = properties.major == 9 && properties.minor == 0;
   int clock_khz = 0, bus_bits = 0;
   CheckCuda(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrMemoryClockRate, 0), "cudaDeviceGetAttribute");
   CheckCuda(cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, 0), "cudaDeviceGetAttribute");

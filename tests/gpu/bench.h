@@ -77,6 +77,7 @@ class Bench {
   bool small() const { return small_; }
   cudaStream_t stream() const { return stream_; }
   int32_t multiprocessors() const { return multiprocessors_; }
+  bool warpgroups() const { return warpgroups_; }  // AttentionShape::warpgroups
   // y [n, rows] = x [n, cols] w [rows, cols]^T by the library, of bf16, as CudaDevice asks for it.
   void LibraryProduct(const void* w, const void* x, int64_t n, int64_t rows, int64_t cols, float* y);
 
@@ -95,6 +96,7 @@ class Bench {
   const CudaBuffer workspace_{size_t{32} << 20};
   std::string device_;
   int multiprocessors_ = 0;
+  bool warpgroups_ = false;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
   double memory_rate_ = 0;   // by the device's clock and bus
   double copy_rate_ = 0;     // measured

@@ -206,7 +206,11 @@ void PromptAttention(Bench& bench, int32_t tokens) {
   const CudaBuffer out(static_cast<size_t>(tokens) * kHeads * kDim * sizeof(float)),
       sums(static_cast<size_t>(tokens) * kHeads * sizeof(float));
   bench.Poison(out);
-  const AttentionShape shape{0, kHeads, kScale, static_cast<float*>(qkv->data()), static_cast<float*>(out.data())};
+  const AttentionShape shape{.query_heads = kHeads,
+                             .scale = kScale,
+                             .qkv = static_cast<float*>(qkv->data()),
+                             .out = {static_cast<float*>(out.data())},
+                             .warpgroups = bench.warpgroups()};
   const double seconds = bench.Time(
       [&](int) {
         LaunchPromptAttention(bench.stream(), step.view(), {}, shape, step.queries(group),

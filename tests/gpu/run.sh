@@ -128,7 +128,11 @@ if [[ ! -x $bench && ! ${BIN-} && ! $dry ]]; then
   bench=$out/kernel_bench
   rm -f "$bench"
   if [[ -x $nvcc ]]; then
-    stage build_kernels 900 "$nvcc" -std=c++20 --expt-relaxed-constexpr -O3 -lineinfo -I. -arch=native --threads 0 -x cu -o "$bench" \
+    architecture=(-arch=native)
+    # Hopper's own instructions have to be asked for.
+    [[ $(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null) == 9.0* ]] &&
+      architecture=(-gencode arch=compute_90a,code=sm_90a -DHYDRANT_SM90A)
+    stage build_kernels 900 "$nvcc" -std=c++20 --expt-relaxed-constexpr -O3 -lineinfo -I. "${architecture[@]}" --threads 0 -x cu -o "$bench" \
       tests/gpu/kernel_bench.cc tests/gpu/bench*.cc kernels/cuda/*/*.cu kernels/cuda/runtime/cuda_error.cc kernels/cuda/runtime/memory.cc \
       kernels/cuda/step_table.cc kernels/cuda/linear/packed_layout.cc kernels/reference/reference.cc \
       kernels/reference/quantised_reference.cc -lcublas \

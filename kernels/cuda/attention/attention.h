@@ -38,6 +38,7 @@ struct AttentionShape {
   int32_t window = kNoWindow;
   float cap = 0.0f;              // above 0: a product x of q and k counts as cap * tanh(x / cap)
   const float* sinks = nullptr;  // [query_heads], as in AttentionSpec; whoever has a row's whole sum adds them
+  bool warpgroups = false;       // the device is of compute capability 9.0
 };
 
 // Device::RopeAndWriteKv of `tokens` tokens. shape.scale and shape.out are not used.
@@ -137,13 +138,14 @@ struct PromptSpans {
 // Device::Attention for spans of queries. sums [tokens, query_heads] gets the logarithm (base 2) of every row's sum of
 // exponentials, in the units of scaled logits times log2(e).
 //
-//   kernels  on tensor cores where these can (as LaunchPromptAttentionMma says), else with ordinary arithmetic: a block of
-//            threads per (tile of 16 queries, KV head), keys 16 at a time with a running maximum
+//   kernels  on tensor cores where these can (as LaunchPromptAttentionWarpgroup and LaunchPromptAttentionMma say, in this order),
+//            else with ordinary arithmetic: a block of threads per (tile of 16 queries, KV head), keys 16 at a time with a running
+//            maximum
 //   grid     ordinary arithmetic: (spans, KV heads, 8), 256 threads
 //   bound    operations: 4 * head_dim per (query head, query, key seen)
 //   oracle   reference::Attention, tests/kernels/attention_test.cc derives the tolerance
 //   memory   ordinary arithmetic: 64 registers, of which 32 bytes spill, 17 KB
-//   not yet measured on a device
+//   ordinary arithmetic is not yet measured on a device
 void LaunchPromptAttention(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
                            const PromptSpans& spans, float* sums, const KvCacheView& kv);
 
@@ -155,27 +157,50 @@ void LaunchPromptAttention(cudaStream_t stream, const StepView& step, const Rope
 //   bound    operations: 2 * head_dim per (query head, scored query, key seen)
 //   oracle   reference::H2oHistory, tests/kernels/h2o_test.cc
 //   memory   ordinary arithmetic: 60 registers, 17 KB
-//   not yet measured on a device
+//   ordinary arithmetic is not yet measured on a device
 void LaunchPromptScores(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
                         const PromptSpans& spans, const float* sums, const KvCacheView& kv);
 
 // The two on tensor cores; false where there is no such kernel: a cache of 16 bits is needed, a head_dim of 64, 80, 96, 128
 // or 256, and a policy that does not roll. Queries and weights are rounded to the cache's type.
 //
-//   kernel   mma.sync, 16 queries or keys a warp; the next stage comes by cp.async while this one is multiplied
-//   grid     (spans, query heads), a warp per (tile, query head): 8 of them share the keys and values they stage, so the
-//            heads of a group are in one block as far as eight hold them and tiles fill up the rest; scores: (spans, KV
-//            heads), a warp per tile of keys, which it keeps in registers while the queries pass by
+//   kernel   mma.sync. A warp has two tiles of 16 queries (of 256 dimensions one), so that what it reads of shared memory serves two
+//            products; its queries wait there, too. Values come by cp.async while keys are multiplied, and the next keys while the
+//            values are
+//   grid     (spans, query heads, 1 or, of 256 dimensions, 2), 128 threads: eight (tile, query head) share the keys and values they
+//            stage, so the heads of a group are in one block as far as eight hold them and tiles fill up the rest; scores: (spans,
+//            KV heads), a warp per tile of keys, which it keeps in registers while the queries pass by
 //   bound    that of the two above
 //   oracle   that of the two above; what rounding adds is TestedDevice::prompt_dtype's
-//   memory   two stages of 32 keys and values (16 of 256 dimensions), rows 16 bytes longer than a head so that eight of them
-//            lie in different banks: 18 KB at 64 dimensions, 23 at 80, 27 at 96, 35 at 128, 34 at 256; 125, 128 (of which 12 bytes
-//            spill), 133, 170 and 255 (8 bytes) registers. Scores: 4.9 to 17 KB, 92, 106, 110, 118 and 166 registers
-//   not yet measured on a device
+//   memory   a stage of 64 keys and values (32 of 256 dimensions), rows 16 bytes longer than a head so that eight of them lie in
+//            different banks, and queries: 37 KB at 64 dimensions, 45 at 80, 53 at 96, 70 at 128, 68 at 256; 250 to 255 registers,
+//            of which 24 bytes spill at 80, 44 at 96 and 252 at 128. Scores: 5 to 17 KB, 95, 111, 115, 121 and 166 registers
+//   measured H100, 26 November 2026, bf16, 32 query and 8 KV heads of 128, one prompt: 2,048 tokens 237 us (145 TFLOP/s), 8,192 2.25
+//            ms (244), 32,768 30.5 ms (288); scores 0.65, 5.1 and 50 ms (88 TFLOP/s)
+//   rejected 16 queries a warp and stages of 32 keys, a predicate for every product: 0.40, 4.65 and 66.9 ms
 bool LaunchPromptAttentionMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
                               const PromptSpans& spans, float* sums, const KvCacheView& kv);
 bool LaunchPromptScoresMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
                            const PromptSpans& spans, const float* sums, const KvCacheView& kv);
+
+// The two on Hopper's products of warpgroups (wgmma); false where there is no such kernel: as above, but heads of 64 or 128
+// dimensions, a scale above 0, and AttentionShape::warpgroups.
+//
+//   kernel   a warp has 16 queries in registers. While the keys of a stage are multiplied with them, the weights of the stage before
+//            are with its values, and cp.async brings the next; the block's warps meet once a stage. Scores: a warp has 16 keys
+//            in registers, the block rounds the queries of four (tile, head) at a time for its 256 keys
+//   grid     (spans, query heads), 256 threads for eight (tile, query head), as above; scores: (spans, KV heads), 512 threads for two
+//            spans, where the second one's block ends at once
+//   bound    that of the two above
+//   oracle   that of the two above
+//   memory   two stages of 128 keys and two of values in panels of 64 dimensions: 64 KB at 64 dimensions, 128 KB at 128; 255 registers,
+//            of which 228 bytes spill at 128. Scores: two batches of 64 queries, 17 and 33 KB, 128 registers
+//   measured as above: 2,048 tokens 144 us (238 TFLOP/s), 8,192 1.43 ms (385), 32,768 20.3 ms (434); scores 0.32, 2.10 and 20.1 ms
+//   rejected stages of 64 keys: 145 us, 1.48 and 21.3 ms
+bool LaunchPromptAttentionWarpgroup(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
+                                    const PromptSpans& spans, float* sums, const KvCacheView& kv);
+bool LaunchPromptScoresWarpgroup(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
+                                 const PromptSpans& spans, const float* sums, const KvCacheView& kv);
 
 }  // namespace hydrant::cuda
 

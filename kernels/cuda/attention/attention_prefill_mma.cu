@@ -7,18 +7,27 @@
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/cache.cuh"
 #include "kernels/cuda/attention/mma_cache.h"
+#include "kernels/cuda/attention/prompt_softmax.cuh"
 #include "kernels/cuda/attention/prompt_tiles.cuh"
 #include "kernels/cuda/runtime/async_copy.cuh"
 #include "kernels/cuda/runtime/element.cuh"
+#include "kernels/cuda/runtime/fast_math.cuh"
 #include "kernels/cuda/runtime/launch.h"
 #include "kernels/cuda/runtime/overlap.cuh"
+#include "kernels/cuda/runtime/shared_memory.cuh"
 #include "kernels/cuda/runtime/tensor_core.cuh"
 
 namespace hydrant::cuda {
 namespace {
 
-constexpr int kWarps = kSpanTiles;
+constexpr int kWarps = 4;
 constexpr uint32_t kThreads = kWarps * kWarp;
+
+// Tiles of queries, each of one head, of a warp; of a block.
+template <int kDim>
+inline constexpr int kPairs = kDim <= 128 ? 2 : 1;
+template <int kDim>
+inline constexpr int kBlockPairs = kPairs<kDim>* kWarps;
 
 // Elements from one staged head to the next: eight rows of 16 bytes then lie in different banks.
 template <int kDim>
@@ -26,11 +35,19 @@ inline constexpr int kStride = kDim + 8;
 
 // Keys in one stage.
 template <int kDim>
-inline constexpr int kStageSlots = kDim <= 128 ? 32 : 16;
+inline constexpr int kStageSlots = kDim <= 128 ? 64 : 32;
+
+// What a block has in shared memory: queries, then keys, then values.
+template <int kDim>
+inline constexpr size_t kPromptElements = size_t{kBlockPairs<kDim> * kTile + 2 * kStageSlots<kDim>} * kStride<kDim>;
 
 // Where a lane finds its row of the four matrices that cover 16 staged heads (`from` the first) and the 16 dimensions from
-// `dim` on: as the product wants its second operand (b of the first eight, then of the last eight) when heads are its
-// columns, or, transposed, when dimensions are.
+// `dim` on: as the product wants its first operand; as it wants its second one (b of the first eight, then of the last eight)
+// when heads are its columns, or, transposed, when dimensions are.
+template <typename T, int kDim>
+__device__ __forceinline__ const T* HeadsAsRows(const T* from, int dim, int lane) {
+  return from + lane % 16 * kStride<kDim> + dim + lane / 16 * 8;
+}
 template <typename T, int kDim>
 __device__ __forceinline__ const T* HeadsAsColumns(const T* from, int dim, int lane) {
   return from + (lane / 16 * 8 + lane % 8) * kStride<kDim> + dim + lane / 8 % 2 * 8;
@@ -40,217 +57,156 @@ __device__ __forceinline__ const T* DimensionsAsColumns(const T* from, int dim, 
   return from + (lane / 8 % 2 * 8 + lane % 8) * kStride<kDim> + dim + lane / 16 * 8;
 }
 
-// Which tile and head a warp of PromptMmaKernel has.
-struct WarpPlace {
-  int32_t tile;
-  int32_t query_head;
-  int32_t kv_head;
-};
-
-// Blocks of a span: `group` per KV head. `heads` of a group are in a block, kWarps / heads tiles with each.
-__device__ inline WarpPlace PlaceOf(const PromptSpan& span, int32_t block, int32_t warp, int32_t group, int32_t heads) {
-  const int32_t parts = group / heads;
-  const int32_t of_group = block % group;
-  const int32_t tiles = kWarps / heads;
-  return {span.first_tile + of_group / parts * tiles + warp / heads,
-          block / group * group + of_group % parts * heads + warp % heads, block / group};
-}
-
-// Keys and values of kStageSlots slots on their way to shared memory; zeros after the last token, where memory may hold
-// anything, and a weight of 0 would not undo a NaN.
+// A tile of queries to shared memory, by a warp; rows outside [begin, end) are zeros. `row0` is the tile's first.
 template <typename T, int kDim>
-__device__ __forceinline__ void Stage(const HeadCache& cache, int32_t first_slot, int32_t live, T* keys, T* values) {
-  constexpr int kChunk = 8, kChunks = kDim / kChunk;
-  for (int i = static_cast<int>(threadIdx.x); i < kStageSlots<kDim> * kChunks; i += kThreads) {
-    const int of_stage = i / kChunks, dim = i % kChunks * kChunk;
-    const int32_t slot = first_slot + of_stage;
-    const bool present = slot < live;
-    const int64_t from = present ? cache.Element(slot) + dim : 0;
-    CopyAsync16(keys + of_stage * kStride<kDim> + dim, static_cast<const T*>(cache.kv.k) + from, present);
-    CopyAsync16(values + of_stage * kStride<kDim> + dim, static_cast<const T*>(cache.kv.v) + from, present);
+__device__ __forceinline__ void StoreQueries(const float* row0, int64_t width, const TileRows& rows, int lane, T* to) {
+  for (int i = lane; i < kTile * kDim / 4; i += static_cast<int>(kWarp)) {
+    const int r = i / (kDim / 4), dim = i % (kDim / 4) * 4;
+    const float4 quad = r >= rows.begin && r < rows.end ? *reinterpret_cast<const float4*>(row0 + r * width + dim)
+                                                        : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    *reinterpret_cast<uint2*>(to + r * kStride<kDim> + dim) =
+        make_uint2(RoundPair<T>(quad.x, quad.y), RoundPair<T>(quad.z, quad.w));
   }
 }
 
-// A warp's 16 queries: rows g and g + 8 in a lane.
+// The products of a warp's queries with the staged keys.
 template <typename T, int kDim>
-struct QueryTile {
-  uint32_t words[kDim / 16][4];
-
-  // `row0` is the tile's first; rows outside [begin, end) are zeros.
-  __device__ void Load(const float* row0, int64_t width, int32_t begin, int32_t end, int g, int t) {
+__device__ __forceinline__ void MultiplyKeys(const T* queries, const T* keys, int lane,
+                                             float (&c)[kPairs<kDim>][kStageSlots<kDim> / 8][4]) {
 #pragma unroll
-    for (int s = 0; s < kDim / 16; ++s) {
+  for (int s = 0; s < kDim / 16; ++s) {
+    uint32_t a[kPairs<kDim>][4];
 #pragma unroll
-      for (int reg = 0; reg < 4; ++reg) {
-        const int r = g + reg % 2 * 8, dim = s * 16 + reg / 2 * 8 + t * 2;
-        const float2 pair =
-            r >= begin && r < end ? *reinterpret_cast<const float2*>(row0 + r * width + dim) : make_float2(0.0f, 0.0f);
-        words[s][reg] = Pack(FromFloat<T>(pair.x), FromFloat<T>(pair.y));
+    for (int p = 0; p < kPairs<kDim>; ++p) {
+      LoadMatrices(HeadsAsRows<T, kDim>(queries + p * kTile * kStride<kDim>, s * 16, lane), a[p]);
+    }
+#pragma unroll
+    for (int e = 0; e < kStageSlots<kDim> / 8; e += 2) {
+      uint32_t b[4];
+      LoadMatrices(HeadsAsColumns<T, kDim>(keys + e * 8 * kStride<kDim>, s * 16, lane), b);
+#pragma unroll
+      for (int p = 0; p < kPairs<kDim>; ++p) {
+        MultiplyAdd<T>(c[p][e], a[p], {b[0], b[1]});
+        MultiplyAdd<T>(c[p][e + 1], a[p], {b[2], b[3]});
       }
     }
   }
-};
+}
 
-// What rows g and g + 8 of a tile have gathered, elements [8n + 2t, 8n + 2t + 2) in out[n].
-template <int kDim>
-struct Gathered {
-  float largest[2] = {-INFINITY, -INFINITY};  // in units of log2
-  float total[2] = {};                        // of this lane's slots
-  float out[kDim / 8][4] = {};
-};
-
-// Adds the slots of a stage. Row r of the tile does not see positions below `first_seen` + r.
+// Adds the staged values, times the weights c.
 template <typename T, int kDim>
-__device__ __forceinline__ void AddSlots(const QueryTile<T, kDim>& query, const HeadCache& cache, const T* keys,
-                                         const T* values, int32_t tile, int32_t first_slot, int32_t first_seen,
-                                         float scale, float cap, int lane, Gathered<kDim>& gathered) {
-  constexpr int kEights = kStageSlots<kDim> / 8;
-  const int g = lane / 4, t = lane % 4;
-  float c[kEights][4] = {};
+__device__ __forceinline__ void AddValues(const float (&c)[kPairs<kDim>][kStageSlots<kDim> / 8][4], const T* values,
+                                          int lane, float (&out)[kPairs<kDim>][kDim / 8][4]) {
+  uint32_t weights[kPairs<kDim>][kStageSlots<kDim> / 16][4];
 #pragma unroll
-  for (int s = 0; s < kDim / 16; ++s) {
+  for (int p = 0; p < kPairs<kDim>; ++p) PackWeights<T, kStageSlots<kDim>>(c[p], weights[p]);
 #pragma unroll
-    for (int e = 0; e < kEights; e += 2) {
-      uint32_t b[4];
-      LoadMatrices(HeadsAsColumns<T, kDim>(keys + e * 8 * kStride<kDim>, s * 16, lane), b);
-      MultiplyAdd<T>(c[e], query.words[s], {b[0], b[1]});
-      MultiplyAdd<T>(c[e + 1], query.words[s], {b[2], b[3]});
-    }
-  }
-  if (cap > 0.0f) {
-#pragma unroll
-    for (int i = 0; i < kEights * 4; ++i) c[i / 4][i % 4] = CapProduct(c[i / 4][i % 4], cap);
-  }
-  // c becomes the weights: of rows g (elements 0, 1) and g + 8 with slots 8e + 2t, 8e + 2t + 1.
-  float rescale[2];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int32_t own = tile * kTile + g + half * 8;
-    const int32_t seen_from = first_seen + g + half * 8;
-    float most = gathered.largest[half];
-#pragma unroll
-    for (int i = 0; i < kEights * 2; ++i) {
-      float& logit = c[i / 2][half * 2 + i % 2];
-      const int32_t slot = first_slot + i / 2 * 8 + t * 2 + i % 2;
-      const bool seen = slot <= own && (seen_from <= 0 || cache.kv.position[cache.ScoreAt(slot)] >= seen_from);
-      logit = seen ? logit * scale : -INFINITY;
-      most = fmaxf(most, logit);
-    }
-    most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 1));
-    most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 2));
-    const float shift = Shift(most);
-    float sum = 0.0f;
-#pragma unroll
-    for (int i = 0; i < kEights * 2; ++i) {
-      float& weight = c[i / 2][half * 2 + i % 2];
-      weight = exp2f(weight - shift);
-      sum += weight;
-    }
-    rescale[half] = exp2f(gathered.largest[half] - shift);
-    gathered.total[half] = fmaf(gathered.total[half], rescale[half], sum);
-    gathered.largest[half] = most;
-  }
-  // Late in a long prompt the largest logit seldom changes; what is skipped are products with 1.
-  if (__ballot_sync(kAllLanes, rescale[0] != 1.0f || rescale[1] != 1.0f) != 0) {
-#pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) gathered.out[n][i] *= rescale[i / 2];
-    }
-  }
-#pragma unroll
-  for (int e = 0; e < kEights; e += 2) {
-    const auto pair = [&](int eight, int first) {
-      return Pack(FromFloat<T>(c[eight][first]), FromFloat<T>(c[eight][first + 1]));
-    };
-    const uint32_t weights[4] = {pair(e, 0), pair(e, 2), pair(e + 1, 0), pair(e + 1, 2)};
+  for (int s = 0; s < kStageSlots<kDim> / 16; ++s) {
 #pragma unroll
     for (int n = 0; n < kDim / 8; n += 2) {
       uint32_t b[4];
-      LoadMatricesTransposed(DimensionsAsColumns<T, kDim>(values + e * 8 * kStride<kDim>, n * 8, lane), b);
-      MultiplyAdd<T>(gathered.out[n], weights, {b[0], b[1]});
-      MultiplyAdd<T>(gathered.out[n + 1], weights, {b[2], b[3]});
+      LoadMatricesTransposed(DimensionsAsColumns<T, kDim>(values + s * 16 * kStride<kDim>, n * 8, lane), b);
+#pragma unroll
+      for (int p = 0; p < kPairs<kDim>; ++p) {
+        MultiplyAdd<T>(out[p][n], weights[p][s], {b[0], b[1]});
+        MultiplyAdd<T>(out[p][n + 1], weights[p][s], {b[2], b[3]});
+      }
     }
   }
 }
 
 template <typename T, int kDim>
-__global__ void __launch_bounds__(kThreads) PromptMmaKernel(StepView step, AttentionShape shape, int32_t heads,
-                                                            const PromptSpan* spans, float* sums, KvCacheView kv) {
+__global__ void __launch_bounds__(kThreads, 2) PromptMmaKernel(StepView step, AttentionShape shape, int32_t heads,
+                                                               const PromptSpan* spans, float* sums, KvCacheView kv) {
   AwaitEarlier();
-  constexpr int kSlots = kStageSlots<kDim>;
-  alignas(16) __shared__ T keys[2][kSlots * kStride<kDim>];
-  alignas(16) __shared__ T values[2][kSlots * kStride<kDim>];
+  constexpr int kSlots = kStageSlots<kDim>, kEach = kPairs<kDim>;
   const PromptSpan span = spans[blockIdx.x];
   const DeviceRow& row = step.rows[span.row];
   const int32_t group = shape.query_heads / kv.layout.kv_heads;
   const int warp = static_cast<int>(threadIdx.x / kWarp), lane = static_cast<int>(threadIdx.x % kWarp);
   const int g = lane / 4, t = lane % 4;
-  const WarpPlace place = PlaceOf(span, static_cast<int32_t>(blockIdx.y), warp, group, heads);
-  const int32_t first_tile = place.tile - warp / heads;  // of the block
+  const auto place_of = [&](int pair) {
+    return PlaceOf(span, static_cast<int32_t>(blockIdx.y), static_cast<int>(blockIdx.z) * kBlockPairs<kDim> + pair,
+                   group, heads);
+  };
+  T* const queries = reinterpret_cast<T*>(SharedMemory()) + warp * kEach * kTile * kStride<kDim>;  // the warp's
+  T* const keys = reinterpret_cast<T*>(SharedMemory()) + kBlockPairs<kDim> * kTile * kStride<kDim>;
+  T* const values = keys + kSlots * kStride<kDim>;
   const int32_t live = row.live_after;
-  const int32_t last_tile = min(first_tile + kWarps / heads - 1, (live - 1) / kTile);
+  const int32_t first_tile = place_of(0).tile;
+  const int32_t last_tile = min(place_of(kBlockPairs<kDim> - 1).tile, (live - 1) / kTile);
   if (last_tile < max(first_tile, row.live / kTile)) return;
-  const HeadCache cache = CacheOf(step, row, kv, shape.layer, place.kv_head);
+  const HeadCache cache = CacheOf(step, row, kv, shape.layer, place_of(0).kv_head);
 
-  const TileRows rows = RowsOf(row, place.tile);
-  const bool works = rows.end > rows.begin;
   const int64_t width = int64_t{shape.query_heads + 2 * kv.layout.kv_heads} * kDim;
-  QueryTile<T, kDim> query;
-  // The address is never that of a row that is not there, once r >= begin.
-  const float* row0 = shape.qkv + (rows.token - rows.begin) * width + int64_t{place.query_head} * kDim;
-  if (works) query.Load(row0, width, rows.begin, rows.end, g, t);
-
-  Gathered<kDim> gathered;
+  WarpPlace places[kEach];
+  TileRows rows[kEach];
+  Hidden hidden[kEach];
+  bool works = false;
+#pragma unroll
+  for (int p = 0; p < kEach; ++p) {
+    places[p] = place_of(warp * kEach + p);
+    const int32_t tile = places[p].tile;
+    rows[p] = RowsOf(row, tile);
+    works = works || rows[p].end > rows[p].begin;
+    hidden[p] = {tile * kTile, FirstSeen(row, shape.window, tile * kTile - row.live), row.in_order()};
+    // The address is never that of a row that is not there, once r >= begin.
+    const float* row0 = shape.qkv + (rows[p].token - rows[p].begin) * width + int64_t{places[p].query_head} * kDim;
+    StoreQueries<T, kDim>(row0, width, rows[p], lane, queries + p * kTile * kStride<kDim>);
+  }
+  const float scale = shape.scale * kLog2E;
+  RowSums gathered[kEach];
+  float out[kEach][kDim / 8][4] = {};
   const int32_t stages = ((last_tile + 1) * kTile + kSlots - 1) / kSlots;
-  const int32_t first_seen = FirstSeen(row, shape.window, place.tile * kTile - row.live);
+  const int32_t own_slots = (places[kEach - 1].tile + 1) * kTile;
   // What the block's first query does not see, nobody does.
   const int32_t block_seen = FirstSeen(row, shape.window, max(first_tile * kTile - row.live, 0));
   const int32_t first_stage = row.in_order() ? max(block_seen, 0) / kSlots : 0;
-  Stage<T, kDim>(cache, first_stage * kSlots, live, keys[0], values[0]);
-  CommitCopies();
-  for (int32_t stage = first_stage; stage < stages; ++stage) {
-    const int buffer = (stage - first_stage) % 2;
-    if (stage + 1 < stages) {
-      Stage<T, kDim>(cache, (stage + 1) * kSlots, live, keys[1 - buffer], values[1 - buffer]);
-    }
+  const StageCopies<kDim, kSlots, static_cast<int>(kThreads)> copies(cache, live);
+  const auto copy = [&](const char* tiles, int32_t stage, int32_t ids, T* staged) {
+    copies.Copy(tiles, stage, ids, [staged](int r, int chunk) { return staged + r * kStride<kDim> + chunk * 8; });
     CommitCopies();
-    WaitForCopies<1>();
-    __syncthreads();
-    if (works && stage * kSlots <= place.tile * kTile) {
-      AddSlots<T, kDim>(query, cache, keys[buffer], values[buffer], place.tile, stage * kSlots, first_seen,
-                        shape.scale * kLog2E, shape.cap, lane, gathered);
+  };
+  int32_t ids = copies.Ids(first_stage), next_ids = copies.Ids(first_stage + 1);
+  copy(copies.keys, first_stage, ids, keys);
+  for (int32_t stage = first_stage; stage < stages; ++stage) {
+    const bool adds = works && stage * kSlots < own_slots;
+    WaitForCopies<0>();
+    __syncthreads();  // the keys are there, and everybody has read the values before
+    copy(copies.values, stage, ids, values);
+    float c[kEach][kSlots / 8][4] = {};
+    if (adds) MultiplyKeys<T, kDim>(queries, keys, lane, c);
+    WaitForCopies<0>();
+    __syncthreads();  // the values are there, and everybody has read the keys
+    if (stage + 1 < stages) copy(copies.keys, stage + 1, next_ids, keys);
+    ids = next_ids;
+    next_ids = copies.Ids(stage + 2);
+    if (!adds) continue;
+#pragma unroll
+    for (int p = 0; p < kEach; ++p) {
+      if (shape.cap > 0.0f) Cap<kSlots>(shape.cap, c[p]);
+      Hide<kSlots>(hidden[p], cache, stage * kSlots, g, t, c[p]);
+      float rescale[2];
+      ToWeights<kSlots>(scale, gathered[p], c[p], rescale);
+      Rescale<kDim>(rescale, out[p]);
     }
-    __syncthreads();  // everybody has read what the next copies overwrite
+    AddValues<T, kDim>(c, values, lane, out);
   }
-  if (!works) return;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float total = gathered.total[half];
-    total += __shfl_xor_sync(kAllLanes, total, 1);
-    total += __shfl_xor_sync(kAllLanes, total, 2);
-    const int r = g + half * 8;
-    if (r < rows.begin || r >= rows.end) continue;
-    const int64_t token = rows.token + r - rows.begin;
-    total += SinkShare(shape.sinks, place.query_head, gathered.largest[half]);
-    const float inverse = 1.0f / total;
-    if (t == 0) sums[token * shape.query_heads + place.query_head] = gathered.largest[half] + log2f(total);
-    const int64_t out = (token * shape.query_heads + place.query_head) * kDim;
-#pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
-      StorePair(shape.out, out + n * 8 + t * 2, gathered.out[n][half * 2] * inverse,
-                gathered.out[n][half * 2 + 1] * inverse);
-    }
+  for (int p = 0; p < kEach; ++p) {
+    StoreRows<kDim>(shape, rows[p], places[p].query_head, scale, gathered[p], out[p], g, t, sums);
   }
 }
 
 // --- scores -------------------------------------------------------------------------------------------------------------
 
+constexpr uint32_t kScoreThreads = kSpanTiles * kWarp;
+
 // A tile of queries of one head on its way to shared memory, with what its rows' probabilities need.
 template <typename T, int kDim>
 struct QueryStage {
   static constexpr int kQuads = kTile * kDim / 4;
-  static constexpr int kEach = (kQuads + static_cast<int>(kThreads) - 1) / static_cast<int>(kThreads);
+  static constexpr int kEach = (kQuads + static_cast<int>(kScoreThreads) - 1) / static_cast<int>(kScoreThreads);
   float4 quads[kEach];
   float sum;
 
@@ -259,7 +215,7 @@ struct QueryStage {
                         const float* sums) {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      const int at = static_cast<int>(threadIdx.x) + i * static_cast<int>(kThreads);
+      const int at = static_cast<int>(threadIdx.x) + i * static_cast<int>(kScoreThreads);
       const int r = at / (kDim / 4), dim = at % (kDim / 4) * 4;
       const bool present = r >= rows.begin && r < rows.end;
       quads[i] = present ? *reinterpret_cast<const float4*>(shape.qkv + (rows.token + r - rows.begin) * width +
@@ -273,7 +229,7 @@ struct QueryStage {
   __device__ void Store(T* queries, float* row_sums) const {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      const int at = static_cast<int>(threadIdx.x) + i * static_cast<int>(kThreads);
+      const int at = static_cast<int>(threadIdx.x) + i * static_cast<int>(kScoreThreads);
       const int r = at / (kDim / 4), dim = at % (kDim / 4) * 4;
       if (r >= kTile) continue;
       *reinterpret_cast<uint2*>(queries + r * kStride<kDim> + dim) =
@@ -333,7 +289,7 @@ __device__ __forceinline__ void LoadKeys(const HeadCache& cache, int32_t tile, i
 }
 
 template <typename T, int kDim>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kScoreThreads)
     PromptScoresMmaKernel(StepView step, AttentionShape shape, const PromptSpan* spans, const float* sums,
                           KvCacheView kv) {
   AwaitEarlier();
@@ -431,22 +387,17 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The largest power of two that divides `group`, at most kWarps.
-int32_t HeadsOfBlock(int32_t group) {
-  int32_t heads = 1;
-  while (heads < kWarps && group % (heads * 2) == 0) heads *= 2;
-  return heads;
-}
-
 }  // namespace
 
 bool LaunchPromptAttentionMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
                               const PromptSpans& spans, float* sums, const KvCacheView& kv) {
-  const dim3 blocks(static_cast<uint32_t>(spans.count), static_cast<uint32_t>(shape.query_heads));
   const int32_t heads = HeadsOfBlock(shape.query_heads / kv.layout.kv_heads);
   return !spans.rolls && WithMmaCache(kv.layout, [&](auto element, auto dim) {
-    Launch(stream, blocks, kThreads, PromptMmaKernel<decltype(element), dim()>, step, shape, heads, spans.spans, sums,
-           kv);
+    using T = decltype(element);
+    const dim3 blocks(static_cast<uint32_t>(spans.count), static_cast<uint32_t>(shape.query_heads),
+                      kSpanTiles / kBlockPairs<dim()>);
+    LaunchShared(stream, blocks, kThreads, kPromptElements<dim()> * sizeof(T), PromptMmaKernel<T, dim()>, step, shape,
+                 heads, spans.spans, sums, kv);
   });
 }
 
@@ -454,8 +405,8 @@ bool LaunchPromptScoresMma(cudaStream_t stream, const StepView& step, const Atte
                            const PromptSpans& spans, const float* sums, const KvCacheView& kv) {
   const dim3 blocks(static_cast<uint32_t>(spans.count), static_cast<uint32_t>(kv.layout.kv_heads));
   return !spans.rolls && WithMmaCache(kv.layout, [&](auto element, auto dim) {
-    Launch(stream, blocks, kThreads, PromptScoresMmaKernel<decltype(element), dim()>, step, shape, spans.spans, sums,
-           kv);
+    Launch(stream, blocks, kScoreThreads, PromptScoresMmaKernel<decltype(element), dim()>, step, shape, spans.spans,
+           sums, kv);
   });
 }
 

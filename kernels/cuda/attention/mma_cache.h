@@ -52,6 +52,29 @@ bool WithMmaCache(const KvCacheLayout& layout, Function&& function) {
   return false;
 }
 
+// The same where there are kernels for products of warpgroups.
+template <typename Function>
+bool WithWarpgroupCache(const KvCacheLayout& layout, Function&& function) {
+  if (layout.type == KvType::kInt8) return false;
+  const auto with_dim = [&](auto element) {
+    if (layout.head_dim == 64) {
+      function(element, std::integral_constant<int, 64>());
+    } else if (layout.head_dim == 128) {
+      function(element, std::integral_constant<int, 128>());
+    }
+    return layout.head_dim == 64 || layout.head_dim == 128;
+  };
+  switch (DTypeOf(layout.type)) {
+    case DType::kF32:
+      return false;
+    case DType::kF16:
+      return with_dim(__half{});
+    case DType::kBF16:
+      return with_dim(__nv_bfloat16{});
+  }
+  return false;
+}
+
 }  // namespace hydrant::cuda
 
 #endif  // HYDRANT_KERNELS_CUDA_ATTENTION_MMA_CACHE_H_

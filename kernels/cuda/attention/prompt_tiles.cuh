@@ -4,6 +4,10 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/cache.cuh"
+#include "kernels/cuda/runtime/async_copy.cuh"
+#include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/step_view.h"
 
 namespace hydrant::cuda {
@@ -32,6 +36,98 @@ __device__ inline float RowWeight(const DeviceRow& row, int32_t position) {
   if (position < row.first_scored) return 0.0f;
   if (row.policy.decay == 1.0f) return 1.0f;
   return static_cast<float>(pow(static_cast<double>(row.policy.decay), row.prompt_length - 1 - position));
+}
+
+// Which tile and head a warp has that attends to a prompt on tensor cores.
+struct WarpPlace {
+  int32_t tile;
+  int32_t query_head;
+  int32_t kv_head;
+};
+
+// Blocks of a span: `group` per KV head. `heads` of a group are in a block, kSpanTiles / heads tiles with each.
+__device__ inline WarpPlace PlaceOf(const PromptSpan& span, int32_t block, int32_t warp, int32_t group, int32_t heads) {
+  const int32_t parts = group / heads;
+  const int32_t of_group = block % group;
+  const int32_t tiles = kSpanTiles / heads;
+  return {span.first_tile + of_group / parts * tiles + warp / heads,
+          block / group * group + of_group % parts * heads + warp % heads, block / group};
+}
+
+// The largest power of two that divides `group`, at most kSpanTiles.
+inline int32_t HeadsOfBlock(int32_t group) {
+  int32_t heads = 1;
+  while (heads < kSpanTiles && group % (heads * 2) == 0) heads *= 2;
+  return heads;
+}
+
+// How threads copy keys or values of a stage of kSlots slots to shared memory: thread i has chunk i % kChunks, 16 bytes, of every kRows-th
+// slot. Block ids come from a register of each lane's, loaded long before they are wanted.
+template <int kDim, int kSlots, int kThreads>
+struct StageCopies {
+  static constexpr int kChunks = kDim / 8, kRows = kThreads / kChunks, kPasses = (kSlots + kRows - 1) / kRows;
+  static constexpr int kBlocks = kSlots / kBlockSlots;
+
+  const int32_t* blocks;
+  int32_t last_block;  // of the table
+  int32_t live;        // slots from here on are zeros: memory may hold anything, and a weight of 0 would not undo a NaN
+  const char* keys;    // this thread's part of the first slot that it copies of a cache's block 0
+  const char* values;
+  uint32_t block_bytes;  // from a block of the cache to the next
+  int row, chunk;
+
+  __device__ StageCopies(const HeadCache& cache, int32_t live_slots)
+      : blocks(cache.blocks),
+        last_block((live_slots - 1) / kBlockSlots),
+        live(live_slots),
+        block_bytes(static_cast<uint32_t>(cache.kv.layout.tile_offset(0, 1, 0))),
+        row(static_cast<int>(threadIdx.x) / kChunks),
+        chunk(static_cast<int>(threadIdx.x) % kChunks) {
+    const int64_t in_block = cache.kv.layout.tile_offset(cache.layer, 0, cache.head) +
+                             ((kRows % kBlockSlots == 0 ? row % kBlockSlots * kDim : 0) + chunk * 8) * 2;
+    keys = static_cast<const char*>(cache.kv.k) + in_block;
+    values = static_cast<const char*>(cache.kv.v) + in_block;
+  }
+  // This lane's block id of the stage, for Copy.
+  __device__ int32_t Ids(int32_t stage) const {
+    return blocks[min(stage * kBlocks + static_cast<int32_t>(threadIdx.x) % kBlocks, last_block)];
+  }
+  // at(row, chunk): where a slot's chunk goes. `tiles`: keys or values.
+  template <typename At>
+  __device__ __forceinline__ void Copy(const char* tiles, int32_t stage, int32_t ids, At&& at) const {
+    const int32_t present = live - stage * kSlots;
+    if (present >= kSlots) {
+      CopyRows(tiles, ids, kSlots, at);
+    } else {
+      CopyRows(tiles, ids, present, at);
+    }
+  }
+
+ private:
+  template <typename At>
+  __device__ __forceinline__ void CopyRows(const char* tiles, int32_t ids, int32_t present, At&& at) const {
+#pragma unroll
+    for (int pass = 0; pass < kPasses; ++pass) {
+      const int r = pass * kRows + row;
+      // Where a pass has whole blocks a thread's row of the block is always the same, and counted already.
+      const int own = kRows % kBlockSlots == 0 ? pass * (kRows / kBlockSlots) + row / kBlockSlots : r / kBlockSlots;
+      const int of_block = kRows % kBlockSlots == 0 ? 0 : r % kBlockSlots;
+      const auto block = static_cast<uint32_t>(__shfl_sync(kAllLanes, ids, own % kBlocks));
+      if (kThreads % kChunks != 0 && row >= kRows) continue;
+      if (kSlots % kRows != 0 && r >= kSlots) continue;
+      CopyAsync16(at(r, chunk), tiles + uint64_t{block} * block_bytes + of_block * kDim * 2, r < present);
+    }
+  }
+};
+
+// Whether kernels on products of warpgroups can take these: the code for sm_90a is there, and the device runs it.
+inline bool TakesWarpgroups(const AttentionShape& shape, const PromptSpans& spans) {
+#if defined(HYDRANT_SM90A) || !defined(__CUDACC__)
+  return shape.warpgroups && !spans.rolls && shape.scale > 0.0f;
+#else
+  static_cast<void>(shape), static_cast<void>(spans);
+  return false;
+#endif
 }
 
 }  // namespace hydrant::cuda
