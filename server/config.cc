@@ -180,6 +180,23 @@ std::string FinishProxies(const RawConfig& raw, Config* config) {
   return "";
 }
 
+// The part of Finish about adapters.
+std::string FinishAdapters(const RawConfig& raw, Config* config) {
+  for (const std::string& text : SplitList(raw.adapter_modules)) {
+    AdapterModule module;
+    if (absl::Status status = ParseAdapterModule(text, &module); !status.ok()) {
+      return absl::StrCat("--lora-modules: ", status.message());
+    }
+    config->adapter_modules.push_back(std::move(module));
+  }
+  if (!config->adapters && !config->adapter_modules.empty()) return "--lora-modules: needs --enable-lora";
+  if (std::ssize(config->adapter_modules) > config->adapters_max) {
+    return absl::StrCat("--lora-modules: ", config->adapter_modules.size(), " adapters, and --max-loras is ",
+                        config->adapters_max);
+  }
+  return "";
+}
+
 // What the flags mean together. Returns an error that names the flag, or nothing.
 std::string Finish(const RawConfig& raw, Config* config) {
   if (raw.dtype != "auto") {
@@ -223,6 +240,7 @@ std::string Finish(const RawConfig& raw, Config* config) {
   }
   if (std::string wrong = FinishSessions(raw, config); !wrong.empty()) return wrong;
   if (std::string wrong = FinishGateways(raw, config); !wrong.empty()) return wrong;
+  if (std::string wrong = FinishAdapters(raw, config); !wrong.empty()) return wrong;
   config->allowed_origins = SplitList(raw.allowed_origins);
   config->allowed_hosts = SplitList(raw.allowed_hosts);
   if (std::string wrong = FinishProxies(raw, config); !wrong.empty()) return wrong;

@@ -16,6 +16,7 @@
 #include "kernels/types.h"
 #include "model/checkpoint/quantization.h"
 #include "scheduler/fairness/tenant.h"
+#include "server/adapters/adapter_registry.h"
 #include "server/http/trusted_proxies.h"
 #include "server/process/exit_codes.h"
 #include "server/process/limits.h"
@@ -51,7 +52,11 @@ struct Config {
   std::optional<DType> weight_dtype;  // nullopt: auto
   std::optional<KvType> kv_type;      // nullopt: auto
   Quantization quantization = Quantization::kNone;
-  int32_t max_model_len = 0;  // 0: from the model
+  bool adapters = false;     // LoRA
+  int32_t adapters_max = 8;  // in memory at a time
+  int32_t adapter_rank_max = 16;
+  std::vector<AdapterModule> adapter_modules;  // that are there from the start
+  int32_t max_model_len = 0;                   // 0: from the model
   int32_t sequences_max = 256;
   int32_t batch_tokens_max = 2048;
   int32_t prefill_tokens_max = 256;   // of a step that also decodes

@@ -122,6 +122,12 @@ void AddModelFlags(CLI::App& app, Config& config, RawConfig& raw) {
            "quantise weights at load (int8, int4), or say what they are (gguf, gptq, awq, compressed-tensors, fp8, "
            "mxfp4)")
       ->check(CLI::IsMember(std::vector<std::string>(QuantizationNames().begin(), QuantizationNames().end())));
+  group.AddSwitch("--enable-lora", config.adapters, "serve adapters (LoRA) beside the model, by names of their own");
+  group.AddWithDefault("--max-loras", "N", config.adapters_max, "most adapters in memory, which is taken at the start")
+      ->check(CLI::Range(1, 1024));
+  group.AddWithDefault("--max-lora-rank", "RANK", config.adapter_rank_max, "largest rank of an adapter")
+      ->check(CLI::Range(1, kAdapterRankMax));
+  group.Add("--lora-modules", "LIST", raw.adapter_modules, "adapters to begin with: NAME=FOLDER, comma-separated");
   group
       .Add("--max-model-len", "TOKENS", config.max_model_len,
            "longest prompt and completion together (default: the model's context)")

@@ -24,7 +24,7 @@ struct RawConfig {
   int32_t kv_recent = 0, block_size = kBlockSlots;
   std::string allowed_origins, allowed_hosts, trusted_proxies, config_path;
   std::string proxy_header = "x-forwarded-for", log_level = "info", log_format = "text", scheduling_policy = "fair";
-  std::string session_durability, session_headers;
+  std::string session_durability, session_headers, adapter_modules;
   std::optional<uint16_t> admin_port;
 };
 

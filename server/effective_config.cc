@@ -132,6 +132,12 @@ void AddModel(const Config& config, Settings* out) {
   out->IntegerIfAny("threads", config.threads);
   out->Text("dtype", NameOrAuto(config.weight_dtype));
   out->Text("quantization", QuantizationName(config.quantization));
+  out->Bool("enable_lora", config.adapters);
+  out->Integer("max_loras", config.adapters_max);
+  out->Integer("max_lora_rank", config.adapter_rank_max);
+  std::vector<std::string> modules;
+  for (const AdapterModule& module : config.adapter_modules) modules.push_back(module.name + "=" + module.path);
+  out->List("lora_modules", modules);
   out->IntegerIfAny("max_model_len", config.max_model_len);
   out->Integer("max_num_seqs", config.sequences_max);
   out->Integer("max_num_batched_tokens", config.batch_tokens_max);

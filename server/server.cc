@@ -21,6 +21,7 @@
 #include "model/run/model_executor.h"
 #include "model/run/warm_up.h"
 #include "model/weights/weights.h"
+#include "server/adapter_setup.h"
 #include "server/device_choice.h"
 #include "server/effective_config.h"
 #include "server/engine/engine.h"
@@ -159,6 +160,15 @@ absl::StatusOr<std::shared_ptr<RotatingKeys>> MakeKeys(const std::string& path, 
   return RotatingKeys::Of(key);
 }
 
+absl::Status ReadKeys(const Config& config, FrontendOptions* options) {
+  absl::StatusOr<std::shared_ptr<RotatingKeys>> admin = MakeKeys(config.admin_key_path, config.admin_key);
+  if (!admin.ok()) return admin.status();
+  options->admin.keys = *std::move(admin);
+  absl::StatusOr<std::shared_ptr<RotatingKeys>> metrics = MakeKeys(config.metrics_key_path, "");
+  if (metrics.ok()) options->metrics_keys = *std::move(metrics);
+  return metrics.status();
+}
+
 // A file of keys that is wrong ends the start before the minutes of loading.
 absl::Status CheckKeyFiles(const Config& config) {
   for (const std::string& path : {config.api_key_path, config.admin_key_path, config.metrics_key_path}) {
@@ -234,6 +244,7 @@ struct Parts {
       model_digest;              // with a journal, from when the checkpoint is open; it is read meanwhile
   std::unique_ptr<KvKeeper> kv;  // null: no KV is kept on disk
   std::unique_ptr<SessionStore> sessions;
+  std::unique_ptr<AdapterRegistry> adapters;  // null: without --enable-lora
   // The engine's thread posts to http, so it ends first; http's last connections name the engine, so that goes last.
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Frontend> http;
@@ -245,16 +256,6 @@ struct Parts {
     if (journal != nullptr) journal->Stop();
   }
 };
-
-// What a session's tokens and policies depend on. A past is gone on from where all of it is the same.
-ModelId MakeModelId(const Tokenizer& tokenizer, const ModelConfig& model, const KvModelFacts& facts) {
-  std::string what = absl::StrCat(model.vocab, " ", facts.query_heads, " ", facts.kv_heads, " ", facts.rotary ? 1 : 0);
-  for (int32_t id = 0; id < model.vocab; ++id) what.append("\n").append(tokenizer.TokenPiece(id));
-  const Sha256Digest digest = Sha256(what);
-  ModelId name{};
-  std::copy_n(digest.begin(), name.size(), name.begin());
-  return name;
-}
 
 // With --session-dir, before the minutes of loading: another process may have it.
 absl::Status OpenJournal(const Config& config, Parts* parts) {
@@ -368,7 +369,10 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, const Loa
         absl::StrCat("--quantization: ", device.name(), " multiplies no quantised weights"));
   }
   const DeviceFacts facts = {[&device](const StepBounds& bounds) { return device.ScratchBytes(bounds); },
-                             opened->memory_bytes};
+                             opened->memory_bytes,
+                             [&device](const LinearSpec& weight, const AdapterSpec& adapters) {
+                               return device.AdapterBytes(weight, adapters);
+                             }};
   const auto plan_weights = [&](WeightChoice choice, int32_t positions_max) {
     return PlanWeights(checkpoint, device, choice, positions_max);
   };
@@ -394,6 +398,7 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, const Loa
   executor_options.batch_tokens_max = sizing->limits.batch_tokens_max;
   executor_options.context_max = sizing->limits.context_max;
   executor_options.swap_blocks = sizing->limits.swap_blocks;
+  executor_options.adapters = sizing->adapters;
   executor_options.on_load = on_load;
   executor_options.dump = parts->kv_dump.get();
   absl::StatusOr<std::unique_ptr<ModelExecutor>> executor =
@@ -438,16 +443,13 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
     context.request.calls_are_json_answers = CallsAreJsonAnswers(context.chat.tool_calls);
   }
   context.sessions = parts->sessions.get();
+  parts->adapters = MakeAdapters(config, checkpoint, sizing, parts->engine);
+  context.adapters = parts->adapters.get();
   parts->summary = absl::StrCat(context.request.model_names.front(), " in ", sizing.weight_formats, " on ",
                                 parts->device->name(), "; ", DescribeRoom(sizing.limits));
   parts->metrics = std::make_unique<Metrics>(MakeMetricsOptions(context, sizing, *parts->tenants));
   FrontendOptions http_options = MakeFrontendOptions(config, systemd, sizing, checkpoint.config, std::move(context));
-  absl::StatusOr<std::shared_ptr<RotatingKeys>> admin_keys = MakeKeys(config.admin_key_path, config.admin_key);
-  if (!admin_keys.ok()) return admin_keys.status();
-  http_options.admin.keys = *std::move(admin_keys);
-  absl::StatusOr<std::shared_ptr<RotatingKeys>> metrics_keys = MakeKeys(config.metrics_key_path, "");
-  if (!metrics_keys.ok()) return metrics_keys.status();
-  http_options.metrics_keys = *std::move(metrics_keys);
+  if (absl::Status status = ReadKeys(config, &http_options); !status.ok()) return status;
   http_options.admin.config = [config, sizing, device = parts->device->name()] {
     return EffectiveConfigJson(config, sizing, device);
   };
@@ -470,15 +472,15 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   hooks.kv_dump = parts->kv_dump.get();
   hooks.keeps_parked = parts->kv != nullptr;
   parts->engine = std::make_unique<Engine>(std::move(*core), http.limits(), std::move(hooks));
-  Engine& engine = *parts->engine;
   parts->tenants->SetHooks({[&metrics](const std::string& name) { metrics.AddTenant(name); },
-                            [&engine](const std::vector<TenantOptions>& options) { engine.SetTenants(options); }});
-  engine.Start();
+                            [parts](const std::vector<TenantOptions>& set) { parts->engine->SetTenants(set); }});
+  if (absl::Status status = LoadAdapters(config, parts->adapters.get()); !status.ok()) return status;
+  parts->engine->Start();
   if (parts->kv != nullptr) {
     parts->kv->Start({[&sessions](const SessionName& name, uint64_t turn) { sessions.OnKvFile(name, turn); },
                       [&sessions] { sessions.KeepDue(); }});
   }
-  return http.Open(engine);
+  return http.Open(*parts->engine);
 }
 
 // Puts what the model's name means into `config`.
@@ -579,8 +581,7 @@ int Serve(const Config& config_in, const Announce& announce, const ShowBar& bar)
     StopLog();
     return ExitCodeOf(status);
   }
-  const int64_t ready_ms = (MonotonicUs() - started_us) / 1000;
-  Log(LogLevel::kDebug, absl::StrCat("ready after ", ready_ms, " ms"));
+  Log(LogLevel::kDebug, absl::StrCat("ready after ", (MonotonicUs() - started_us) / 1000, " ms"));
   const std::string host = config.host.find(':') == std::string::npos ? config.host : "[" + config.host + "]";
   if (parts.http->admin_port() != 0) {
     tell(LogLevel::kInfo, absl::StrCat("admin listener on http://", config.admin_host, ":", parts.http->admin_port()));

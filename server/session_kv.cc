@@ -1,10 +1,12 @@
 #include "server/session_kv.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "model/files/mapped_file.h"
 #include "server/process/clock.h"
 #include "server/sessions/journal/byte_codec.h"
@@ -39,6 +41,15 @@ class TenantWeights {
 };
 
 }  // namespace
+
+ModelId MakeModelId(const Tokenizer& tokenizer, const ModelConfig& model, const KvModelFacts& facts) {
+  std::string what = absl::StrCat(model.vocab, " ", facts.query_heads, " ", facts.kv_heads, " ", facts.rotary ? 1 : 0);
+  for (int32_t id = 0; id < model.vocab; ++id) what.append("\n").append(tokenizer.TokenPiece(id));
+  const Sha256Digest digest = Sha256(what);
+  ModelId name{};
+  std::copy_n(digest.begin(), name.size(), name.begin());
+  return name;
+}
 
 absl::StatusOr<Sha256Digest> DigestOfModel(const Checkpoint& checkpoint, const std::string& path) {
   std::string what;

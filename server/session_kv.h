@@ -13,11 +13,16 @@
 #include "absl/status/statusor.h"
 #include "kernels/kv_cache_view.h"
 #include "model/checkpoint/checkpoint.h"
+#include "server/kv/kv_resolution.h"
 #include "server/process/sha256.h"
 #include "server/sessions/kv/kv_keeper.h"
+#include "server/sessions/session_store.h"
 #include "server/tenants/tenant_registry.h"
 
 namespace hydrant {
+
+// What a session's tokens and policies depend on. A past is gone on from where all of it is the same.
+ModelId MakeModelId(const Tokenizer& tokenizer, const ModelConfig& model, const KvModelFacts& facts);
 
 // Stands for the content of a model: a checksum of each MiB of every file with weights, and the configuration beside them. The same
 // weights under another name are the same model, and others under the same name are not. Reads the files once, at 9 GB/s where they are

@@ -45,8 +45,10 @@ std::vector<std::string> Describe(const Limits& limits) {
 }
 
 // Bytes for the largest step, whatever the pool will hold: a smaller pool makes scratch smaller.
-int64_t WorkspaceBytes(const ModelConfig& model, const Limits& limits, const DeviceFacts& device) {
+int64_t WorkspaceBytes(const ModelConfig& model, const Limits& limits, const AdapterLimits& adapters,
+                       const DeviceFacts& device) {
   ModelExecutorOptions options;
+  options.adapters = adapters;
   options.blocks = std::numeric_limits<int32_t>::max();
   options.sequences_max = limits.sequences_max;
   options.batch_tokens_max = limits.batch_tokens_max;
@@ -61,9 +63,10 @@ absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const WeightPlan
   const int64_t weight_bytes = weights.bytes();
   const int64_t position_bytes = weights.position_bytes();
   const char* const table = model.position_rows > 0 ? "position table" : "rotary table";
-  const int64_t workspace_bytes = WorkspaceBytes(model, limits, device);
+  const int64_t workspace_bytes = WorkspaceBytes(model, limits, sizing->adapters, device);
   const int64_t memory_bytes = device.memory_bytes.value_or(host.available_memory_bytes);
-  const int64_t left_bytes = memory_bytes - weight_bytes - workspace_bytes;
+  const int64_t adapter_bytes = AdapterSlots::Bytes(weights, sizing->adapters, device.adapter_bytes);
+  const int64_t left_bytes = memory_bytes - weight_bytes - adapter_bytes - workspace_bytes;
   // A small file may claim millions of positions; the system would rather kill than refuse.
   if (left_bytes >= 0 && position_bytes > left_bytes) {
     return absl::FailedPreconditionError(absl::StrCat("a ", table, " of ", limits.context_max, " positions takes ",
@@ -73,10 +76,10 @@ absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const WeightPlan
   const int64_t free_bytes = std::max<int64_t>(0, left_bytes - position_bytes);
   sizing->explanation.push_back(absl::StrCat("weights ", sizing->weight_formats, ", KV ", KvTypeName(sizing->kv_type),
                                              ", context ", limits.context_max));
-  sizing->explanation.push_back(absl::StrCat(device.memory_bytes.has_value() ? "device memory " : "memory ",
-                                             memory_bytes, " bytes free - ", weight_bytes, " weights - ",
-                                             workspace_bytes, " workspace of a step - ", position_bytes, " ", table,
-                                             " = ", free_bytes, " left"));
+  sizing->explanation.push_back(
+      absl::StrCat(device.memory_bytes.has_value() ? "device memory " : "memory ", memory_bytes, " bytes free - ",
+                   weight_bytes, " weights - ", adapter_bytes > 0 ? absl::StrCat(adapter_bytes, " adapters - ") : "",
+                   workspace_bytes, " workspace of a step - ", position_bytes, " ", table, " = ", free_bytes, " left"));
   return free_bytes;
 }
 
@@ -183,6 +186,12 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
   sizing.weights = ChooseWeights(config, model);
   // The cache follows the weights: a model that was trained in bf16 loses nothing by it.
   sizing.kv_type = config.kv_type.value_or(KvTypeOf(sizing.weights.expanded));
+
+  if (config.adapters) {
+    sizing.adapters = {.slots = config.adapters_max,
+                       .rank_max = config.adapter_rank_max,
+                       .dtype = AdapterLimits::DTypeFor(sizing.weights)};
+  }
 
   limits.context_max = config.max_model_len > 0 ? config.max_model_len : model.context;
   if (limits.context_max > model.context) {

@@ -15,6 +15,7 @@
 #include "kernels/step_batch.h"
 #include "kernels/types.h"
 #include "model/config/model_config.h"
+#include "model/weights/adapter_slots.h"
 #include "model/weights/weight_plan.h"
 #include "server/config.h"
 #include "server/process/limits.h"
@@ -29,6 +30,7 @@ struct HostFacts {
 struct DeviceFacts {
   std::function<int64_t(const StepBounds&)> scratch_bytes;  // Device::ScratchBytes
   std::optional<int64_t> memory_bytes = {};                 // free memory of a device that has its own
+  std::function<int64_t(const LinearSpec&, const AdapterSpec&)> adapter_bytes = {};  // Device::AdapterBytes
 };
 
 struct Sizing {
@@ -36,6 +38,7 @@ struct Sizing {
   std::string weight_formats;                                 // WeightPlan::Formats
   std::vector<std::pair<std::string, int64_t>> weight_bytes;  // WeightPlan::BytesByFormat
   KvType kv_type = KvType::kF32;
+  AdapterLimits adapters;
   Limits limits;
   int64_t block_bytes = 0;               // of a block with its part of the spare score blocks: the pool's unit
   int64_t kv_block_bytes = 0;            // KvCache::BytesPerBlock: of a block outside the pool

@@ -76,6 +76,7 @@ struct GenerationFields : SamplingFields, RequestOptions, ScoringOptions {
   // nothing, or there is a session_id.
   std::string chat_key;
 
+  std::string model;       // the one that the request names, of RequestContext::model_names; empty: it names none
   std::string cache_salt;  // prefixes are shared between requests of equal salts only
   std::string request_id;  // empty: the server makes one; else IsRequestId
 };

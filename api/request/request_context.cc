@@ -5,13 +5,14 @@
 
 namespace hydrant {
 
-void CheckModelField(ObjectReader* request, const RequestContext& context) {
-  if (!request->Has("model") || context.model_names.empty()) return;
+std::string CheckModelField(ObjectReader* request, const RequestContext& context) {
+  if (!request->Has("model") || context.model_names.empty()) return "";
   // A name of any length is a name; one that is not ours is 404, not 400.
-  const std::string name = request->String("model", "", std::numeric_limits<size_t>::max(), /*identifier=*/true);
-  if (request->failed()) return;
+  std::string name = request->String("model", "", std::numeric_limits<size_t>::max(), /*identifier=*/true);
+  if (request->failed()) return "";
   const std::vector<std::string>& names = context.model_names;
   if (std::find(names.begin(), names.end(), name) == names.end()) request->FailWith(ModelNotFound(names.front()));
+  return name;
 }
 
 }  // namespace hydrant

@@ -61,8 +61,9 @@ struct RequestContext : SamplingDefaults {
   FieldLog* log = nullptr;              // gets every field that is read; null: none is kept
 };
 
-// Checks the member `model`: absent means the served one, an unknown one is 404 model_not_found. Sets request's error.
-void CheckModelField(ObjectReader* request, const RequestContext& context);
+// Checks the member `model`: absent means the served one, an unknown one is 404 model_not_found. Sets request's error. Returns the name
+// that is there; empty: none is.
+std::string CheckModelField(ObjectReader* request, const RequestContext& context);
 
 // The request that `body`, a JSON object, asks for. Its `model` is checked, then read(&reader, &budget, &request) reads the rest;
 // the first error that any of them sets is returned. JSON inside members counts against the same budget.
@@ -74,7 +75,8 @@ ApiResult<Request> ParseBody(std::string_view body, const RequestContext& contex
   std::optional<ApiError> error;
   ObjectReader reader(document.value().root(), "", &error, context.log);
   Request request;
-  CheckModelField(&reader, context);
+  std::string model = CheckModelField(&reader, context);
+  if constexpr (requires { request.model; }) request.model = std::move(model);
   read(&reader, &budget, &request);
   if (error.has_value()) return *std::move(error);
   return request;

@@ -33,7 +33,13 @@ void AppendModel(std::string* out, const ModelCard& card) {
   AppendJsonInteger(out, card.created);
   out->append(",\"owned_by\":\"hydrant\",\"root\":");
   AppendJsonString(out, card.root);
-  out->append(",\"parent\":null,\"max_model_len\":");
+  out->append(",\"parent\":");
+  if (card.parent.empty()) {
+    out->append("null");
+  } else {
+    AppendJsonString(out, card.parent);
+  }
+  out->append(",\"max_model_len\":");
   AppendJsonInteger(out, card.max_model_len);
   out->append(",\"kv_block_bytes\":");
   AppendJsonInteger(out, card.kv_block_bytes);

@@ -18,6 +18,7 @@ struct ModelCard {
   std::string root;     // what was loaded: the folder's or file's name, never an absolute path
   int32_t max_model_len = 0;
   int64_t kv_block_bytes = 0;  // that 16 tokens take in the KV cache, in all layers and heads
+  std::string parent = {};     // of an adapter, the model that it changes; empty: it is none
 };
 
 std::string ModelJson(const ModelCard& card);

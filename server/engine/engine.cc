@@ -118,6 +118,10 @@ void Engine::SettleTurn(TurnId id, bool keep) {
   inbox_.PushCall([this, id, keep] { core_->SettleTurn(id, keep); });
 }
 
+void Engine::PutAdapter(int32_t slot, std::shared_ptr<const Adapter> adapter) {
+  inbox_.PushCall([this, slot, adapter = std::move(adapter)] { core_->PutAdapter(slot, *adapter); });
+}
+
 void Engine::DropSession(uint64_t session) {
   inbox_.PushCall([this, session] { core_->DropSession(session); });
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/sampling.h"
+#include "model/run/executor.h"
 #include "scheduler/fairness/tenant.h"
 #include "scheduler/request/sequence_event.h"
 #include "server/engine/engine_types.h"
@@ -86,6 +87,7 @@ class EnginePort {
   virtual void PauseAdmission(bool paused) = 0;
   virtual void ResetPrefixes() = 0;
   virtual void SettleTurn(TurnId id, bool keep) = 0;
+  virtual void PutAdapter(int32_t slot, std::shared_ptr<const Adapter> adapter) = 0;
   virtual void DropSession(uint64_t session) = 0;
   // Likewise. Calls `done`, which must not throw, once: on the engine thread after the copy, or, with source kNone, on the
   // thread that finds that the engine has ended.

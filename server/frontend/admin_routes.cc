@@ -22,7 +22,7 @@ namespace asio = boost::asio;
 
 constexpr size_t kIdsMax = 10'000;
 constexpr int64_t kBodyBytesMax = 1 << 20;
-constexpr size_t kIdBytesMax = 256;
+constexpr size_t kIdBytesMax = 256, kPathBytesMax = 4096;
 
 struct State {
   explicit State(AdminSources sources_in) : sources(std::move(sources_in)) {}
@@ -169,6 +169,41 @@ HttpResponse SetLevel(ObjectReader& reader) {
   return JsonResponse(absl::StrCat("{\"level\":\"", std::string(LogLevelName(*level)), "\"}"));
 }
 
+HttpResponse PlainText(std::string text) {
+  HttpResponse response = JsonResponse(std::move(text));
+  response.content_type = "text/plain; charset=utf-8";
+  return response;
+}
+
+// A name whose adapter there is, or is to be.
+std::string ReadAdapterName(ObjectReader& reader) {
+  std::string name = reader.String("lora_name", "", kIdBytesMax, /*identifier=*/true);
+  if (name.empty()) reader.Fail("lora_name", "'lora_name' is required.", "missing_field");
+  return name;
+}
+
+// Answers are those of vLLM, whose endpoint it is.
+HttpResponse LoadAdapter(AdapterRegistry& adapters, ObjectReader& reader) {
+  const std::string name = ReadAdapterName(reader);
+  const std::string path = reader.String("lora_path", "", kPathBytesMax, /*identifier=*/true);
+  if (path.empty()) reader.Fail("lora_path", "'lora_path' is required.", "missing_field");
+  if (reader.Bool("load_inplace", false)) reader.FailUnsupported("load_inplace", "'load_inplace'");
+  if (reader.failed()) return {};
+  const absl::Status status = adapters.Load(name, path);
+  if (status.ok()) return PlainText(absl::StrCat("Success: LoRA adapter '", name, "' added successfully."));
+  reader.Fail(absl::IsInvalidArgument(status) && AdapterRegistry::IsName(name) ? "lora_path" : "lora_name",
+              std::string(status.message()));
+  return {};
+}
+
+HttpResponse UnloadAdapter(AdapterRegistry& adapters, ObjectReader& reader) {
+  const std::string name = ReadAdapterName(reader);
+  if (reader.failed()) return {};
+  if (adapters.Unload(name)) return PlainText(absl::StrCat("Success: LoRA adapter '", name, "' removed successfully."));
+  reader.FailWith(NotFound(absl::StrCat("There is no adapter '", name, "'."), "model_not_found", "lora_name"));
+  return {};
+}
+
 using Make = std::function<HttpResponse(const std::string& body)>;
 
 HttpRoute Route(std::string method, std::string path, bool body, Make make) {
@@ -211,6 +246,22 @@ std::vector<HttpRoute> MakeAdminRoutes(AdminSources sources) {
   }));
   // On the io thread: 256 tenants take 2 ms, and behind the large bodies of a worker thread it could take seconds.
   routes.push_back(Route("POST", "/admin/reload", false, [state](const std::string&) { return Reload(*state); }));
+  if (state->sources.adapters != nullptr) {
+    routes.push_back(Route("POST", "/v1/load_lora_adapter", true, nullptr));
+    routes.back().handle = [state](HttpExchange& exchange) -> asio::awaitable<void> {
+      HttpResponse response;
+      // Files are read: nothing for an io thread.
+      co_await state->sources.workers.Run({0, exchange.client()}, [&] {
+        response = OfObject(*state, exchange.body(),
+                            [&state](ObjectReader& reader) { return LoadAdapter(*state->sources.adapters, reader); });
+      });
+      co_await exchange.Respond(std::move(response));
+    };
+    routes.push_back(Route("POST", "/v1/unload_lora_adapter", true, [state](const std::string& body) {
+      return OfObject(*state, body,
+                      [&state](ObjectReader& reader) { return UnloadAdapter(*state->sources.adapters, reader); });
+    }));
+  }
   AddAdminSessionRoutes({state->sources.sessions, state->sources.transfer}, state->sources.admission,
                         state->sources.tenants, &routes);
   AddHealthRoutes(state->sources.engine, &routes);

@@ -7,6 +7,8 @@
 //   GET  /admin/config      the configuration in force, without its secrets
 //   GET  /admin/tenants     what each tenant has running, waiting, open, used up, and was refused
 //   POST /admin/log_level   {"level": name}, until the process ends
+//   POST /v1/load_lora_adapter    {"lora_name": name, "lora_path": folder}: requests may name it from now on
+//   POST /v1/unload_lora_adapter  {"lora_name": name}: no more of them may; those that have it go on
 //   POST /abort_requests    {"request_ids": [...]} and/or {"tenant": name} -> {"aborted": n}
 //   POST /pause, /resume    admits nothing new / goes on -> {"paused": bool}
 //   GET  /metrics, /health, /ping
@@ -20,11 +22,13 @@
 #include <string>
 #include <vector>
 
+#include "server/adapters/adapter_registry.h"
 #include "server/engine/engine_port.h"
 #include "server/frontend/admission_control.h"
 #include "server/frontend/request_directory.h"
 #include "server/frontend/session_transfer.h"
 #include "server/http/listener_context.h"
+#include "server/http/worker_pool.h"
 #include "server/metrics/metrics.h"
 #include "server/sessions/session_store.h"
 #include "server/tenants/tenant_registry.h"
@@ -41,6 +45,8 @@ struct AdminSources {
   const SessionTransfer& transfer;
   AdmissionControl& admission;
   ListenerContext& service;  // of the tenants' port; /pause sets its `paused`
+  WorkerPool& workers;
+  AdapterRegistry* adapters;  // null: there are none, nor the endpoints
   std::function<absl::Status()> reload;
   std::function<int64_t()> drain;       // returns the number of requests in flight
   std::function<std::string()> config;  // JSON; null: there is no such endpoint

@@ -191,9 +191,10 @@ void Frontend::AskIoThreads() {
 absl::Status Frontend::OpenAdmin() {
   const AdminOptions& admin = options_.admin;
   if (!admin.port.has_value() && admin.socket_path.empty()) return absl::OkStatus();
-  admin_context_.routes = MakeAdminRoutes({tenants_, directory_, *engine_, metrics_, *options_.context.sessions,
-                                           *transfer_, *admission_, context_, [this] { return Reload("admin"); },
-                                           [this] { return Drain(); }, options_.admin.config});
+  admin_context_.routes =
+      MakeAdminRoutes({tenants_, directory_, *engine_, metrics_, *options_.context.sessions, *transfer_, *admission_,
+                       context_, workers_, options_.context.adapters, [this] { return Reload("admin"); },
+                       [this] { return Drain(); }, options_.admin.config});
   if (admin.port.has_value()) {
     const absl::Status opened =
         admin.socket.has_value() ? admin_listener_.Adopt(*admin.socket) : admin_listener_.Open(admin.host, *admin.port);

@@ -34,6 +34,7 @@ TenantRules TenantRulesOf(const TenantEntry& tenant, const ServingContext& conte
   rules.seconds_max = tenant.config.request_seconds_max;
   rules.sessions = {tenant.index(), tenant.config.weight, tenant.config.sessions_max, tenant.config.session_disk_bytes,
                     tenant.config.session_durability.value_or(context.session_durability) == Durability::kKv};
+  rules.adapters = tenant.config.adapters;
   rules.tenant = tenant.config.name;
   return rules;
 }

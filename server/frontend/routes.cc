@@ -37,8 +37,8 @@ HttpResponse Empty(int status) {
   return response;
 }
 
-HttpResponse TokenizeNow(const std::string& body, const ServingContext& context) {
-  const ApiResult<TokenizeRequest> request = ParseTokenizeRequest(body, context.request);
+HttpResponse TokenizeNow(const std::string& body, const RequestContext& read, const ServingContext& context) {
+  const ApiResult<TokenizeRequest> request = ParseTokenizeRequest(body, read);
   if (!request.ok()) return ErrorResponse(request.error());
   RequestPrompt prompt;
   prompt.text = request.value().prompt;
@@ -62,8 +62,8 @@ HttpResponse TokenizeNow(const std::string& body, const ServingContext& context)
   return JsonResponse(TokenizeJson(tokens, pieces, context.request.context));
 }
 
-HttpResponse CountTokensNow(const std::string& body, const ServingContext& context) {
-  const ApiResult<Conversation> conversation = ParseCountTokensRequest(body, context.request);
+HttpResponse CountTokensNow(const std::string& body, const RequestContext& read, const ServingContext& context) {
+  const ApiResult<Conversation> conversation = ParseCountTokensRequest(body, read);
   if (!conversation.ok()) return ErrorResponse(conversation.error());
   const ApiResult<RequestPrompt> prompt = RenderConversation(conversation.value(), context);
   if (!prompt.ok()) return ErrorResponse(prompt.error());
@@ -72,8 +72,8 @@ HttpResponse CountTokensNow(const std::string& body, const ServingContext& conte
 }
 
 // The prompt of a chat, as it would be without a session.
-HttpResponse RenderNow(const std::string& body, const ServingContext& context) {
-  const ApiResult<ChatRequest> request = ParseChatRequest(body, context.request);
+HttpResponse RenderNow(const std::string& body, const RequestContext& read, const ServingContext& context) {
+  const ApiResult<ChatRequest> request = ParseChatRequest(body, read);
   if (!request.ok()) return ErrorResponse(request.error());
   const ApiResult<RequestPrompt> prompt = RenderConversation(request.value().conversation, context);
   if (!prompt.ok()) return ErrorResponse(prompt.error());
@@ -82,8 +82,8 @@ HttpResponse RenderNow(const std::string& body, const ServingContext& context) {
   return JsonResponse(RenderedJson(context.request.model_names.front(), prompt.value().text, tokens));
 }
 
-HttpResponse DetokenizeNow(const std::string& body, const ServingContext& context) {
-  const ApiResult<DetokenizeRequest> request = ParseDetokenizeRequest(body, context.request);
+HttpResponse DetokenizeNow(const std::string& body, const RequestContext& read, const ServingContext& context) {
+  const ApiResult<DetokenizeRequest> request = ParseDetokenizeRequest(body, read);
   if (!request.ok()) return ErrorResponse(request.error());
   return JsonResponse(DetokenizeJson(context.tokenizer->Decode(request.value().tokens, /*skip_special_tokens=*/false)));
 }
@@ -135,13 +135,19 @@ void AddInfoRoutes(const std::shared_ptr<const ServerFacts>& facts, std::vector<
 
 // A route whose response is a function of the body, computed on the worker threads when that may take long. It is one of the open
 // requests of its tenant, whose processor time it costs.
-HttpRoute OnBody(std::string path, const RouteSources& sources, std::function<HttpResponse(const std::string&)> make) {
+using FromBody = HttpResponse (*)(const std::string& body, const RequestContext& read, const ServingContext& context);
+HttpRoute OnBody(std::string path, const RouteSources& sources, FromBody make) {
   HttpRoute route = {
       "POST", std::move(path), false,
-      [&workers = sources.workers, make = std::move(make)](HttpExchange& exchange) -> asio::awaitable<void> {
+      [&workers = sources.workers, &context = sources.context, make](HttpExchange& exchange) -> asio::awaitable<void> {
         const TenantEntry& tenant = *exchange.caller();
         HttpResponse response;
-        const auto work = [&] { response = make(exchange.body()); };
+        // Without the limits of generation: nothing is generated.
+        RequestContext read = context.request;
+        for (const auto& adapter : AdaptersOf(context, {.adapters = tenant.config.adapters})) {
+          read.model_names.push_back(adapter->name);
+        }
+        const auto work = [&] { response = make(exchange.body(), read, context); };
         const WorkOwner owner = {tenant.index(), exchange.client()};
         co_await workers.RunHereIfSmall(exchange.body().size(), owner, work);
         exchange.DropBody();
@@ -153,6 +159,35 @@ HttpRoute OnBody(std::string path, const RouteSources& sources, std::function<Ht
   };
   route.body_bytes_max = TextBytesMax(sources.context.request.context);
   return route;
+}
+
+// The model, and the adapters that the caller may name.
+std::vector<ModelCard> CardsFor(const RouteSources& sources, const HttpExchange& exchange) {
+  std::vector<ModelCard> cards = {sources.model};
+  for (const auto& adapter : AdaptersOf(sources.context, {.adapters = exchange.caller()->config.adapters})) {
+    ModelCard& card = cards.emplace_back(sources.model);
+    card.id = adapter->name;
+    card.created = adapter->created;
+    card.root = adapter->path.substr(adapter->path.find_last_of('/') + 1);
+    card.parent = sources.model.id;
+  }
+  return cards;
+}
+
+void AddModelRoutes(const std::shared_ptr<const RouteSources>& sources, std::vector<HttpRoute>* routes) {
+  routes->push_back({"GET", "/v1/models", false, [sources](HttpExchange& exchange) -> asio::awaitable<void> {
+                       HttpResponse response = JsonResponse(ModelListJson(CardsFor(*sources, exchange)));
+                       co_await exchange.Respond(std::move(response));
+                     }});
+  routes->push_back({"GET", "/v1/models/", false, [sources](HttpExchange& exchange) -> asio::awaitable<void> {
+                       const std::string id = PercentDecode(
+                           std::string_view(exchange.head().path).substr(std::string_view("/v1/models/").size()));
+                       HttpResponse response = ErrorResponse(ModelNotFound(sources->model.id));
+                       for (const ModelCard& card : CardsFor(*sources, exchange)) {
+                         if (card.id == id) response = JsonResponse(ModelJson(card));
+                       }
+                       co_await exchange.Respond(std::move(response));
+                     }});
 }
 
 HttpRoute Generation(std::string path, const RouteSources& sources, PrepareFunction prepare, bool reads_past = false) {
@@ -174,32 +209,22 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   std::vector<HttpRoute> routes;
   routes.push_back(Generation("/v1/completions", *sources, PrepareCompletion));
   routes.push_back(Generation("/v1/chat/completions", *sources, PrepareChat));
-  routes.push_back(OnBody("/v1/chat/completions/render", *sources,
-                          [&context](const std::string& body) { return RenderNow(body, context); }));
+  routes.push_back(OnBody("/v1/chat/completions/render", *sources, RenderNow));
   routes.push_back(Generation("/v1/messages", *sources, PrepareMessages));
   routes.back().dialect = Dialect::kAnthropic;
-  routes.push_back(OnBody("/v1/messages/count_tokens", *sources,
-                          [&context](const std::string& body) { return CountTokensNow(body, context); }));
+  routes.push_back(OnBody("/v1/messages/count_tokens", *sources, CountTokensNow));
   routes.back().dialect = Dialect::kAnthropic;
   routes.push_back(Generation("/v1/embeddings", *sources, PrepareEmbeddings));
   routes.push_back(Generation("/v1/responses", *sources, PrepareResponses, /*reads_past=*/true));
   AddResponseRoutes(context, sources->admission, sources->workers, sources->disk_workers, &routes);
-  routes.push_back(Simple("GET", "/v1/models", false,
-                          [sources](const HttpHead&) { return JsonResponse(ModelListJson({sources->model})); }));
-  routes.push_back(Simple("GET", "/v1/models/", false, [sources](const HttpHead& head) {
-    const std::string id = PercentDecode(std::string_view(head.path).substr(std::string_view("/v1/models/").size()));
-    return id == sources->model.id ? JsonResponse(ModelJson(sources->model))
-                                   : ErrorResponse(ModelNotFound(sources->model.id));
-  }));
+  AddModelRoutes(sources, &routes);
   AddSessionRoutes({*context.sessions, sources->transfer}, sources->admission, sources->inspector, &routes);
   routes.push_back(Simple("GET", "/tokenizer_info", false, [&context](const HttpHead&) {
     return JsonResponse(TokenizerInfoJson({context.chat.bos_token, context.chat.eos_token, context.chat.for_all.source,
                                            context.request.vocab_size, context.request.context}));
   }));
-  routes.push_back(
-      OnBody("/tokenize", *sources, [&context](const std::string& body) { return TokenizeNow(body, context); }));
-  routes.push_back(
-      OnBody("/detokenize", *sources, [&context](const std::string& body) { return DetokenizeNow(body, context); }));
+  routes.push_back(OnBody("/tokenize", *sources, TokenizeNow));
+  routes.push_back(OnBody("/detokenize", *sources, DetokenizeNow));
   routes.push_back({"GET", "/load", false, [sources](HttpExchange& exchange) -> asio::awaitable<void> {
                       const int64_t load = sources->shared ? exchange.caller()->account->snapshot(MonotonicUs()).open
                                                            : sources->generations.in_flight();

@@ -239,11 +239,14 @@ uint64_t BitsAt(const SessionName& bytes, size_t begin) {
   return bits;
 }
 
-// What a chat's sessions are called, for what its client calls it. Nothing that the client wrote can be read from it.
-std::string ChatName(const std::string& key, const TenantRules& tenant, const ServingContext& context) {
+// What a chat's sessions are called, for what its client calls it: with every adapter it has others. Nothing that the client wrote can be
+// read from it.
+std::string ChatName(const std::string& key, const LoadedAdapter* adapter, const TenantRules& tenant,
+                     const ServingContext& context) {
   const std::string owner = absl::StrCat("chats of ", tenant.tenant);
   const SessionJournal* journal = context.sessions->journal();
-  const std::string said = "chat " + key;
+  std::string said = "chat " + key;
+  if (adapter != nullptr) said.append(1, '\0').append(adapter->digest);
   std::string name = "auto_";
   const auto append = [&name](uint64_t bits) {
     static constexpr char kHex[] = "0123456789abcdef";
@@ -264,6 +267,27 @@ std::string ChatName(const std::string& key, const TenantRules& tenant, const Se
 // Whether somebody else has the session, or its tenant, or the server, has no place for it.
 bool HasNoTurn(const ApiError& error) {
   return error.code == "session_busy" || error.code == "session_limit_exceeded" || error.code == "too_many_sessions";
+}
+
+// The adapter that the request names. Errors: it went since the name was checked.
+std::optional<ApiError> FindAdapter(const ServingContext& context, PreparedGeneration* prepared) {
+  const std::string& served = context.request.model_names.front();
+  const std::string& name = prepared->fields.model;
+  if (context.adapters == nullptr || name.empty() || name == served) return std::nullopt;
+  prepared->adapter = context.adapters->Find(name);
+  return prepared->adapter == nullptr ? std::optional(ModelNotFound(served)) : std::nullopt;
+}
+
+// All of a session is computed with one adapter, or without: another one would read keys and values that are not its
+// own. A chat's line has its adapter in its name.
+std::optional<ApiError> CheckSessionAdapter(const SessionTurn* turn, const LoadedAdapter* adapter) {
+  if (turn == nullptr || turn->past() == nullptr || turn->past()->tokens.empty()) return std::nullopt;
+  const std::string& before = turn->past()->adapter;
+  if (before == (adapter == nullptr ? std::string() : adapter->digest)) return std::nullopt;
+  return InvalidField(
+      "model", before.empty() ? "This session began without an adapter, and cannot go on with one."
+                              : "This session began with another adapter, or with another version of it, and cannot "
+                                "go on with this model.");
 }
 
 // The smaller of the server's and the tenant's.
@@ -292,9 +316,21 @@ ApiResult<PreparedGeneration> PrepareCompletion(std::string_view body, const Ser
   return prepared;
 }
 
+std::vector<std::shared_ptr<const LoadedAdapter>> AdaptersOf(const ServingContext& context, const TenantRules& rules) {
+  if (context.adapters == nullptr) return {};
+  std::vector<std::shared_ptr<const LoadedAdapter>> adapters = context.adapters->List();
+  if (rules.adapters.has_value()) {
+    std::erase_if(adapters, [&](const auto& adapter) {
+      return std::find(rules.adapters->begin(), rules.adapters->end(), adapter->name) == rules.adapters->end();
+    });
+  }
+  return adapters;
+}
+
 RequestContext RequestContextOf(const ServingContext& context, const TenantRules& rules,
                                 const RequestHeaders& headers) {
   RequestContext request = context.request;
+  for (const auto& adapter : AdaptersOf(context, rules)) request.model_names.push_back(adapter->name);
   if (rules.kv.has_value()) request.kv = *rules.kv;
   request.kv_budget_max = rules.kv_budget_max;
   request.priority_max = rules.priority_max;
@@ -313,19 +349,22 @@ std::optional<ApiError> PreparePrompts(std::vector<RequestPrompt> prompts, const
                                                context.limits.request_sequences_max(), "."));
   }
   if (std::optional<ApiError> error = CheckTruncatedText(prompts, fields, context)) return error;
+  if (std::optional<ApiError> error = FindAdapter(context, prepared)) return error;
   if (!fields.session_id.empty()) {
     ApiResult<SessionTurn> turn =
         context.sessions->Begin(tenant.sessions, fields.session_id, fields.session_append, fields.session_turn);
     if (!turn.ok() && !(fields.session_is_affinity && HasNoTurn(turn.error()))) return turn.error();
-    if (turn.ok()) {
-      prepared->turn.emplace(std::move(turn.value()));
-    } else {
-      fields.session_id.clear();
+    if (turn.ok()) prepared->turn.emplace(std::move(turn.value()));
+    const SessionTurn* begun = prepared->turn.has_value() ? &*prepared->turn : nullptr;
+    if (std::optional<ApiError> error = CheckSessionAdapter(begun, prepared->adapter.get())) {
+      if (!fields.session_is_affinity) return error;
+      prepared->turn.reset();
     }
+    if (!prepared->turn.has_value()) fields.session_id.clear();
   } else if (!fields.chat_key.empty() && fields.n == 1 && prompts.size() == 1) {
-    std::optional<SessionTurn> line =
-        BeginChatLine(*context.sessions, tenant.sessions, ChatName(fields.chat_key, tenant, context), prompts.front(),
-                      *context.tokenizer);
+    std::optional<SessionTurn> line = BeginChatLine(*context.sessions, tenant.sessions,
+                                                    ChatName(fields.chat_key, prepared->adapter.get(), tenant, context),
+                                                    prompts.front(), *context.tokenizer);
     if (line.has_value()) prepared->turn.emplace(*std::move(line));
   }
   const SessionTurn* turn = prepared->turn.has_value() ? &*prepared->turn : nullptr;

@@ -20,6 +20,7 @@
 #include "api/response/reasoning_splitter.h"
 #include "model/tokenizer/tokenizer.h"
 #include "scheduler/request/token_ids.h"
+#include "server/adapters/adapter_registry.h"
 #include "server/engine/logit_shaper.h"
 #include "server/generation/chat_setup.h"
 #include "server/kv/kv_resolution.h"
@@ -43,6 +44,7 @@ struct ServingContext {
   bool prefix_caching = false;
   PrefixSalts prefix_salts;
   SessionStore* sessions = nullptr;                     // never null in a server; outlives it
+  AdapterRegistry* adapters = nullptr;                  // null: there are none; outlives it
   std::shared_ptr<ShapeCache> shapes;                   // null: no request has a constraint
   Durability session_durability = Durability::kTokens;  // of tenants that say nothing else
   std::string system_fingerprint;
@@ -59,6 +61,7 @@ struct TenantRules {
   int32_t max_tokens_max = 0;  // longest answer; 0: no limit
   double seconds_max = 0;      // of a request; 0: no limit
   SessionOwner sessions;
+  std::optional<std::vector<std::string>> adapters;  // names that it may ask for; nullopt: all
   std::string tenant;  // its name, which is the same after the tenants file was read again
 };
 
@@ -82,12 +85,13 @@ struct AnswerStart : ShapeStart {
 struct PreparedGeneration {
   GenerationFields fields;
   std::vector<PreparedPrompt> prompts;
-  std::optional<SessionTurn> turn;       // of a session; it has one prompt
-  AnswerStart shape_start;               // of every answer, where fields.constraint
-  std::unique_ptr<AnswerWriter> writer;  // never null: how this endpoint answers
-  ReasoningSplitter reasoning;           // that every answer begins with; has taken nothing yet
-  std::optional<TurnNotes> notes;        // of turns before this one, which leaves one as well (AnswerWriter::Note)
-  std::string note_head;                 // TurnNote::head of that
+  std::optional<SessionTurn> turn;               // of a session; it has one prompt
+  std::shared_ptr<const LoadedAdapter> adapter;  // that computes it; null: none does
+  AnswerStart shape_start;                       // of every answer, where fields.constraint
+  std::unique_ptr<AnswerWriter> writer;          // never null: how this endpoint answers
+  ReasoningSplitter reasoning;                   // that every answer begins with; has taken nothing yet
+  std::optional<TurnNotes> notes;  // of turns before this one, which leaves one as well (AnswerWriter::Note)
+  std::string note_head;           // TurnNote::head of that
   std::vector<std::pair<std::string, std::string>> response_fields;  // header fields of the answer, in lower case
 };
 
@@ -103,7 +107,10 @@ using PrepareFunction = ApiResult<PreparedGeneration> (*)(std::string_view body,
 ApiResult<PreparedGeneration> PrepareCompletion(std::string_view body, const ServingContext& context,
                                                 const TenantRules& rules = {}, const RequestHeaders& headers = {});
 
-// The limits and defaults with which a request of this tenant is read.
+// The adapters that a request of this tenant may name.
+std::vector<std::shared_ptr<const LoadedAdapter>> AdaptersOf(const ServingContext& context, const TenantRules& rules);
+
+// The limits and defaults with which a request of this tenant is read, and the names that its `model` may have.
 RequestContext RequestContextOf(const ServingContext& context, const TenantRules& rules, const RequestHeaders& headers);
 
 // Begins the turn of a session and makes the engine's prompts, with their KV policies; settles max_tokens where that is

@@ -51,9 +51,11 @@ GenerationRun::GenerationRun(PreparedGeneration prepared, const ServingContext& 
       metrics_(metrics),
       arrival_us_(arrival_us),
       tenant_(tenant),
-      prefix_salt_(context.prefix_salts.Of(std::to_string(tenant), prepared_.fields.cache_salt)),
+      prefix_salt_(context.prefix_salts.Of(std::to_string(tenant), prepared_.fields.cache_salt,
+                                           prepared_.adapter == nullptr ? "" : prepared_.adapter->digest)),
       head_{std::string(writer_->id_prefix()) + id, static_cast<int64_t>(std::time(nullptr)),
-            context.request.model_names.front(), context.system_fingerprint},
+            prepared_.adapter == nullptr ? context.request.model_names.front() : prepared_.adapter->name,
+            context.system_fingerprint},
       stops_(std::make_shared<const StopStrings>(prepared_.fields.stop)) {
   const GenerationFields& fields = prepared_.fields;
   writer_->Begin(head_);
@@ -165,6 +167,10 @@ std::vector<RequestAccount::Sequence> GenerationRun::accounts() const {
 
 bool GenerationRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceLedger> ledger) {
   wake_ = wake;
+  if (prepared_.adapter != nullptr) {
+    // The engine has the mailbox until the last sequence has ended, whoever stays to hear of it: so long the slot is theirs.
+    wake = [wake = std::move(wake), slot = prepared_.adapter->slot] { wake(); };
+  }
   mailbox_ = std::make_shared<StreamMailbox>(static_cast<int32_t>(choices_.size()),
                                              context_.limits.stream_buffer_bytes_max, std::move(wake));
   GenerationJob job;
@@ -224,6 +230,7 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   if (staging_ != nullptr) sequence.staged = std::move(staging_->kv);  // a turn has one sequence
   sequence.policy = prompt.kv.policy;
   sequence.policy_label = prompt.kv.policy_label;
+  if (prepared_.adapter != nullptr) sequence.adapter = *prepared_.adapter->slot;
   static_cast<ScoringOptions&>(sequence) = fields;
   if (fields.echo) sequence.prompt_logprobs = std::max(fields.logprobs, fields.prompt_logprobs);
   sequence.prompt_ranks = fields.prompt_logprobs >= 0;
@@ -322,6 +329,7 @@ void GenerationRun::EndTurn(FinishReason finish) {
   past.added_special_tokens = prompt.added_special_tokens;
   past.spec = prompt.spec;
   past.kv = prompt.kv;
+  if (prepared_.adapter != nullptr) past.adapter = prepared_.adapter->digest;
   past.notes = MakeNotes(past);
   auto commit = std::make_shared<Commit>();
   turn_->Commit(std::move(past), [commit, wake = wake_](Durability durable) {

@@ -15,6 +15,9 @@ namespace {
 constexpr uint8_t kVersion = 1;
 // The same with notes after it, as the first that has any is written.
 constexpr uint8_t kVersionWithNotes = 2;
+// The same with an adapter's digest and notes after it, as what an adapter computed is written.
+constexpr uint8_t kVersionWithAdapter = 3;
+constexpr uint64_t kAdapterBytesMax = 64;
 constexpr auto kInt32Max = static_cast<uint64_t>(std::numeric_limits<int32_t>::max());
 
 template <typename Sequence>
@@ -186,11 +189,13 @@ bool NotesFit(const TurnNotes& notes, size_t tokens) {
                      [tokens](const auto& note) { return static_cast<size_t>(note->tokens) <= tokens; });
 }
 
+bool IsVersion(uint8_t version) { return version >= kVersion && version <= kVersionWithAdapter; }
+
 // Puts what `body` says over `past`. False: it says nothing that could be so.
 bool ReadOver(const std::string& body, const ModelId& model, SessionPast* past) {
   ByteReader reader(body);
   const auto version = reader.Fixed<uint8_t>();
-  if (version != kVersion && version != kVersionWithNotes) return false;
+  if (!IsVersion(version)) return false;
   if (reader.Array<std::tuple_size_v<ModelId>>() != model || !reader.ok()) return false;
   ReadTokens(&reader, &past->tokens);
   past->computed = ReadInt(&reader);
@@ -209,7 +214,10 @@ bool ReadOver(const std::string& body, const ModelId& model, SessionPast* past) 
   ReadRanges(&reader, &past->answer_specials);
   past->spec = ReadSpec(&reader);
   if (!ReadResolution(&reader, &past->kv)) return false;
-  if (version == kVersionWithNotes) {
+  past->adapter = version == kVersionWithAdapter ? reader.String() : std::string();
+  if (past->adapter.size() > kAdapterBytesMax || (past->adapter.empty() && version == kVersionWithAdapter))
+    return false;
+  if (version != kVersion) {
     ReadNotes(&reader, &past->notes);
   } else {
     past->notes.clear();
@@ -229,7 +237,7 @@ std::string EncodePast(const SessionPast& past, const SessionPast* before, const
   static const SessionPast kNothing;
   const SessionPast& from = before != nullptr ? *before : kNothing;
   std::string out;
-  PutFixed(past.notes.empty() ? kVersion : kVersionWithNotes, &out);
+  PutFixed(!past.adapter.empty() ? kVersionWithAdapter : past.notes.empty() ? kVersion : kVersionWithNotes, &out);
   PutArray(model, &out);
   PutTokens(past.tokens, from.tokens, &out);
   PutInt(past.computed, &out);
@@ -248,7 +256,8 @@ std::string EncodePast(const SessionPast& past, const SessionPast* before, const
   PutRanges(past.answer_specials, from.answer_specials, &out);
   PutSpec(past.spec, &out);
   PutResolution(past.kv, &out);
-  if (!past.notes.empty()) PutNotes(past.notes, from.notes, &out);
+  if (!past.adapter.empty()) PutString(past.adapter, &out);
+  if (!past.adapter.empty() || !past.notes.empty()) PutNotes(past.notes, from.notes, &out);
   return out;
 }
 
@@ -256,6 +265,7 @@ std::string EncodeKvPolicy(const SessionPast& past) {
   std::string out;
   PutSpec(past.spec, &out);
   PutResolution(past.kv, &out);
+  if (!past.adapter.empty()) PutString(past.adapter, &out);
   return out;
 }
 
@@ -271,7 +281,7 @@ std::optional<SessionPast> DecodePast(std::span<const std::string> bodies, const
 std::optional<ModelId> ModelOfPast(std::string_view body) {
   ByteReader reader(body);
   const auto version = reader.Fixed<uint8_t>();
-  if (version != kVersion && version != kVersionWithNotes) return std::nullopt;
+  if (!IsVersion(version)) return std::nullopt;
   const auto model = reader.Array<std::tuple_size_v<ModelId>>();
   return reader.ok() ? std::optional(model) : std::nullopt;
 }

@@ -26,7 +26,7 @@ std::optional<SessionPast> DecodePast(std::span<const std::string> bodies, const
 // Whose tokens a body says it has. nullopt: it is none.
 std::optional<ModelId> ModelOfPast(std::string_view body);
 
-// The past's KV policy as EncodePast writes it: what was asked for, and what that came to.
+// What KV on the disk depends on beside the tokens: the past's KV policy as EncodePast writes it, and its adapter where there is one.
 std::string EncodeKvPolicy(const SessionPast& past);
 
 }  // namespace hydrant

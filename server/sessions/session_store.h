@@ -81,9 +81,10 @@ struct SessionPast {
   size_t prompt_bytes = 0;
   std::vector<ByteRange> client_ranges;
   std::vector<ByteRange> answer_specials;
-  TurnNotes notes;    // of turns that are to be found again
-  uint64_t turn = 0;  // the last
-  KvSpec spec;        // what was asked for, and what that came to: it holds for the session's life
+  TurnNotes notes;      // of turns that are to be found again
+  uint64_t turn = 0;    // the last
+  std::string adapter;  // LoadedAdapter::digest of the adapter that computed all of it; empty: none did
+  KvSpec spec;          // what was asked for, and what that came to: it holds for the session's life
   KvResolution kv;
 };
 

@@ -15,12 +15,13 @@ PrefixSalts::PrefixSalts() {
   }
 }
 
-PrefixSalt PrefixSalts::Of(std::string_view tenant, std::string_view cache_salt) const {
-  // The length in front: no tenant and salt can be cut differently and give the same text.
-  const uint64_t tenant_bytes = tenant.size();
+PrefixSalt PrefixSalts::Of(std::string_view tenant, std::string_view cache_salt, std::string_view adapter) const {
+  // The lengths in front: no tenant, adapter and salt can be cut differently and give the same text.
+  const uint64_t tenant_bytes = tenant.size(), adapter_bytes = adapter.size();
   std::string text(reinterpret_cast<const char*>(secret_.data()), secret_.size());
   text.append(reinterpret_cast<const char*>(&tenant_bytes), sizeof(tenant_bytes));
-  text.append(tenant).append(cache_salt);
+  text.append(reinterpret_cast<const char*>(&adapter_bytes), sizeof(adapter_bytes));
+  text.append(tenant).append(adapter).append(cache_salt);
   const KeyDigest digest = DigestOfKey(text);
   PrefixSalt salt;
   std::memcpy(&salt.high, digest.data(), sizeof(salt.high));

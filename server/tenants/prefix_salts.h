@@ -1,4 +1,5 @@
-// PrefixSalts tells whose cached prefixes a request may share: those of its own tenant with the same `cache_salt`. A secret
+// PrefixSalts tells whose cached prefixes a request may share: those of its own tenant with the same `cache_salt`, computed with the
+// same adapter. A secret
 // drawn at start goes in, so nothing a client sends can be made to meet another tenant's salt.
 //
 // Thread: any (immutable).
@@ -17,7 +18,8 @@ class PrefixSalts {
  public:
   PrefixSalts();  // with a new secret
 
-  PrefixSalt Of(std::string_view tenant, std::string_view cache_salt) const;
+  // `adapter`: LoadedAdapter::digest; empty: none.
+  PrefixSalt Of(std::string_view tenant, std::string_view cache_salt, std::string_view adapter = {}) const;
 
  private:
   std::array<uint8_t, 32> secret_;

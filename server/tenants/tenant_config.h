@@ -39,8 +39,9 @@ struct TenantConfig {
   int64_t session_disk_bytes = 0;  // of --session-dir, for its sessions; 0: no limit of its own
   std::optional<Durability> session_durability;  // of its sessions' turns; nullopt: the server's
   int32_t priority_max = 0;                      // largest `priority` its requests may have
-  int32_t max_tokens_max = 0;      // largest `max_tokens`, and the longest answer to a request without one; 0: none
-  double request_seconds_max = 0;  // from a request's head to the end of its answer; 0: none
+  int32_t max_tokens_max = 0;  // largest `max_tokens`, and the longest answer to a request without one; 0: none
+  std::optional<std::vector<std::string>> adapters;  // names that its requests may ask for; nullopt: all
+  double request_seconds_max = 0;                    // from a request's head to the end of its answer; 0: none
 };
 
 struct TenantsConfig {

@@ -30,10 +30,12 @@ constexpr double kSecondsMax = 1e7;
 constexpr int64_t kInt32Max = 0x7fffffff;
 constexpr int64_t kRateMax = 1'000'000'000'000;
 constexpr size_t kNameBytesMax = 64;
+constexpr size_t kAdaptersMax = 1000, kAdapterNameBytesMax = 256;
 
 using Names = std::span<const std::string_view>;
 constexpr std::string_view kFileMembers[] = {"tenants", "default_tenant"};
 constexpr std::string_view kTenantMembers[] = {"name",
+                                               "adapters",
                                                "api_keys_sha256",
                                                "weight",
                                                "kv",
@@ -161,6 +163,7 @@ TenantConfig ReadTenant(JsonView value, const std::string& path, const TenantFac
   tenant.sessions_max = static_cast<int32_t>(reader.Integer("sessions_max", 0, 1, kInt32Max));
   tenant.priority_max = static_cast<int32_t>(reader.Integer("priority_max", 0, 0, kInt32Max));
   tenant.max_tokens_max = static_cast<int32_t>(reader.Integer("max_tokens_max", 0, 1, kInt32Max));
+  if (reader.Has("adapters")) tenant.adapters = reader.Strings("adapters", kAdaptersMax, kAdapterNameBytesMax);
   ReadSeconds(&reader, shared, &tenant);
   const JsonView prefixes = reader.Raw("public_prefixes");
   if (prefixes.valid() && !(prefixes.is_array() && prefixes.size() == 0)) {

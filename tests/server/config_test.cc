@@ -77,6 +77,10 @@ TEST(Config, EveryFlagArrives) {
                               "--threads", "3",
                               "--dtype", "bfloat16",
                               "--quantization", "int4",
+                              "--enable-lora",
+                              "--max-loras", "2",
+                              "--max-lora-rank", "32",
+                              "--lora-modules", "poet=/srv/poet, legal=/srv/l=1",
                               "--kv-cache-dtype", "float32",
                               "--max-model-len", "100",
                               "--max-num-seqs", "7",
@@ -122,6 +126,12 @@ TEST(Config, EveryFlagArrives) {
   EXPECT_EQ(config.weight_dtype, DType::kBF16);
   EXPECT_EQ(config.kv_type, KvType::kF32);
   EXPECT_EQ(config.quantization, Quantization::kInt4);
+  EXPECT_TRUE(config.adapters);
+  EXPECT_EQ(config.adapters_max, 2);
+  EXPECT_EQ(config.adapter_rank_max, 32);
+  ASSERT_EQ(config.adapter_modules.size(), 2u);
+  EXPECT_EQ(config.adapter_modules[1].name, "legal");
+  EXPECT_EQ(config.adapter_modules[1].path, "/srv/l=1");
   EXPECT_EQ(config.max_model_len, 100);
   EXPECT_EQ(config.sequences_max, 7);
   EXPECT_EQ(config.batch_tokens_max, 64);
@@ -189,6 +199,10 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--kv-cache-dtype", "fp8_e4m3"}, "--kv-cache-dtype fp8_e4m3 is not supported: int8"},
       {{"--kv-cache-dtype", "fp8_e5m2"}, "--kv-cache-dtype fp8_e5m2 is not supported: int8"},
       {{"--kv-cache-dtype", "int4"}, "--kv-cache-dtype: must be auto"},
+      {{"--lora-modules", "a=b"}, "--lora-modules: needs --enable-lora"},
+      {{"--enable-lora", "--lora-modules", "a"}, "--lora-modules: 'a' is not NAME=PATH"},
+      {{"--enable-lora", "--max-loras", "1", "--lora-modules", "a=b,c=d"},
+       "--lora-modules: 2 adapters, and --max-loras is 1"},
       {{"--quantization", "int2"},
        "--quantization: int2 not in {int8,int4,gguf,compressed-tensors,gptq,awq,fp8,mxfp4}"},
       {{"--device", "tpu"}, "--device"},

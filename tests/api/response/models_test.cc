@@ -27,6 +27,12 @@ TEST(ModelsTest, TheListHasWhatBenchmarksRead) {
   EXPECT_EQ(model, Json::parse(ModelJson({"smol", 1700000000, "SmolLM2.gguf", 8192, 737280})));
 }
 
+TEST(ModelsTest, AnAdapterHasTheModelAsItsParent) {
+  const Json model = Json::parse(ModelJson({"poet", 1, "poet-v2", 8192, 737280, "smol"}));
+  EXPECT_EQ(model["parent"], "smol");
+  EXPECT_EQ(model["max_model_len"], 8192);
+}
+
 TEST(ModelsTest, NamesAreEscaped) {
   EXPECT_EQ(Json::parse(ModelJson({"a\"b\xff", 0, "", 1, 1}))["id"], "a\"b\xef\xbf\xbd");
 }

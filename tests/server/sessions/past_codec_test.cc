@@ -67,6 +67,27 @@ TEST_F(PastCodec, NotesComeBackAndOnlyNewOnesAreWritten) {
   EXPECT_FALSE(DecodePast(more, kModel).has_value());
 }
 
+TEST_F(PastCodec, TheAdapterComesBackAndStandsInTheKeyOfItsKv) {
+  SessionPast one = PastOf(1), two = PastOf(2);
+  one.adapter = two.adapter = std::string("a\0digest of 16 by", 16);
+  const std::vector<std::string> bodies = {EncodePast(one, nullptr, kModel), EncodePast(two, &one, kModel)};
+  const std::optional<SessionPast> past = DecodePast(bodies, kModel);
+  ASSERT_TRUE(past.has_value());
+  ExpectSame(*past, two);
+  EXPECT_EQ(past->adapter, one.adapter);
+  EXPECT_EQ(ModelOfPast(bodies[0]), kModel);
+  EXPECT_NE(EncodeKvPolicy(one), EncodeKvPolicy(PastOf(1)));
+  // A server that knows no adapters must not go on with it as if it had none.
+  EXPECT_EQ(bodies[0][0], 3);
+  for (size_t bytes = 0; bytes < bodies[0].size(); ++bytes) {
+    const std::vector<std::string> cut = {bodies[0].substr(0, bytes)};
+    EXPECT_FALSE(DecodePast(cut, kModel).has_value()) << bytes;
+  }
+  one.adapter.assign(65, 'x');
+  const std::vector<std::string> longer = {EncodePast(one, nullptr, kModel)};
+  EXPECT_FALSE(DecodePast(longer, kModel).has_value());
+}
+
 TEST_F(PastCodec, TurnsComeBackFromWhatEachAdded) {
   const SessionPast one = PastOf(1), two = PastOf(2), nine = PastOf(9);
   const std::vector<std::string> bodies = {EncodePast(one, nullptr, kModel), EncodePast(two, &one, kModel),

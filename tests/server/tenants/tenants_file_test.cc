@@ -30,7 +30,7 @@ TEST(TenantsFile, EveryMemberArrives) {
                                        kDigest + R"("], "weight": 3,
        "kv": {"policy": "h2o", "budget": 256, "recent": 100, "budget_max": 512, "floor_blocks": 20, "blocks_max": 60},
        "sessions_max": 7, "concurrency_max": 8, "rpm": 60, "tpm": 100000, "queue_max": 9, "sequences_max": 12, "priority_max": 10,
-       "max_tokens_max": 500, "request_seconds_max": 90.5, "public_prefixes": []},
+       "adapters": ["poet", "legal"], "max_tokens_max": 500, "request_seconds_max": 90.5, "public_prefixes": []},
       {"name": "guests", "weight": 0.5}],
     "default_tenant": "guests"})",
                                    "t.json", Facts());
@@ -57,12 +57,14 @@ TEST(TenantsFile, EveryMemberArrives) {
   EXPECT_EQ(a.limits.sequences_max, 12);
   EXPECT_EQ(a.priority_max, 10);
   EXPECT_EQ(a.max_tokens_max, 500);
+  EXPECT_THAT(a.adapters, testing::Optional(testing::ElementsAre("poet", "legal")));
   EXPECT_EQ(a.request_seconds_max, 90.5);
   const TenantConfig& guests = config->tenants[1];
   EXPECT_FALSE(guests.kv.has_value()) << "the server's default";
   EXPECT_EQ(guests.limits.rpm, 0);
   EXPECT_EQ(guests.priority_max, 0);
   EXPECT_EQ(guests.max_tokens_max, 0);
+  EXPECT_FALSE(guests.adapters.has_value()) << "all";
   EXPECT_EQ(guests.request_seconds_max, 3600) << "others may wait for what it holds";
   EXPECT_TRUE(guests.keys.empty());
 }
@@ -98,6 +100,7 @@ TEST(TenantsFile, EveryMistakeIsRefusedWithItsPlace) {
       {"tpm 0", One(R"("tpm":0)"), "tenants[0].tpm: "},
       {"tpm 1.5", One(R"("tpm":1.5)"), "tenants[0].tpm: "},
       {"sequences 0", One(R"("sequences_max":0)"), "tenants[0].sequences_max: "},
+      {"no names", One(R"("adapters":[1])"), "tenants[0].adapters"},
       {"no answers", One(R"("max_tokens_max":0)"), "tenants[0].max_tokens_max: "},
       {"no time", One(R"("request_seconds_max":0.0001)"), "tenants[0].request_seconds_max: "},
       {"queue 0", One(R"("queue_max":0)"), "tenants[0].queue_max: "},
