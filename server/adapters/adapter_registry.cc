@@ -39,14 +39,15 @@ AdapterRegistry::AdapterRegistry(Options options) : options_(std::move(options))
 // Giving a slot back allocates nothing: there is room for all of them.
 std::shared_ptr<const int32_t> AdapterRegistry::TakeSlot() {
   auto slot = std::make_unique<int32_t>(-1);
-  std::shared_ptr<const int32_t> taken(slot.get(), [free = free_](const int32_t* number) {
+  int32_t* const number = slot.get();
+  // Where there is no memory for it, the shared pointer deletes what it was given.
+  std::shared_ptr<const int32_t> taken(slot.release(), [free = free_](const int32_t* given) {
     {
       const std::lock_guard lock(free->mutex);
-      if (*number >= 0) free->slots.push_back(*number);
+      if (*given >= 0) free->slots.push_back(*given);
     }
-    delete number;
+    delete given;
   });
-  int32_t* const number = slot.release();
   const std::lock_guard lock(free_->mutex);
   if (free_->slots.empty()) return nullptr;
   *number = free_->slots.back();

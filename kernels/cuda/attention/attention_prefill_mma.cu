@@ -149,7 +149,8 @@ __global__ void __launch_bounds__(kThreads, 2) PromptMmaKernel(StepView step, At
     const int32_t tile = places[p].tile;
     rows[p] = RowsOf(row, tile);
     works = works || rows[p].end > rows[p].begin;
-    hidden[p] = {tile * kTile, FirstSeen(row, shape.window, tile * kTile - row.live), row.in_order()};
+    hidden[p] = {min(tile, (row.live_after - 1) / kTile) * kTile, FirstSeen(row, shape.window, tile * kTile - row.live),
+                 row.in_order()};
     // The address is never that of a row that is not there, once r >= begin.
     const float* row0 = shape.qkv + (rows[p].token - rows[p].begin) * width + int64_t{places[p].query_head} * kDim;
     StoreQueries<T, kDim>(row0, width, rows[p], lane, queries + p * kTile * kStride<kDim>);

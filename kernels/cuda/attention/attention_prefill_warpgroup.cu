@@ -68,7 +68,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   // What the block's first query does not see, nobody does.
   const int32_t block_seen = FirstSeen(row, shape.window, max(first.tile * kTile - row.live, 0));
   const int32_t first_stage = row.in_order() ? max(block_seen, 0) / kSlots : 0;
-  const Hidden hidden{place.tile * kTile, FirstSeen(row, shape.window, place.tile * kTile - row.live), row.in_order()};
+  const Hidden hidden{min(place.tile, (row.live_after - 1) / kTile) * kTile,
+                      FirstSeen(row, shape.window, place.tile * kTile - row.live), row.in_order()};
   const float scale = shape.scale * kLog2E;
 
   RowSums gathered;

@@ -24,7 +24,7 @@ struct RowSums {
 
 // What a warp's rows do not see of a stage.
 struct Hidden {
-  int32_t own;         // slot of row 0
+  int32_t own;         // slot of row 0; at most that of the row's last tile, so that only its blocks are looked at
   int32_t first_seen;  // row r does not see positions below first_seen + r
   bool in_order;       // positions are slots
 };
