@@ -107,7 +107,7 @@ class CudaDevice final : public Device {
   cuda::Stream stream_;
   cuda::BlasHandle blas_;
   std::unique_ptr<cuda::CudaBuffer> blas_workspace_;
-  std::unique_ptr<cuda::Uploads> uploads_;    // of ops that are not part of the step's table
+  std::unique_ptr<cuda::Uploads> uploads_;  // of ops that are not part of the step's table
   std::unique_ptr<cuda::KvStaging> staging_;
 
   bool in_layers_ = false;  // ops are being recorded, and wait for nothing
