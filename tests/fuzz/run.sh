@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs one fuzz target: run.sh PROGRAM FOUND SEEDS [libFuzzer flags]. It replays the seeds and what earlier runs left in
-# FOUND/corpus, all of it, and looks for new inputs until HYDRANT_FUZZ_SECONDS (default 2: a test run repeats what is
+# FOUND/corpus, all of it, and looks for new inputs until HYDRANT_FUZZ_SECONDS (default 1: a test run repeats what is
 # known; what is new takes hours, `./hydrant fuzz`) are over. An input that fails is kept in FOUND.
 set -uo pipefail
 
@@ -8,7 +8,7 @@ program=${1:?usage: run.sh PROGRAM FOUND SEEDS [flags]}
 found=${2:?usage: run.sh PROGRAM FOUND SEEDS [flags]}
 seeds=${3:?usage: run.sh PROGRAM FOUND SEEDS [flags]}
 shift 3
-seconds=${HYDRANT_FUZZ_SECONDS:-2}
+seconds=${HYDRANT_FUZZ_SECONDS:-1}
 name=$(basename "$program" _fuzz)
 mkdir -p "$found/corpus"
 before=$(find "$found/corpus" -type f | wc -l)

@@ -14,8 +14,8 @@
 namespace hydrant::sim {
 namespace {
 
-// Times four shards: a hundred million block operations in a run.
-constexpr uint64_t kShardOperations = kSanitized ? 400'000 : 25'000'000;
+// Times four shards: seventy million block operations in a run.
+constexpr uint64_t kShardOperations = kSanitized ? 300'000 : 18'000'000;
 
 class Simulation : public testing::TestWithParam<uint64_t> {};
 
