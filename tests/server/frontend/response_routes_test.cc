@@ -321,8 +321,8 @@ TEST(KeptOnADisk, WhatWasDeletedAndIsNotDurableIsDeletedAgainUntilItIs) {
 TEST(KeptOnADisk, WhoHasEndedItsSideHearsOfTheDiskAndOneThatHangsIsNotWaitedForWithoutEnd) {
   const TempDir temp;
   TestServerOptions options = WithChats();
-  options.http.limits.half_closed_s =
-      2;  // what waited for the disk is written within it, instrumented and beside others, too
+  // Instrumented and beside others, too, what waited for the disk is written within it.
+  options.http.limits.half_closed_s = 2;
   DurableServer durable(temp.File("d"), std::move(options), {.waiting_bytes_max = 100'000});
   TestServer& server = *durable.server;
   HangingDisk disk(*durable.journal);
