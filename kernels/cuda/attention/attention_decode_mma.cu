@@ -9,6 +9,7 @@
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/cache.cuh"
 #include "kernels/cuda/attention/mma_cache.h"
+#include "kernels/cuda/attention/staged_heads.cuh"
 #include "kernels/cuda/runtime/async_copy.cuh"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
@@ -22,10 +23,6 @@ namespace {
 constexpr int kWarps = 4;
 constexpr uint32_t kThreads = kWarps * kWarp;
 constexpr int kHeadsPerBlock = 8;
-
-// Elements from one staged head to the next: eight rows of 16 bytes then lie in different banks.
-template <int kDim>
-inline constexpr int kStride = kDim + 8;
 
 // Keys, or values, of one staged tile.
 template <int kDim>
@@ -128,7 +125,7 @@ __device__ __forceinline__ void MultiplyKeys(const uint32_t (&query)[kDim / 16][
 #pragma unroll
   for (int s = 0; s < kDim / 16; ++s) {
     uint32_t b[4];
-    LoadMatrices(keys + (lane / 16 * 8 + lane % 8) * kStride<kDim> + s * 16 + lane / 8 % 2 * 8, b);
+    LoadMatrices(HeadsAsColumns<T, kDim>(keys, s * 16, lane), b);
     MultiplyAdd<T>(c[0], query[s], {b[0], b[1]});
     MultiplyAdd<T>(c[1], query[s], {b[2], b[3]});
   }
@@ -149,7 +146,7 @@ __device__ __forceinline__ void AddValues(const float (&weight)[4], const T* val
 #pragma unroll
   for (int n = 0; n < kDim / 8; n += 2) {
     uint32_t b[4];
-    LoadMatricesTransposed(values + (lane / 8 % 2 * 8 + lane % 8) * kStride<kDim> + n * 8 + lane / 16 * 8, b);
+    LoadMatricesTransposed(DimensionsAsColumns<T, kDim>(values, n * 8, lane), b);
     MultiplyAdd<T>(out[n], weights, {b[0], b[1]});
     MultiplyAdd<T>(out[n + 1], weights, {b[2], b[3]});
   }

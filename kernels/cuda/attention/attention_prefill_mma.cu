@@ -7,8 +7,10 @@
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/cache.cuh"
 #include "kernels/cuda/attention/mma_cache.h"
+#include "kernels/cuda/attention/prompt_scores.cuh"
 #include "kernels/cuda/attention/prompt_softmax.cuh"
 #include "kernels/cuda/attention/prompt_tiles.cuh"
+#include "kernels/cuda/attention/staged_heads.cuh"
 #include "kernels/cuda/runtime/async_copy.cuh"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/fast_math.cuh"
@@ -29,10 +31,6 @@ inline constexpr int kPairs = kDim <= 128 ? 2 : 1;
 template <int kDim>
 inline constexpr int kBlockPairs = kPairs<kDim>* kWarps;
 
-// Elements from one staged head to the next: eight rows of 16 bytes then lie in different banks.
-template <int kDim>
-inline constexpr int kStride = kDim + 8;
-
 // Keys in one stage.
 template <int kDim>
 inline constexpr int kStageSlots = kDim <= 128 ? 64 : 32;
@@ -40,22 +38,6 @@ inline constexpr int kStageSlots = kDim <= 128 ? 64 : 32;
 // What a block has in shared memory: queries, then keys, then values.
 template <int kDim>
 inline constexpr size_t kPromptElements = size_t{kBlockPairs<kDim> * kTile + 2 * kStageSlots<kDim>} * kStride<kDim>;
-
-// Where a lane finds its row of the four matrices that cover 16 staged heads (`from` the first) and the 16 dimensions from
-// `dim` on: as the product wants its first operand; as it wants its second one (b of the first eight, then of the last eight)
-// when heads are its columns, or, transposed, when dimensions are.
-template <typename T, int kDim>
-__device__ __forceinline__ const T* HeadsAsRows(const T* from, int dim, int lane) {
-  return from + lane % 16 * kStride<kDim> + dim + lane / 16 * 8;
-}
-template <typename T, int kDim>
-__device__ __forceinline__ const T* HeadsAsColumns(const T* from, int dim, int lane) {
-  return from + (lane / 16 * 8 + lane % 8) * kStride<kDim> + dim + lane / 8 % 2 * 8;
-}
-template <typename T, int kDim>
-__device__ __forceinline__ const T* DimensionsAsColumns(const T* from, int dim, int lane) {
-  return from + (lane / 8 % 2 * 8 + lane % 8) * kStride<kDim> + dim + lane / 16 * 8;
-}
 
 // A tile of queries to shared memory, by a warp; rows outside [begin, end) are zeros. `row0` is the tile's first.
 template <typename T, int kDim>
@@ -272,23 +254,6 @@ __device__ __forceinline__ void AddProbabilities(const uint32_t (&key)[kDim / 16
   }
 }
 
-// The warp's keys as the product wants its first operand: rows g and g + 8 in a lane, zeros after the last token.
-template <typename T, int kDim>
-__device__ __forceinline__ void LoadKeys(const HeadCache& cache, int32_t tile, int32_t live, int g, int t,
-                                         uint32_t (&key)[kDim / 16][4]) {
-  const T* tile_keys = static_cast<const T*>(cache.kv.k) + cache.Element(int64_t{tile} * kTile);
-#pragma unroll
-  for (int s = 0; s < kDim / 16; ++s) {
-#pragma unroll
-    for (int reg = 0; reg < 4; ++reg) {
-      const int of_tile = g + reg % 2 * 8;
-      key[s][reg] = tile * kTile + of_tile < live
-                        ? *reinterpret_cast<const uint32_t*>(tile_keys + of_tile * kDim + s * 16 + reg / 2 * 8 + t * 2)
-                        : 0;
-    }
-  }
-}
-
 template <typename T, int kDim>
 __global__ void __launch_bounds__(kScoreThreads)
     PromptScoresMmaKernel(StepView step, AttentionShape shape, const PromptSpan* spans, const float* sums,
@@ -313,20 +278,8 @@ __global__ void __launch_bounds__(kScoreThreads)
   const int32_t own_tile = span.first_tile + warp;
   const bool works = own_tile <= last_tile;
   uint32_t key[kDim / 16][4];
-  float score[2] = {};       // of keys g and g + 8, in all four lanes that have them
-  int32_t position[2] = {};  // theirs
-  bool holds[2] = {};
-  int64_t score_at = 0;  // of key g
-  if (works) {
-    LoadKeys<T, kDim>(cache, own_tile, live, g, t, key);
-    score_at = cache.ScoreAt(int64_t{own_tile} * kTile) + g;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      holds[half] = own_tile * kTile + g + half * 8 < live;
-      if (holds[half]) score[half] = kv.score[score_at + half * 8];
-      if (holds[half]) position[half] = kv.position[score_at + half * 8];
-    }
-  }
+  LoadKeys<T, kDim>(cache, own_tile, live, g, t, key);
+  KeyScores keys(cache, own_tile, live, g);
 
   const int32_t first_tile = max(FirstScoredTile(row), span.first_tile);
   QueryStage<T, kDim> stage;
@@ -353,39 +306,16 @@ __global__ void __launch_bounds__(kScoreThreads)
     const int32_t tile = first_tile + turn / heads;
     if (works && tile >= own_tile) {
       const int32_t first_seen = FirstSeen(row, shape.window, tile * kTile - row.live);
-      AddProbabilities<T, kDim>(key, position, queries[turn % 2], row_sums[turn % 2], tile == own_tile, first_seen,
+      AddProbabilities<T, kDim>(key, keys.position, queries[turn % 2], row_sums[turn % 2], tile == own_tile, first_seen,
                                 shape.scale * kLog2E, shape.cap, policy.square, lane, part);
       if (turn % heads == heads - 1) {
-        const float* weights = row_weights[tile % 2];
-        const int32_t last_seen_from = first_seen + min(live - tile * kTile, kTile) - 1;  // by the tile's last row
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          float column = part[half * 4] * weights[t * 2] + part[half * 4 + 1] * weights[t * 2 + 1] +
-                         part[half * 4 + 2] * weights[t * 2 + 8] + part[half * 4 + 3] * weights[t * 2 + 9];
-          column += __shfl_xor_sync(kAllLanes, column, 1);
-          column += __shfl_xor_sync(kAllLanes, column, 2);
-          score[half] = position[half] < last_seen_from ? 0.0f : FlushScore(fmaf(column, mean, score[half]));
-        }
-#pragma unroll
-        for (int i = 0; i < 8; ++i) part[i] = 0.0f;
-        for (int32_t i = 0; i < row.snapshots; ++i) {
-          const StepSnapshot& snapshot = step.snapshots[row.first_snapshot + i];
-          if (snapshot.slots != (tile + 1) * kTile || own_tile * kTile >= snapshot.slots || t != 0) continue;
-          const int32_t to = step.tables[snapshot.score_blocks + own_tile];
-          float* scores = kv.score + kv.layout.score_offset(shape.layer, to, kv_head) + g;
-          scores[0] = score[0];
-          scores[8] = score[1];
-        }
+        keys.AddTile(step, row, cache, shape.window, own_tile, tile, row_weights[tile % 2], mean, g, t, part);
       }
     }
     if (turn + 1 < turns) store(turn + 1);
     __syncthreads();
   }
-  if (t != 0) return;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    if (holds[half]) kv.score[score_at + half * 8] = score[half];
-  }
+  keys.Store(kv, t);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/cache.cuh"
 #include "kernels/cuda/attention/mma_cache.h"
+#include "kernels/cuda/attention/prompt_scores.cuh"
 #include "kernels/cuda/attention/prompt_tiles.cuh"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/fast_math.cuh"
@@ -103,20 +104,6 @@ struct QueryFetch {
   }
 };
 
-// The warp's keys as the product wants its first operand: rows g and g + 8 in a lane, zeros after the last token.
-template <typename T, int kDim>
-__device__ __forceinline__ void LoadKeys(const HeadCache& cache, int32_t tile, int32_t live, int g, int t,
-                                         uint32_t (&key)[kDim / 16][4]) {
-  const T* tile_keys = static_cast<const T*>(cache.kv.k) + (tile * kTile < live ? cache.Element(tile * kTile) : 0);
-#pragma unroll
-  for (int i = 0; i < kDim / 4; ++i) {
-    const int s = i / 4, reg = i % 4, of_tile = g + reg % 2 * 8;
-    key[s][reg] = tile * kTile + of_tile < live
-                      ? *reinterpret_cast<const uint32_t*>(tile_keys + of_tile * kDim + s * 16 + reg / 2 * 8 + t * 2)
-                      : 0;
-  }
-}
-
 // Adds what a turn's queries give the warp's 16 keys: c has their products with keys g (elements 0, 1) and g + 8; part[i] is of keys
 // g (i < 4) and g + 8, of rows 2t, 2t + 1, 2t + 8, 2t + 9. hides(i, r): whether row r does not see key g + 8 i.
 template <typename Hides>
@@ -153,46 +140,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int32_t own_tile = span.first_tile + warp;
   const bool works = own_tile <= last_tile;
   uint32_t key[kDim / 16][4];
-  float score[2] = {};       // of keys g and g + 8, in all four lanes that have them
-  int32_t position[2] = {};  // theirs
-  bool holds[2] = {};
-  int64_t score_at = 0;  // of key g
   LoadKeys<T, kDim>(cache, own_tile, live, g, t, key);
-  if (works) {
-    score_at = cache.ScoreAt(int64_t{own_tile} * kTile) + g;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      holds[half] = own_tile * kTile + g + half * 8 < live;
-      if (holds[half]) score[half] = kv.score[score_at + half * 8];
-      if (holds[half]) position[half] = kv.position[score_at + half * 8];
-    }
-  }
+  KeyScores keys(cache, own_tile, live, g);
 
   const int32_t heads = ScoredHeads(policy, group), first_tile = max(FirstScoredTile(row), span.first_tile);
   const int32_t batch_tiles = kTurns / heads, batch_heads = kTurns % heads;
-  // The row's part of the scores is whole.
-  const auto end_tile = [&](int32_t tile, const float* weights, float(&part)[8]) {
-    const int32_t first_seen = FirstSeen(row, shape.window, tile * kTile - row.live);
-    const int32_t last_seen_from = first_seen + min(live - tile * kTile, kTile) - 1;  // by the tile's last row
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float column = part[half * 4] * weights[t * 2] + part[half * 4 + 1] * weights[t * 2 + 1] +
-                     part[half * 4 + 2] * weights[t * 2 + 8] + part[half * 4 + 3] * weights[t * 2 + 9];
-      column += __shfl_xor_sync(kAllLanes, column, 1);
-      column += __shfl_xor_sync(kAllLanes, column, 2);
-      score[half] = position[half] < last_seen_from ? 0.0f : FlushScore(fmaf(column, mean, score[half]));
-    }
-#pragma unroll
-    for (int i = 0; i < 8; ++i) part[i] = 0.0f;
-    for (int32_t i = 0; i < row.snapshots; ++i) {
-      const StepSnapshot& snapshot = step.snapshots[row.first_snapshot + i];
-      if (snapshot.slots != (tile + 1) * kTile || own_tile * kTile >= snapshot.slots || t != 0) continue;
-      const int32_t to = step.tables[snapshot.score_blocks + own_tile];
-      float* scores = kv.score + kv.layout.score_offset(shape.layer, to, kv_head) + g;
-      scores[0] = score[0];
-      scores[8] = score[1];
-    }
-  };
   QueryFetch<T, kDim> fetch(row, first_tile, heads, kv_head * group);
   const int32_t count = (max(last_tile - first_tile + 1, 0) * heads + kTurns - 1) / kTurns;
   if (count > 0) {
@@ -232,19 +184,19 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (tile > own_tile && first_seen + kTile - 1 <= 0) {
         add([](int, int) { return false; });
       } else {
-        add([&](int half, int r) { return (tile == own_tile && g + half * 8 > r) || position[half] < first_seen + r; });
+        add([&](int half, int r) {
+          return (tile == own_tile && g + half * 8 > r) || keys.position[half] < first_seen + r;
+        });
       }
-      if (ends) end_tile(tile, queries.weights + i * kTile, part);
+      if (ends) {
+        keys.AddTile(step, row, cache, shape.window, own_tile, tile, queries.weights + i * kTile, mean, g, t, part);
+      }
     }
     if (batch + 1 < count) fetch.Store(batches[(batch + 1) % 2]);
     ShowToProducts();
     __syncthreads();
   }
-  if (t != 0) return;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    if (holds[half]) kv.score[score_at + half * 8] = score[half];
-  }
+  keys.Store(kv, t);
 }
 
 }  // namespace
