@@ -16,7 +16,7 @@
 
 #include "nlohmann/json.hpp"
 #include "server/server.h"
-#include "server/tenants/key_ring.h"
+#include "tests/server/key_hex.h"
 #include "tests/server/test_server.h"
 #include "tests/support/golden_file.h"
 #include "tests/support/source_dir.h"
@@ -33,23 +33,14 @@ using Response = RawClient::Response;
 std::string Golden(const std::string& name) { return SourceDir() + "/tests/golden/" + name; }
 std::string Folder(const std::string& name) { return Golden("adapters/" + name); }
 
-std::string Hex(std::string_view key) {
-  std::string text;
-  for (const uint8_t byte : DigestOfKey(key)) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
-
 // The model as "base", with the adapters "all" and "qv" and room for a third; the tenant "one" may name "qv" only.
 class AdapterServing : public testing::Test {
  protected:
   void SetUp() override {
     const std::string tenants =
-        dir_.Write("tenants.json", R"({"tenants":[{"name":"every","api_keys_sha256":[")" + Hex("key-every") +
-                                       R"("]},{"name":"one","adapters":["qv"],"api_keys_sha256":[")" + Hex("key-one") +
-                                       R"("]}]})");
+        dir_.Write("tenants.json", R"({"tenants":[{"name":"every","api_keys_sha256":[")" + HexOfKey("key-every") +
+                                       R"("]},{"name":"one","adapters":["qv"],"api_keys_sha256":[")" +
+                                       HexOfKey("key-one") + R"("]}]})");
     ASSERT_EQ(chmod(tenants.c_str(), 0600), 0);
     config_.model_path = Golden("gqa_tied");
     config_.served_model_name = "base";

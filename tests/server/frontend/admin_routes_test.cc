@@ -11,6 +11,7 @@
 #include <string>
 
 #include "server/process/log.h"
+#include "tests/server/key_hex.h"
 #include "tests/server/test_server.h"
 #include "tests/support/temp_dir.h"
 
@@ -24,15 +25,6 @@ using Response = RawClient::Response;
 constexpr const char* kAdmin = "Authorization: Bearer admin-key\r\n";
 constexpr const char* kLong = R"({"prompt":"hi","max_tokens":4000})";
 
-std::string Hex(std::string_view key) {
-  std::string text;
-  for (const uint8_t byte : DigestOfKey(key)) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
-
 class AdminRoutesTest : public testing::Test {
  protected:
   void Start(const std::string& members_of_a = "") {
@@ -45,8 +37,8 @@ class AdminRoutesTest : public testing::Test {
     server_ = std::make_unique<TestServer>(std::move(options));
   }
   void Write(const std::string& members_of_a, const std::string& key = "key-a") {
-    path_ = dir_.Write("tenants.json", R"({"tenants":[{"name":"a","api_keys_sha256":[")" + Hex(key) + R"("])" +
-                                           members_of_a + R"(},{"name":"b","api_keys_sha256":[")" + Hex("key-b") +
+    path_ = dir_.Write("tenants.json", R"({"tenants":[{"name":"a","api_keys_sha256":[")" + HexOfKey(key) + R"("])" +
+                                           members_of_a + R"(},{"name":"b","api_keys_sha256":[")" + HexOfKey("key-b") +
                                            R"("]}]})");
     ASSERT_EQ(chmod(path_.c_str(), 0600), 0);
   }
@@ -240,7 +232,7 @@ TEST_F(AdminRoutesTest, ATenantThatGoesFinishesWhatItHasRunning) {
   server_->executor().Hold(3);
   client.Send(CompletionPost(R"({"prompt":"hi","max_tokens":300,"stream":true})", "Authorization: Bearer key-a\r\n"));
   client.ReadUntil("data: ");
-  const std::string b = R"({"tenants":[{"name":"b","api_keys_sha256":[")" + Hex("key-b") + R"("]}]})";
+  const std::string b = R"({"tenants":[{"name":"b","api_keys_sha256":[")" + HexOfKey("key-b") + R"("]}]})";
   ASSERT_EQ(chmod(dir_.Write("tenants.json", b).c_str(), 0600), 0);
   ASSERT_EQ(Admin(Post("/admin/reload")).status, 200);
   server_->executor().Release();
@@ -279,7 +271,7 @@ TEST_F(AdminRoutesTest, AReloadReachesTheEngineAndDropsNoStream) {
   running.Send(CompletionPost(R"({"prompt":"hi","max_tokens":50,"stream":true})", "Authorization: Bearer key-a\r\n"));
   ASSERT_TRUE(Eventually([&] { return server_->engine().backlog().sequences == 1; }));
   path_ = dir_.Write("tenants.json",
-                     R"({"tenants":[{"name":"b","weight":3,"api_keys_sha256":[")" + Hex("key-b") + R"("]}]})");
+                     R"({"tenants":[{"name":"b","weight":3,"api_keys_sha256":[")" + HexOfKey("key-b") + R"("]}]})");
   ASSERT_EQ(Admin(Post("/admin/reload")).status, 200);
   server_->executor().Release();
   EXPECT_THAT(running.ReadResponse().body, HasSubstr(R"("finish_reason":"length")")) << "its tenant is gone";
@@ -299,7 +291,7 @@ TEST_F(AdminRoutesTest, TenantsShowWhatTheyHaveAndWereRefused) {
         R"("keys":1)", R"("concurrency_max":1)", R"("tpm":9000)", R"("concurrency":1)", R"("name":"b")"}) {
     EXPECT_THAT(shown, HasSubstr(part));
   }
-  EXPECT_THAT(shown, Not(HasSubstr(Hex("key-a"))));
+  EXPECT_THAT(shown, Not(HasSubstr(HexOfKey("key-a"))));
   server_->executor().Release();
 }
 

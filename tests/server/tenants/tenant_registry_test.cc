@@ -9,6 +9,7 @@
 
 #include "server/process/clock.h"
 #include "server/process/limits.h"
+#include "tests/server/key_hex.h"
 #include "tests/support/temp_dir.h"
 
 namespace hydrant {
@@ -19,17 +20,8 @@ using testing::HasSubstr;
 
 TenantFacts Facts() { return {.blocks = 100, .sequences_max = 8, .context = 4096, .kv = {}}; }
 
-std::string Hex(std::string_view key) {
-  std::string text;
-  for (const uint8_t byte : DigestOfKey(key)) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
-
 std::string Tenant(const std::string& name, const std::string& key, const std::string& more = "") {
-  return R"({"name":")" + name + R"(","api_keys_sha256":[")" + Hex(key) + R"("])" + more + "}";
+  return R"({"name":")" + name + R"(","api_keys_sha256":[")" + HexOfKey(key) + R"("])" + more + "}";
 }
 
 class TenantRegistryTest : public testing::Test {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "server/process/exit_codes.h"
-#include "server/tenants/key_ring.h"
+#include "tests/server/key_hex.h"
 #include "tests/server/sessions/tools/sessions_on_disk.h"
 #include "tests/server/test_server.h"
 #include "tests/support/temp_dir.h"
@@ -21,15 +21,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-std::string HexOfKey(std::string_view key) {
-  std::string text;
-  for (const uint8_t byte : DigestOfKey(key)) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
 
 class HttpPlaceTools : public testing::Test {
  protected:
