@@ -13,6 +13,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/run/model_executor.h"
+#include "tests/bench/goal_table.h"
 #include "tests/bench/timing.h"
 
 namespace hydrant {
@@ -167,20 +168,17 @@ int Run(const Arguments& arguments) {
     adapted.push_back(batch.Prompt(0, 0));
     prompt_ratios.push_back(adapted.back() / prompt.back());
   }
-  std::printf("%-44s %10s %-8s %8s\n", "what", "value", "unit", "goal");
-  const auto line = [](const char* what, double value, const char* unit, const char* goal = "") {
-    std::printf("%-44s %10.3f %-8s %8s\n", what, value, unit, goal);
-  };
-  line("a step without adapters", 1e3 * Median(plain), "ms");
-  line("with one", 1e3 * Median(one), "ms");
-  line("with eight", 1e3 * Median(eight), "ms");
-  line("a prompt without", 1e3 * Median(prompt), "ms");
-  line("with one", 1e3 * Median(adapted), "ms");
-  line("an adapter put into its slot", 1e3 * batch.put_s(), "ms");
-  line("prompt with one / without", Median(prompt_ratios), "ratio");
-  line("step with eight / without", Median(eight_ratios), "ratio");
+  const GoalTable table(/*digits=*/3);
+  table.Line("a step without adapters", 1e3 * Median(plain), "ms");
+  table.Line("with one", 1e3 * Median(one), "ms");
+  table.Line("with eight", 1e3 * Median(eight), "ms");
+  table.Line("a prompt without", 1e3 * Median(prompt), "ms");
+  table.Line("with one", 1e3 * Median(adapted), "ms");
+  table.Line("an adapter put into its slot", 1e3 * batch.put_s(), "ms");
+  table.Line("prompt with one / without", Median(prompt_ratios), "ratio");
+  table.Line("step with eight / without", Median(eight_ratios), "ratio");
   const double ratio = Median(one_ratios);
-  line("step with one / without", ratio, "ratio", ratio <= kGoal ? "<= 1.10" : "MISSED");
+  table.Line("step with one / without", ratio, "ratio", ratio <= kGoal ? "<= 1.10" : "MISSED");
   return 0;
 }
 

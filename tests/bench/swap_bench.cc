@@ -13,6 +13,7 @@
 #include "kernels/cpu/runtime/thread_pool.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/run/model_executor.h"
+#include "tests/bench/goal_table.h"
 #include "tests/bench/kv_types.h"
 #include "tests/bench/timing.h"
 
@@ -142,17 +143,14 @@ int Run(const Arguments& arguments) {
     sliced.push_back((traveller.Out(slice) + traveller.In(slice)) / copies.back());
   }
   const double ratio = Median(ratios);
-  std::printf("%-44s %10s %-8s %8s\n", "what", "value", "unit", "goal");
-  const auto line = [](const char* what, double value, const char* unit, const char* goal = "") {
-    std::printf("%-44s %10.2f %-8s %8s\n", what, value, unit, goal);
-  };
-  line("out, the first time (new pages)", 1e3 * first_out, "ms");
-  line("in, the first time", 1e3 * first_in, "ms");
-  line("out", 1e3 * Median(outs), "ms");
-  line("in", 1e3 * Median(ins), "ms");
-  line("the same bytes copied there and back", 1e3 * Median(copies), "ms");
-  line("out and in / copied, 8 blocks at once", Median(sliced), "ratio");
-  line("out and in / copied", ratio, "ratio", ratio <= kGoal ? "<= 1.3" : "MISSED");
+  const GoalTable table(/*digits=*/2);
+  table.Line("out, the first time (new pages)", 1e3 * first_out, "ms");
+  table.Line("in, the first time", 1e3 * first_in, "ms");
+  table.Line("out", 1e3 * Median(outs), "ms");
+  table.Line("in", 1e3 * Median(ins), "ms");
+  table.Line("the same bytes copied there and back", 1e3 * Median(copies), "ms");
+  table.Line("out and in / copied, 8 blocks at once", Median(sliced), "ratio");
+  table.Line("out and in / copied", ratio, "ratio", ratio <= kGoal ? "<= 1.3" : "MISSED");
   return 0;
 }
 

@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import signal
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,16 @@ from server_process import end_with_parent  # noqa: E402
 def skip(reason):
     print("skipped:", reason)
     sys.exit(SKIPPED)
+
+
+def skip_without(tools, programs, build):
+    """Ends the script where a tool is not installed, or a program not in the folder `build`."""
+    for program in tools:
+        if not shutil.which(program):
+            skip(f"{program} is not installed")
+    for program in programs:
+        if not (build / program).exists():
+            skip(f"there is no {program} in {build}")
 
 
 def small_model():

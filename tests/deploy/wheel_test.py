@@ -14,7 +14,7 @@ import tempfile
 import unittest
 import zipfile
 
-from replicas import BINARY, ROOT, Process, ask, skip, small_model
+from replicas import BINARY, ROOT, Process, ask, skip_without, small_model
 
 sys.path.insert(0, str(ROOT / "deploy" / "wheel"))
 import make_wheel  # noqa: E402
@@ -171,10 +171,5 @@ class Refusals(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    for program in make_wheel.TOOLS:
-        if not shutil.which(program):
-            skip(f"{program} is not installed")
-    for program in make_wheel.PROGRAMS:
-        if not (BUILD / program).exists():
-            skip(f"there is no {program} in {BUILD}")
+    skip_without(make_wheel.TOOLS, make_wheel.PROGRAMS, BUILD)
     unittest.main(verbosity=2)

@@ -18,7 +18,7 @@ import unittest
 
 from machine import MODEL, MODELS, Booted, Copy, checked, milliseconds, packages_for, prepared_root, roots
 
-from replicas import ROOT, skip, wait_for
+from replicas import ROOT, skip_without, wait_for
 
 sys.path.insert(0, str(ROOT / "deploy" / "wheel"))
 import make_wheel  # noqa: E402
@@ -229,10 +229,5 @@ class Removal(unittest.TestCase):
 
 if __name__ == "__main__":
     roots()
-    for program in ("cpack", *make_wheel.TOOLS):
-        if not shutil.which(program):
-            skip(f"{program} is not installed")
-    for program in make_wheel.PROGRAMS:
-        if not (BUILD / program).exists():
-            skip(f"there is no {program} in {BUILD}")
+    skip_without(("cpack", *make_wheel.TOOLS), make_wheel.PROGRAMS, BUILD)
     unittest.main(verbosity=2)
