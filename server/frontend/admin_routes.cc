@@ -250,8 +250,8 @@ std::vector<HttpRoute> MakeAdminRoutes(AdminSources sources) {
     routes.push_back(Route("POST", "/v1/load_lora_adapter", true, nullptr));
     routes.back().handle = [state](HttpExchange& exchange) -> asio::awaitable<void> {
       HttpResponse response;
-      // Files are read: nothing for an io thread.
-      co_await state->sources.workers.Run({0, exchange.client()}, [&] {
+      // Files are read: nothing for an io thread, nor for those that tokenise.
+      co_await state->sources.disk_workers.Run({0, exchange.client()}, [&] {
         response = OfObject(*state, exchange.body(),
                             [&state](ObjectReader& reader) { return LoadAdapter(*state->sources.adapters, reader); });
       });

@@ -45,7 +45,7 @@ struct AdminSources {
   const SessionTransfer& transfer;
   AdmissionControl& admission;
   ListenerContext& service;  // of the tenants' port; /pause sets its `paused`
-  WorkerPool& workers;
+  WorkerPool& disk_workers;
   AdapterRegistry* adapters;  // null: there are none, nor the endpoints
   std::function<absl::Status()> reload;
   std::function<int64_t()> drain;       // returns the number of requests in flight

@@ -34,7 +34,7 @@ constexpr int kIoThreads = 2;
 constexpr int kWorkerThreads = 2;
 // A schema takes at most a tenth of a second, and most take less than a millisecond.
 constexpr int kShapeThreads = 2;
-// They wait for the disk, for sessions that come and go.
+// They wait for the disk: for sessions that come and go, and for what is not in memory of one that goes on.
 constexpr int kDiskThreads = 2;
 // How often a draining server looks whether it is done: the most a shutdown is late.
 constexpr auto kDrainPoll = std::chrono::milliseconds(10);
@@ -135,9 +135,9 @@ absl::Status Frontend::Open(EnginePort& engine) {
   metrics_.ReadShapes(options_.context.shapes);
   admission_ = std::make_unique<AdmissionControl>(options_.limits, engine, metrics_);
   generations_ = std::make_unique<GenerationService>(options_.context, engine, metrics_, *admission_, workers_,
-                                                     shape_workers_, directory_);
+                                                     shape_workers_, disk_workers_, directory_);
   inspector_ = std::make_unique<KvInspector>(engine, options_.kv_shape, *options_.context.sessions,
-                                             *options_.context.tokenizer, workers_);
+                                             *options_.context.tokenizer, workers_, disk_workers_);
   transfer_ =
       std::make_unique<SessionTransfer>(options_.context, *admission_, disk_workers_, options_.limits.body_bytes_max);
   ModelCard card;
@@ -193,7 +193,7 @@ absl::Status Frontend::OpenAdmin() {
   if (!admin.port.has_value() && admin.socket_path.empty()) return absl::OkStatus();
   admin_context_.routes =
       MakeAdminRoutes({tenants_, directory_, *engine_, metrics_, *options_.context.sessions, *transfer_, *admission_,
-                       context_, workers_, options_.context.adapters, [this] { return Reload("admin"); },
+                       context_, disk_workers_, options_.context.adapters, [this] { return Reload("admin"); },
                        [this] { return Drain(); }, options_.admin.config});
   if (admin.port.has_value()) {
     const absl::Status opened =

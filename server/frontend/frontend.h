@@ -136,7 +136,7 @@ class Frontend {
   boost::asio::io_context control_io_;
   WorkerPool workers_;
   WorkerPool shape_workers_;  // of their own, so that no prompt waits for a schema
-  WorkerPool disk_workers_;   // the same of sessions that come and go
+  WorkerPool disk_workers_;   // the same of what is on the disk
   HttpListener listener_;
   HttpListener admin_listener_;
   HttpListener admin_socket_;

@@ -41,13 +41,14 @@ TenantRules TenantRulesOf(const TenantEntry& tenant, const ServingContext& conte
 
 GenerationService::GenerationService(const ServingContext& context, EnginePort& engine, Metrics& metrics,
                                      AdmissionControl& admission, WorkerPool& workers, WorkerPool& shape_workers,
-                                     RequestDirectory& directory)
+                                     WorkerPool& disk_workers, RequestDirectory& directory)
     : context_(context),
       engine_(engine),
       metrics_(metrics),
       admission_(admission),
       workers_(workers),
       shape_workers_(shape_workers),
+      disk_workers_(disk_workers),
       directory_(directory) {}
 
 asio::awaitable<void> GenerationService::Serve(HttpExchange& exchange, PrepareFunction prepare, bool reads_past) {
@@ -67,6 +68,31 @@ asio::awaitable<void> GenerationService::Reject(HttpExchange& exchange, const Re
   co_await exchange.Respond(std::move(response));
 }
 
+asio::awaitable<void> GenerationService::Prepare(HttpExchange& exchange, PrepareFunction prepare, bool reads_past,
+                                                 std::optional<ApiResult<PreparedGeneration>>* prepared) {
+  const TenantEntry& tenant = *exchange.caller();
+  const RequestHeaders headers = ReadRequestHeaders(exchange.head(), context_.session_headers);
+  bool needs_disk = false;
+  // By the body alone, also where a session's past is longer: nothing of that is encoded. It is copied and compared, in 0.1 ms
+  // for a context of 8,192 tokens, and in 2 ms for a rolling chat of 131,072.
+  const auto prepare_now = [&](bool* needs) {
+    TenantRules rules = TenantRulesOf(tenant, context_);
+    rules.sessions.needs_disk = needs;
+    prepared->emplace(prepare(exchange.body(), context_, rules, headers));
+  };
+  const auto without_disk = [&] { prepare_now(&needs_disk); };
+  const WorkOwner owner = {tenant.index(), exchange.client()};
+  if (reads_past || context_.sessions->journals()) {
+    co_await workers_.Run(owner, without_disk);
+  } else {
+    co_await workers_.RunHereIfSmall(exchange.body().size(), owner, without_disk);
+  }
+  if (!needs_disk) co_return;
+  prepared->reset();  // a turn that it began is over
+  const auto with_disk = [&] { prepare_now(nullptr); };
+  co_await disk_workers_.Run(owner, with_disk);
+}
+
 asio::awaitable<void> GenerationService::ServeCounted(HttpExchange& exchange, PrepareFunction prepare,
                                                       bool reads_past) {
   if (admission_.refusing()) {  // it was admitted before
@@ -75,18 +101,7 @@ asio::awaitable<void> GenerationService::ServeCounted(HttpExchange& exchange, Pr
   }
   const TenantEntry& tenant = *exchange.caller();
   std::optional<ApiResult<PreparedGeneration>> prepared;
-  const RequestHeaders headers = ReadRequestHeaders(exchange.head(), context_.session_headers);
-  // By the body alone, also where a session's past is longer: nothing of that is encoded. It is copied and compared, in 0.1 ms
-  // for a context of 8,192 tokens, and in 2 ms for a rolling chat of 131,072.
-  const auto prepare_now = [&] {
-    prepared.emplace(prepare(exchange.body(), context_, TenantRulesOf(tenant, context_), headers));
-  };
-  const WorkOwner owner = {tenant.index(), exchange.client()};
-  if (reads_past || context_.sessions->journals()) {  // a session's past may have to be read from the disk
-    co_await workers_.Run(owner, prepare_now);
-  } else {
-    co_await workers_.RunHereIfSmall(exchange.body().size(), owner, prepare_now);
-  }
+  co_await Prepare(exchange, prepare, reads_past, &prepared);
   exchange.DropBody();
   if (!prepared->ok()) {
     const Refusal refusal = {prepared->error(), ReasonOf(prepared->error())};

@@ -39,7 +39,8 @@ class GenerationService {
  public:
   // The arguments outlive the service.
   GenerationService(const ServingContext& context, EnginePort& engine, Metrics& metrics, AdmissionControl& admission,
-                    WorkerPool& workers, WorkerPool& shape_workers, RequestDirectory& directory);
+                    WorkerPool& workers, WorkerPool& shape_workers, WorkerPool& disk_workers,
+                    RequestDirectory& directory);
 
   // `prepare` is the endpoint's; `reads_past`: it may read, render and encode what a session has said, however short the body is.
   // REQUIRES: the exchange was admitted (AdmitGeneration).
@@ -50,6 +51,9 @@ class GenerationService {
 
  private:
   boost::asio::awaitable<void> ServeCounted(HttpExchange& exchange, PrepareFunction prepare, bool reads_past);
+  // On the workers, or, once it is known that the disk has to be waited for, on the threads that do that.
+  boost::asio::awaitable<void> Prepare(HttpExchange& exchange, PrepareFunction prepare, bool reads_past,
+                                       std::optional<ApiResult<PreparedGeneration>>* prepared);
   // Compiles what the run's answers are to be held to. Returns why that cannot be, if so.
   boost::asio::awaitable<std::optional<ApiError>> Shape(HttpExchange& exchange, GenerationRun& run);
   boost::asio::awaitable<void> Reject(HttpExchange& exchange, const Refusal& refusal);
@@ -65,6 +69,7 @@ class GenerationService {
   AdmissionControl& admission_;
   WorkerPool& workers_;
   WorkerPool& shape_workers_;
+  WorkerPool& disk_workers_;
   RequestDirectory& directory_;
   std::atomic<int64_t> in_flight_ = 0;  // relaxed: a number, nothing is published through it
 };

@@ -35,7 +35,7 @@ constexpr std::string_view kConversations = "/v1/conversations/";
 // A request about what is kept: what it says, and whose it is.
 struct Asked {
   const ServingContext& context;
-  const TenantRules rules;
+  TenantRules rules;
   const std::string id;    // in the path
   const std::string part;  // what follows it: "", "items", "items/msg_…"
   const std::string& query;
@@ -90,7 +90,7 @@ HttpResponse ItemPage(Json::array_t items, const std::string& query) {
 
 Answer GetResponse(const Asked& asked) {
   if (!asked.part.empty() && asked.part != "input_items") return ErrorResponse(RouteNotFound());
-  const std::optional<FoundResponse> found = FindResponse(asked.sessions(), asked.tenant(), asked.id);
+  const std::optional<FoundResponse> found = FindResponse(asked.sessions(), asked.rules.sessions, asked.id);
   if (!found.has_value()) return ErrorResponse(ResponseNotFound());
   if (asked.part.empty()) {
     if (PercentDecode(asked.query).find("message.output_text.logprobs") != std::string::npos) {
@@ -155,7 +155,7 @@ std::optional<ApiError> DeleteFound(const Asked& asked, const FoundResponse& fou
 
 Answer DeleteResponse(const Asked& asked) {
   if (!asked.part.empty()) return ErrorResponse(RouteNotFound());
-  const std::optional<FoundResponse> found = FindResponse(asked.sessions(), asked.tenant(), asked.id);
+  const std::optional<FoundResponse> found = FindResponse(asked.sessions(), asked.rules.sessions, asked.id);
   std::optional<ApiError> error = found.has_value() ? DeleteFound(asked, *found) : DeleteResponseAgain(asked);
   if (error.has_value() && error->code == "session_not_found") error = ResponseNotFound();
   if (error.has_value()) return ErrorResponse(error->code == "session_busy" ? ConversationLocked() : *error);
@@ -185,7 +185,7 @@ std::string ConversationJson(const SessionPast& past) {
 
 std::shared_ptr<const SessionPast> FindConversation(const Asked& asked) {
   if (!IsConversationId(asked.id)) return nullptr;
-  std::shared_ptr<const SessionPast> past = FindPast(asked.sessions(), asked.tenant(), asked.id);
+  std::shared_ptr<const SessionPast> past = FindPast(asked.sessions(), asked.rules.sessions, asked.id);
   return past != nullptr && !past->notes.empty() && JsonBody::Parse(ConversationJson(*past), RequestLimits()).ok()
              ? past
              : nullptr;
@@ -406,8 +406,14 @@ Answer DeleteConversation(const Asked& asked) {
   return {JsonResponse(std::move(object)), Waits::kForDeletion};
 }
 
-// Has `answer` made by the workers, and sends it: what deletes something once the disk has taken it, or cannot.
-asio::awaitable<void> RespondWith(HttpExchange& exchange, const ServingContext& context, WorkerPool& workers,
+// Who makes an answer. Tokenizing waits for no disk: what is needed of it is found out first, and then made by those who do.
+struct Makers {
+  WorkerPool* first;
+  WorkerPool* with_disk;  // null: `first` waits for the disk
+};
+
+// Has `answer` made, and sends it: what deletes something once the disk has taken it, or cannot.
+asio::awaitable<void> RespondWith(HttpExchange& exchange, const ServingContext& context, Makers makers,
                                   size_t path_bytes, const AnswerTo& answer) {
   const std::string_view target = exchange.head().path;
   const std::string below = PercentDecode(target.substr(std::min(path_bytes, target.size())));
@@ -415,17 +421,23 @@ asio::awaitable<void> RespondWith(HttpExchange& exchange, const ServingContext& 
   const TenantEntry& tenant = *exchange.caller();
   std::optional<Verdict> durable;
   if (exchange.head().method != "GET") durable.emplace(exchange);
-  const Asked asked = {context,
-                       TenantRulesOf(tenant, context),
-                       below.substr(0, slash),
-                       slash == std::string::npos ? std::string() : below.substr(slash + 1),
-                       exchange.head().query,
-                       exchange.body(),
-                       durable.has_value() ? durable->Sayer() : nullptr};
+  Asked asked = {context,
+                 TenantRulesOf(tenant, context),
+                 below.substr(0, slash),
+                 slash == std::string::npos ? std::string() : below.substr(slash + 1),
+                 exchange.head().query,
+                 exchange.body(),
+                 durable.has_value() ? durable->Sayer() : nullptr};
   Answer made = HttpResponse();
   const auto work = [&] { made = answer(asked); };
   const WorkOwner owner = {tenant.index(), exchange.client()};
-  co_await workers.Run(owner, work);
+  bool needs_disk = false;
+  if (makers.with_disk != nullptr) asked.rules.sessions.needs_disk = &needs_disk;
+  co_await makers.first->Run(owner, work);
+  if (needs_disk) {
+    asked.rules.sessions.needs_disk = nullptr;
+    co_await makers.with_disk->Run(owner, work);
+  }
   if (made.waits != Waits::kNo) {
     const bool here = co_await durable->Wait();
     if (!here) co_return;
@@ -444,11 +456,11 @@ asio::awaitable<void> RespondWith(HttpExchange& exchange, const ServingContext& 
 
 void AddResponseRoutes(const ServingContext& context, AdmissionControl& admission, WorkerPool& workers,
                        WorkerPool& disk_workers, std::vector<HttpRoute>* routes) {
-  const auto add = [&](std::string method, std::string_view path, bool body, AnswerTo answer, WorkerPool& pool) {
+  const auto add = [&](std::string method, std::string_view path, bool body, AnswerTo answer, Makers makers) {
     HttpRoute route = {
         std::move(method), std::string(path), /*open=*/false,
-        [&context, &pool, path, answer = std::move(answer)](HttpExchange& exchange) -> asio::awaitable<void> {
-          co_await RespondWith(exchange, context, pool, path.size(), answer);
+        [&context, makers, path, answer = std::move(answer)](HttpExchange& exchange) -> asio::awaitable<void> {
+          co_await RespondWith(exchange, context, makers, path.size(), answer);
         }};
     route.body = body;
     route.admit = [&admission](const HttpExchange& exchange) { return admission.AdmitWork(exchange); };
@@ -456,14 +468,15 @@ void AddResponseRoutes(const ServingContext& context, AdmissionControl& admissio
     routes->push_back(std::move(route));
   };
   // A session that is asked for may be on the disk only.
-  add("GET", kResponses, false, GetResponse, disk_workers);
-  add("DELETE", kResponses, false, DeleteResponse, disk_workers);
-  add("POST", kResponses, false, CancelResponse, workers);
-  add("POST", "/v1/responses/input_tokens", true, CountTokens, workers);
-  add("POST", "/v1/conversations", true, StartConversation, workers);
-  add("GET", kConversations, false, GetConversation, disk_workers);
-  add("POST", kConversations, true, PostConversation, disk_workers);
-  add("DELETE", kConversations, false, DeleteConversation, disk_workers);
+  const Makers disk = {&disk_workers, nullptr}, tokenizing = {&workers, &disk_workers};
+  add("GET", kResponses, false, GetResponse, disk);
+  add("DELETE", kResponses, false, DeleteResponse, disk);
+  add("POST", kResponses, false, CancelResponse, tokenizing);
+  add("POST", "/v1/responses/input_tokens", true, CountTokens, tokenizing);
+  add("POST", "/v1/conversations", true, StartConversation, tokenizing);
+  add("GET", kConversations, false, GetConversation, disk);
+  add("POST", kConversations, true, PostConversation, disk);
+  add("DELETE", kConversations, false, DeleteConversation, disk);
 }
 
 }  // namespace hydrant

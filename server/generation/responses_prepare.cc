@@ -45,9 +45,9 @@ ApiError PreviousNotFound() {
 ApiResult<std::optional<Past>> FindPastOf(const ResponsesRequest& request, const ServingContext& context,
                                           const TenantRules& rules) {
   Past found;
-  const int32_t tenant = rules.sessions.tenant;
   if (!request.previous_response_id.empty()) {
-    std::optional<FoundResponse> response = FindResponse(*context.sessions, tenant, request.previous_response_id);
+    std::optional<FoundResponse> response =
+        FindResponse(*context.sessions, rules.sessions, request.previous_response_id);
     if (!response.has_value()) return PreviousNotFound();
     found.session_id = std::move(response->session_id);
     found.past = std::move(response->past);
@@ -55,7 +55,8 @@ ApiResult<std::optional<Past>> FindPastOf(const ResponsesRequest& request, const
     found.newest = response->newest;
   } else if (!request.conversation_id.empty()) {
     found.session_id = request.conversation_id;
-    found.past = IsConversationId(found.session_id) ? FindPast(*context.sessions, tenant, found.session_id) : nullptr;
+    found.past =
+        IsConversationId(found.session_id) ? FindPast(*context.sessions, rules.sessions, found.session_id) : nullptr;
     if (found.past == nullptr) return ConversationNotFound();
     found.notes = found.past->notes.size();
     found.newest = found.locked = true;
@@ -67,7 +68,7 @@ ApiResult<std::optional<Past>> FindPastOf(const ResponsesRequest& request, const
 
 std::optional<ApiError> ResolveReferences(ResponsesRequest* request, const ServingContext& context,
                                           const TenantRules& rules) {
-  ItemFinder items(*context.sessions, rules.sessions.tenant, context.request);
+  ItemFinder items(*context.sessions, rules.sessions, context.request);
   const int64_t bytes_max = TextBytesMax(context.request.context);
   int64_t bytes = 0;
   for (size_t i = 0; i < request->items.size(); ++i) {

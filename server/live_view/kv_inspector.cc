@@ -64,8 +64,13 @@ class KvInspector::Visit {
 };
 
 KvInspector::KvInspector(EnginePort& engine, const KvShape& shape, SessionStore& sessions, const Tokenizer& tokenizer,
-                         WorkerPool& workers)
-    : engine_(engine), shape_(shape), sessions_(sessions), tokenizer_(tokenizer), workers_(workers) {}
+                         WorkerPool& workers, WorkerPool& disk_workers)
+    : engine_(engine),
+      shape_(shape),
+      sessions_(sessions),
+      tokenizer_(tokenizer),
+      workers_(workers),
+      disk_workers_(disk_workers) {}
 
 asio::awaitable<void> KvInspector::Serve(HttpExchange& exchange, std::string id) {
   HttpResponse response = co_await Answer(exchange, id);
@@ -111,7 +116,7 @@ asio::awaitable<ApiResult<SessionStore::View>> KvInspector::View(WorkOwner owner
   ApiResult<SessionStore::View> view = sessions_.Inspect(owner.tenant, id);
   if (!view.ok() || !view.value().stored) co_return view;
   std::shared_ptr<const SessionPast> past;
-  co_await workers_.Run(owner, [&] { past = sessions_.ReadStored(owner.tenant, id); });
+  co_await disk_workers_.Run(owner, [&] { past = sessions_.ReadStored(owner.tenant, id); });
   // What it was read from and what it is now must be the same; where a turn has ended meanwhile, that one's is in memory.
   view = sessions_.Inspect(owner.tenant, id);
   if (view.ok() && view.value().stored && past != nullptr && view.value().card.tokens == std::ssize(past->tokens)) {

@@ -44,7 +44,7 @@ class KvInspector {
 
   // The arguments outlive the inspector.
   KvInspector(EnginePort& engine, const KvShape& shape, SessionStore& sessions, const Tokenizer& tokenizer,
-              WorkerPool& workers);
+              WorkerPool& workers, WorkerPool& disk_workers);
 
   // Answers about the session `id` of the caller's tenant. 404 as SessionStore::Get.
   boost::asio::awaitable<void> Serve(HttpExchange& exchange, std::string id);
@@ -70,6 +70,7 @@ class KvInspector {
   SessionStore& sessions_;
   const Tokenizer& tokenizer_;
   WorkerPool& workers_;
+  WorkerPool& disk_workers_;
 
   std::mutex mutex_;
   // Guarded by mutex_.

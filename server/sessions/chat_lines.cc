@@ -17,16 +17,16 @@ struct Line {
 };
 
 // Nullopt: it is busy.
-std::optional<Line> LookAt(SessionStore& sessions, int32_t tenant, std::string id, const RequestPrompt& prompt,
-                           const Tokenizer& tokenizer) {
+std::optional<Line> LookAt(SessionStore& sessions, const SessionOwner& owner, std::string id,
+                           const RequestPrompt& prompt, const Tokenizer& tokenizer) {
   Line line;
   line.id = std::move(id);
-  const ApiResult<SessionStore::View> view = sessions.Inspect(tenant, line.id);
+  const ApiResult<SessionStore::View> view = sessions.Inspect(owner.tenant, line.id);
   if (!view.ok()) return line;
   if (view.value().card.state == SessionState::kBusy) return std::nullopt;
   line.turn = view.value().card.turn;
   line.used_s = view.value().card.last_used;
-  const std::shared_ptr<const SessionPast> past = FindPast(sessions, tenant, line.id);
+  const std::shared_ptr<const SessionPast> past = FindPast(sessions, owner, line.id);
   if (past != nullptr && past->turn == line.turn) line.kept = TokensKept(prompt, *past, tokenizer);
   return line;
 }
@@ -44,7 +44,7 @@ std::optional<SessionTurn> BeginChatLine(SessionStore& sessions, const SessionOw
                                          const RequestPrompt& prompt, const Tokenizer& tokenizer) {
   std::optional<Line> best;
   for (int i = 0; i < kChatLinesMax; ++i) {
-    std::optional<Line> line = LookAt(sessions, owner.tenant, absl::StrCat(name, "_", i), prompt, tokenizer);
+    std::optional<Line> line = LookAt(sessions, owner, absl::StrCat(name, "_", i), prompt, tokenizer);
     if (line.has_value() && (!best.has_value() || IsBetter(*line, *best))) best = std::move(line);
   }
   if (!best.has_value()) return std::nullopt;

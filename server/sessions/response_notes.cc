@@ -64,10 +64,14 @@ std::string SessionOfResponse(std::string_view id) {
   return IsSessionId(session) ? session : "";
 }
 
-std::shared_ptr<const SessionPast> FindPast(SessionStore& sessions, int32_t tenant, const std::string& session_id) {
-  ApiResult<SessionStore::View> view = sessions.Inspect(tenant, session_id);
+std::shared_ptr<const SessionPast> FindPast(SessionStore& sessions, const SessionOwner& owner,
+                                            const std::string& session_id) {
+  ApiResult<SessionStore::View> view = sessions.Inspect(owner.tenant, session_id);
   if (!view.ok()) return nullptr;
-  return view.value().stored ? sessions.ReadStored(tenant, session_id) : view.value().past;
+  if (!view.value().stored) return view.value().past;
+  if (owner.needs_disk == nullptr) return sessions.ReadStored(owner.tenant, session_id);
+  *owner.needs_disk = true;
+  return nullptr;
 }
 
 TurnNotes::const_iterator FindNote(const TurnNotes& notes, std::string_view response_id) {
@@ -75,11 +79,11 @@ TurnNotes::const_iterator FindNote(const TurnNotes& notes, std::string_view resp
   return std::find_if(notes.begin(), notes.end(), [&begin](const auto& each) { return each->text.starts_with(begin); });
 }
 
-std::optional<FoundResponse> FindResponse(SessionStore& sessions, int32_t tenant, std::string_view id) {
+std::optional<FoundResponse> FindResponse(SessionStore& sessions, const SessionOwner& owner, std::string_view id) {
   FoundResponse found;
   found.session_id = SessionOfResponse(id);
   if (found.session_id.empty()) return std::nullopt;
-  found.past = FindPast(sessions, tenant, found.session_id);
+  found.past = FindPast(sessions, owner, found.session_id);
   if (found.past == nullptr) return std::nullopt;
   const TurnNotes& notes = found.past->notes;
   const auto note = FindNote(notes, id);
@@ -158,7 +162,7 @@ const Json* ItemFinder::Find(std::string_view id) {
 
 void ItemFinder::Read(const std::string& session) {
   read_.insert(session);
-  const std::shared_ptr<const SessionPast> past = FindPast(sessions_, tenant_, session);
+  const std::shared_ptr<const SessionPast> past = FindPast(sessions_, owner_, session);
   if (past == nullptr) return;
   bytes_ += NotesBytes(past->notes) + std::ssize(past->tokens) * static_cast<int64_t>(sizeof(int32_t));
   for (const std::shared_ptr<const TurnNote>& note : past->notes) {

@@ -44,9 +44,10 @@ struct FoundResponse {
   const TurnNote& note() const { return *past->notes[index]; }
 };
 // Nullopt: the tenant has no such response.
-std::optional<FoundResponse> FindResponse(SessionStore& sessions, int32_t tenant, std::string_view id);
-// A session's past, whether or not a turn is in progress. Null: there is none.
-std::shared_ptr<const SessionPast> FindPast(SessionStore& sessions, int32_t tenant, const std::string& session_id);
+std::optional<FoundResponse> FindResponse(SessionStore& sessions, const SessionOwner& owner, std::string_view id);
+// A session's past, whether or not a turn is in progress. Null: there is none. Waits for the disk, but for owner.needs_disk.
+std::shared_ptr<const SessionPast> FindPast(SessionStore& sessions, const SessionOwner& owner,
+                                            const std::string& session_id);
 
 // The response, whole. Empty: the note is none of a response.
 std::string ResponseJson(const TurnNote& note);
@@ -69,8 +70,8 @@ void DropOldest(TurnNotes* notes, int64_t bytes_max);
 // Finds the items that one request refers to. A session is read once, and no more of them than NotesBytesMax and one.
 class ItemFinder {
  public:
-  ItemFinder(SessionStore& sessions, int32_t tenant, const RequestContext& context)
-      : sessions_(sessions), tenant_(tenant), context_(context) {}
+  ItemFinder(SessionStore& sessions, const SessionOwner& owner, const RequestContext& context)
+      : sessions_(sessions), owner_(owner), context_(context) {}
   // It stays where it is. Null: the tenant has none of this id, or there is more to read than may be (`read_all`).
   const nlohmann::ordered_json* Find(std::string_view id);
   bool read_all() const { return read_all_; }
@@ -79,7 +80,7 @@ class ItemFinder {
   void Read(const std::string& session);
 
   SessionStore& sessions_;
-  const int32_t tenant_;
+  const SessionOwner owner_;
   const RequestContext& context_;
   std::set<std::string> read_;                           // sessions
   std::map<std::string, nlohmann::ordered_json> items_;  // by id

@@ -95,6 +95,9 @@ struct SessionOwner {
   int32_t sessions_max = 0;  // 0: no limit of its own
   int64_t disk_bytes = 0;    // what they may take of the log and in KV files; 0: no limit of its own
   bool keeps_kv = false;     // their turns end when their KV is on the disk
+  // Not null: whoever asks does not wait for the disk. What would have to be read is not, and this says so: whatever comes of it is
+  // nothing then, and is asked for again where the disk may be waited for.
+  bool* needs_disk = nullptr;
 };
 
 class SessionTurn;
@@ -139,7 +142,7 @@ class SessionStore {
   // session_not_found or session_expired, 409 session_busy; 429 session_limit_exceeded, 503 when there are too many
   // sessions and all of them have a turn in progress. 409 turn_conflict when the session's last turn is not `turn_before`; 0: it has
   // none. May wait for the disk where there is a journal, and then: 404 session_damaged, with `must_exist`, when what is there cannot
-  // be gone on from; without, the session begins anew.
+  // be gone on from; without, the session begins anew. With owner.needs_disk it does not wait: some error, where it would.
   ApiResult<SessionTurn> Begin(const SessionOwner& owner, const std::string& id, bool must_exist,
                                std::optional<uint64_t> turn_before = std::nullopt);
   // Reads the KV of the turn's past from its file. `done` is told once, on any thread, also on this one; empty: it is not to be had.
@@ -390,6 +393,7 @@ class SessionStore {
   std::shared_ptr<const SessionPast> ReadLogged(const SessionName& name) const;
   static KvBinding BindingOf(const SessionName& name, const SessionPast& past);
   void FindKv(SessionTurn* turn);
+  bool ReadsDisk(const Session& session) const;  // whether Begin of it waits for the disk; REQUIRES the lock
   // Takes no lock. `kv` empty: what the engine has parked.
   void WriteKv(KvWish wish, KvBytes kv, bool urgent, std::function<void(bool)> done);
 

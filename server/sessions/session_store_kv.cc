@@ -29,12 +29,21 @@ KvBinding SessionStore::BindingOf(const SessionName& name, const SessionPast& pa
   return binding;
 }
 
+bool SessionStore::ReadsDisk(const Session& session) const {
+  if (session.past_turn == 0) return false;
+  if (session.past == nullptr) return true;
+  return ParkedPast(session) == nullptr && options_.kv != nullptr &&
+         options_.kv->MayHave(session.name, session.past_turn);
+}
+
 // REQUIRES: the session is the turn's, which has its past and no parked KV.
 void SessionStore::FindKv(SessionTurn* turn) {
   if (options_.kv == nullptr) return;
   const SessionName& name = turn->session_->name;
   const SessionPast& past = *turn->past_;
-  turn->kv_file_ = options_.kv->Open(name, past.turn, [&] { return BindingOf(name, past); });
+  if (options_.kv->MayHave(name, past.turn)) {
+    turn->kv_file_ = options_.kv->Open(name, past.turn, [&] { return BindingOf(name, past); });
+  }
   if (turn->kv_file_ == nullptr) return OnKvFile(name, 0);
   const KvFileHeader& header = turn->kv_file_->header();
   turn->parked_ = ParkedTurn{{turn->session(), past.turn}, header.binding.computed, header.live};

@@ -14,16 +14,19 @@
 namespace hydrant::sim {
 namespace {
 
-// Times four shards: seventy million block operations in a run.
-constexpr uint64_t kShardOperations = kSanitized ? 300'000 : 18'000'000;
+// Times four shards: seventy million block operations in a run, or as many as HYDRANT_SIM_OPERATIONS says.
+uint64_t ShardOperations() {
+  return SeedFromEnvironment("HYDRANT_SIM_OPERATIONS", kSanitized ? 1'200'000 : 72'000'000) / 4;
+}
 
 class Simulation : public testing::TestWithParam<uint64_t> {};
 
 TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   const Seeds seeds = SeedsOfRun(GetParam());
+  const uint64_t operations = ShardOperations();
   EpisodeResult sum;
   uint64_t episodes = 0;
-  for (uint64_t seed = seeds.first; sum.block_operations < kShardOperations; ++seed, ++episodes) {
+  for (uint64_t seed = seeds.first; sum.block_operations < operations; ++seed, ++episodes) {
     const EpisodeResult result = RunEpisode({.seed = seed});
     ASSERT_EQ(result.failure, "") << "replay with HYDRANT_SIM_SEED=" << seed;
     sum.block_operations += result.block_operations;

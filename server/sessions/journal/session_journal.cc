@@ -24,6 +24,7 @@ absl::StatusOr<std::unique_ptr<SessionJournal>> SessionJournal::Open(const std::
   log_options.keys = options.keys;
   log_options.reseals = (*directory)->has_old_keys();
   std::unique_ptr<LogDirectory> files = (*directory)->TakeLog();
+  if (options.through) files = options.through(std::move(files));
   std::unique_ptr<SessionJournal> journal(new SessionJournal(*std::move(directory), std::move(options)));
   absl::StatusOr<std::unique_ptr<SessionLog>> log = SessionLog::Open(std::move(files), std::move(log_options));
   if (!log.ok()) {

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/sessions/journal/log_directory.h"
 #include "server/sessions/journal/session_directory.h"
 #include "server/sessions/journal/session_log.h"
 
@@ -56,6 +57,8 @@ class SessionJournal {
     std::function<int64_t()> clock;           // monotonic microseconds
     std::function<int64_t()> wall_clock;      // Unix seconds
     std::shared_ptr<const SessionKeys> keys;  // null: nothing is encrypted
+    // Stands between the log and its files, in tests; null: nothing does.
+    std::function<std::unique_ptr<LogDirectory>(std::unique_ptr<LogDirectory>)> through;
   };
 
   // Errors: SessionDirectory::Open's and SessionLog::Open's.

@@ -431,6 +431,12 @@ void KvKeeper::CutToSize() {
   for (const SessionName& session : losers) Lose(session);
 }
 
+bool KvKeeper::MayHave(const SessionName& session, uint64_t turn) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const KvFileEntry* entry = catalogue_.Find(session);
+  return entry == nullptr ? !swept_ : entry->turn == turn;
+}
+
 std::shared_ptr<const OpenKvFile> KvKeeper::Open(const SessionName& session, uint64_t turn,
                                                  const std::function<KvBinding()>& expected) {
   KvOpener::Opened opened = {nullptr, KvReject::kTimeout};

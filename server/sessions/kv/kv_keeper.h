@@ -129,6 +129,8 @@ class KvKeeper {
   // `look` is called soon.
   void Wake();
 
+  // Whether there may be such a file, as far as is known without the disk.
+  bool MayHave(const SessionName& session, uint64_t turn) const;
   // The file of that turn if it is what it has to be: waits for the disk, for `read_max_us` at most once Start was called, and not at all
   // while something else has waited for longer. Null: there is none, or it was refused, which is counted.
   // `expected` is asked if there is one.

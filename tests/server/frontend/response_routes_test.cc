@@ -17,6 +17,7 @@
 #include "server/sessions/response_notes.h"
 #include "server/sessions/transfer/session_file.h"
 #include "tests/server/durable_server.h"
+#include "tests/server/sessions/journal/stuck_reads.h"
 #include "tests/server/test_server.h"
 #include "tests/support/temp_dir.h"
 
@@ -251,6 +252,49 @@ TEST(KeptOnADisk, ADiskThatHangsHoldsUpNobodyElseAndWhatIsDeletedIsToldWhenItIs)
     const RawClient::Response response = server.Ask(Remove(what));
     EXPECT_EQ(response.status, 503) << what;
     EXPECT_EQ(Json::parse(response.body)["error"]["code"], "not_durable");
+  }
+}
+
+TEST(KeptOnADisk, NobodysPromptWaitsWhereWhatOthersGoOnFromCannotBeRead) {
+  const TempDir temp;
+  const std::string hi = R"("input":"hi","max_output_tokens":4)";
+  std::vector<std::string> requests;
+  {
+    DurableServer durable(temp.File("d"), WithChats());
+    const auto made = [&](const std::string& path, const std::string& body) {
+      return Json::parse(durable.server->Ask(Request("POST", path, body)).body)["id"].get<std::string>();
+    };
+    const auto goes_on = [&](const char* name) {
+      return "{" + hi + ",\"" + name + "\":\"" +
+             (std::string(name) == "conversation" ? made("/v1/conversations", "{}")
+                                                  : made("/v1/responses", "{" + hi + "}")) +
+             "\"}";
+    };
+    requests.push_back(Request("POST", "/v1/responses", goes_on("previous_response_id")));
+    requests.push_back(Request("POST", "/v1/responses", goes_on("conversation")));
+    requests.push_back(Request("POST", "/v1/responses/input_tokens", goes_on("previous_response_id")));
+    made("/v1/completions", R"({"prompt":"hi","max_tokens":4,"session_id":"s"})");
+    requests.push_back(CompletionPost(R"({"prompt":"hi","max_tokens":4,"session_id":"s","session_append":true})"));
+    made("/v1/completions", R"({"prompt":"hi","max_tokens":4,"session_id":"t"})");
+    requests.push_back(Get("/v1/sessions/t/kv"));
+  }
+  StuckReads disk;
+  SessionJournal::Options options;
+  options.through = [&disk](std::unique_ptr<LogDirectory> files) {
+    return std::make_unique<StuckDirectory>(std::move(files), disk);
+  };
+  DurableServer durable(temp.File("d"), WithChats(), std::move(options));
+  for (const std::string& request : requests) {
+    disk.Hang(true);
+    RawClient client(durable.server->port());
+    client.Send(request);
+    EXPECT_TRUE(Eventually([&] { return disk.waiting() == 1; })) << request;
+    // The same client, whose prompts have one line.
+    RawClient other(durable.server->port());
+    EXPECT_EQ(other.Ask(Request("POST", "/v1/responses", "{" + hi + "}"), 2).status, 200) << request;
+    EXPECT_EQ(client.ReadUntil("\r\n", 0.001), "");
+    disk.Hang(false);
+    EXPECT_EQ(client.ReadResponse().status, 200) << request;
   }
 }
 

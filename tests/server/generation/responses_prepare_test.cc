@@ -87,14 +87,14 @@ TEST_F(Responses, AChainIsItsTokensAndWhatIsNew) {
   const std::string second = End(std::move(next.value()), "Well");
   EXPECT_EQ(PromptOf(Prepare(After(second, R"("input":"3")"))),
             "<user>hi</><assistant> Yo </><user>more</><assistant>Well</><user>3</><assistant>");
-  const std::optional<FoundResponse> found = FindResponse(sessions_, 0, first);
+  const std::optional<FoundResponse> found = FindResponse(sessions_, {}, first);
   ASSERT_TRUE(found.has_value());
   EXPECT_FALSE(found->newest);
   const Json response = Json::parse(ResponseJson(found->note()));
   EXPECT_EQ(response["id"], first);
   EXPECT_EQ(response["output"][0]["content"][0]["text"], " Yo ");
   EXPECT_EQ(response["instructions"], nullptr);
-  ItemFinder items(sessions_, 0, context_.request);
+  ItemFinder items(sessions_, {}, context_.request);
   const nlohmann::ordered_json* item = items.Find(response["output"][0]["id"].get<std::string>());
   ASSERT_NE(item, nullptr);
   EXPECT_EQ(item->at("role"), "assistant");
@@ -137,7 +137,7 @@ TEST_F(Responses, WhatOnlyChangesNotesIsNoTurnThatWasTakenInBetween) {
 
 TEST_F(Responses, AReferenceCostsWhatItsItemTakes) {
   const std::string first = Begin(R"("input":"hi")", std::string(100'000, 'a'));
-  const Json response = Json::parse(ResponseJson(FindResponse(sessions_, 0, first)->note()));
+  const Json response = Json::parse(ResponseJson(FindResponse(sessions_, {}, first)->note()));
   const Json reference = {{"type", "item_reference"}, {"id", response["output"][0]["id"]}};
   const auto refer = [&](size_t times) { return Prepare("\"input\":" + Json(Json::array_t(times, reference)).dump()); };
   EXPECT_EQ(PromptOf(refer(2)), "context_length_exceeded");
@@ -156,9 +156,9 @@ TEST_F(Responses, WhatASessionKeepsIsBounded) {
     return std::optional<ApiError>();
   };
   ASSERT_FALSE(ChangeNotes(sessions_, {}, session, grow, [](bool durable) { EXPECT_TRUE(durable); }).has_value());
-  ASSERT_GT(NotesBytes(FindPast(sessions_, 0, session)->notes), NotesBytesMax(400));
+  ASSERT_GT(NotesBytes(FindPast(sessions_, {}, session)->notes), NotesBytesMax(400));
   const std::string last = Begin(R"("session_id":")" + session + R"(","input":"new")", "Yo");
-  EXPECT_EQ(FindPast(sessions_, 0, session)->notes.size(), 2u) << "the oldest gave way";
+  EXPECT_EQ(FindPast(sessions_, {}, session)->notes.size(), 2u) << "the oldest gave way";
   ASSERT_FALSE(ChangeNotes(sessions_, {}, session, grow, [](bool durable) { EXPECT_TRUE(durable); }).has_value());
   const ApiResult<PreparedGeneration> next = Prepare(After(last));
   EXPECT_EQ(PromptOf(next), "payload_too_large");

@@ -35,8 +35,8 @@ TEST(ResponseNotes, AreCheckedAndOneThatIsDeletedIsNotFound) {
   const std::string first = "resp_0123456789abcdef_s", second = "resp_1123456789abcdef_s";
   sessions.Begin({}, "s", false).value().End(past);
   EXPECT_EQ(SessionOfResponse(first), "s");
-  EXPECT_FALSE(FindResponse(sessions, /*tenant=*/1, first).has_value());
-  EXPECT_EQ(ResponseJson(FindResponse(sessions, 0, first)->note()), "{\"id\":\"" + first + R"(","a":1,"tools":[]})");
+  EXPECT_FALSE(FindResponse(sessions, {.tenant = 1}, first).has_value());
+  EXPECT_EQ(ResponseJson(FindResponse(sessions, {}, first)->note()), "{\"id\":\"" + first + R"(","a":1,"tools":[]})");
   const auto forget = [&](TurnNotes* notes) {
     notes->push_back(notes->back());  // as a file of a session may have it
     RemoveResponse(notes, second);
@@ -45,8 +45,8 @@ TEST(ResponseNotes, AreCheckedAndOneThatIsDeletedIsNotFound) {
   ASSERT_FALSE(ChangeNotes(sessions, SessionOwner(), SessionOfResponse(first), forget, [](bool durable) {
                  EXPECT_TRUE(durable);
                }).has_value());
-  EXPECT_FALSE(FindResponse(sessions, 0, second).has_value());
-  EXPECT_TRUE(FindResponse(sessions, 0, first).has_value());
+  EXPECT_FALSE(FindResponse(sessions, {}, second).has_value());
+  EXPECT_TRUE(FindResponse(sessions, {}, first).has_value());
 }
 
 }  // namespace

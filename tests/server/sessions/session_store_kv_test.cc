@@ -214,6 +214,7 @@ TEST_F(SessionStoreKv, AFileOfAnotherHistoryIsNotGoneOnFrom) {
   parks_ = false;
   EXPECT_EQ(Turn("s", 41), Durability::kTokens);
   std::filesystem::copy(saved, kv, std::filesystem::copy_options::recursive);
+  Restart();
   ApiResult<SessionTurn> turn = store_->Begin(kOwner, "s", true);
   EXPECT_EQ(turn.value().kv_file(), nullptr);
   EXPECT_EQ(turn.value().parked(), nullptr);

@@ -1,0 +1,77 @@
+// A disk that does not answer whoever reads from it, until it is let go.
+#ifndef HYDRANT_TESTS_SERVER_SESSIONS_JOURNAL_STUCK_READS_H_
+#define HYDRANT_TESTS_SERVER_SESSIONS_JOURNAL_STUCK_READS_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "server/sessions/journal/log_directory.h"
+
+namespace hydrant {
+
+// Outlives the directories that stand behind it. Thread: any.
+class StuckReads {
+ public:
+  void Hang(bool hangs) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      hangs_ = hangs;
+    }
+    changed_.notify_all();
+  }
+  // Those that wait.
+  int waiting() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return waiting_;
+  }
+  void Wait() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    ++waiting_;
+    changed_.wait(lock, [this] { return !hangs_; });
+    --waiting_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  bool hangs_ = false;
+  int waiting_ = 0;
+};
+
+class StuckDirectory : public LogDirectory {
+ public:
+  StuckDirectory(std::unique_ptr<LogDirectory> files, StuckReads& disk) : files_(std::move(files)), disk_(disk) {}
+
+  int Create(const std::string& name) override { return files_->Create(name); }
+  int Open(const std::string& name) override { return files_->Open(name); }
+  int64_t Write(int fd, std::string_view bytes) override { return files_->Write(fd, bytes); }
+  int64_t ReadAt(int fd, char* out, size_t bytes, int64_t offset) override {
+    disk_.Wait();
+    return files_->ReadAt(fd, out, bytes, offset);
+  }
+  int64_t Size(int fd) override { return files_->Size(fd); }
+  int Sync(int fd) override { return files_->Sync(fd); }
+  void DropCached(int fd) override { files_->DropCached(fd); }
+  int Truncate(int fd, int64_t size) override { return files_->Truncate(fd, size); }
+  void Close(int fd) override { files_->Close(fd); }
+  void Uncache(int fd) override { files_->Uncache(fd); }
+  int Rename(const std::string& from, const std::string& to) override { return files_->Rename(from, to); }
+  int Remove(const std::string& name) override { return files_->Remove(name); }
+  int SyncNames() override { return files_->SyncNames(); }
+  int List(std::vector<std::string>* names) override { return files_->List(names); }
+
+ private:
+  const std::unique_ptr<LogDirectory> files_;
+  StuckReads& disk_;
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_TESTS_SERVER_SESSIONS_JOURNAL_STUCK_READS_H_
