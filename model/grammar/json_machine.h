@@ -128,6 +128,8 @@ class JsonMachine {
   // The least number of bytes with which the text may end: 0 exactly where it may end here, and one byte that is allowed always makes it
   // less by one. Nothing where that is not known: an object that needs several keys of its own choice, or the fuel ends.
   std::optional<int64_t> BytesToEnd(const Configurations& configurations, Fuel& fuel);
+  // The same of what is left of a scalar, to where it may end.
+  int64_t BytesInside(RegexId lexeme, Fuel& fuel) { return BytesOf(lexeme, fuel); }
 
   // Frames and keys made since are taken back. REQUIRES: no configuration that is still in use has one.
   struct Mark {

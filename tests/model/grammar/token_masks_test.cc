@@ -201,6 +201,8 @@ const std::vector<const char*> kNeedSchemas = {
     R"({"type":"string","pattern":"^(a|b[a-z ]{25})*$"})",
     R"({"type":"string","pattern":"^[a-z]*-[12]{22}$","maxLength":48})",
     R"({"$defs":{"t":{"type":"object","properties":{"abc":{"anyOf":[{"$ref":"#/$defs/t"},{"type":"null"}]}},"required":["abc"],"additionalProperties":false}},"$ref":"#/$defs/t"})",
+    R"({"type":"object","properties":{"k":{"type":"string"}},"anyOf":[{"required":["k","abc"]},{"required":["k"],"maxProperties":1},{"required":["k","kk"]}]})",
+    R"({"anyOf":[{"items":{"type":"number"},"type":"array","minItems":3},{"items":{"type":"number"},"type":"array","maxItems":1}]})",
 };
 
 TEST(TokenMasks, ThatEndInTimeAreWhatBytesToEndSays) {
@@ -272,6 +274,34 @@ TEST(TokenMasks, AnAnswerOfAnyLengthEnds) {
       ASSERT_TRUE(grammar->Accepts(state)) << schema << ": " << text << " of " << most;
     }
   }
+}
+
+// Ways that differ in what is around a string are read as one while it lasts.
+TEST(TokenMasks, AStringCostsWhatItDoesInOneWay) {
+  std::vector<std::string> tokens = NeedTokens();
+  for (int i = 0; i < 20 * 20 * 20; ++i) {
+    tokens.push_back(
+        {static_cast<char>('a' + i / 400), static_cast<char>('a' + i / 20 % 20), static_cast<char>('a' + i % 20)});
+  }
+  const auto trie = std::make_shared<const TokenTrie>(tokens);
+  const auto fuel_of = [&](int ways) {
+    std::string schema = R"({"type":"object","properties":{"k":{"type":"string"}},"anyOf":[)";
+    for (int i = 0; i < ways; ++i) {
+      schema += (i > 0 ? "," : "") + std::string(R"({"required":["k","r)") + std::to_string(i) + "\"]}";
+    }
+    const auto grammar = MustCompile(schema + "]}");
+    TokenMasks masks(grammar, trie);
+    std::vector<uint32_t> mask(trie->words());
+    GrammarState state = grammar->Begin();
+    EXPECT_EQ(grammar->Advance(state, R"({"k":"ab)"), Grammar::Verdict::kAllowed);
+    const int64_t here = grammar->BytesToEnd(state).value_or(-1);
+    EXPECT_GT(here, 0);
+    Fuel first, second;
+    EXPECT_EQ(masks.Mask(state, mask, first), Grammar::Verdict::kAllowed);
+    EXPECT_EQ(masks.MaskWithin(state, here + 1, mask, second), Grammar::Verdict::kAllowed);
+    return Fuel{}.left - second.left;
+  };
+  EXPECT_LT(fuel_of(60), 16 * fuel_of(1));  // each by itself they would be 60 times as much
 }
 
 }  // namespace
