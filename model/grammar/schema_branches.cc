@@ -19,6 +19,10 @@ constexpr std::array<std::pair<std::string_view, uint8_t>, 7> kTypeNames = {{{"n
                                                                              {"array", kArrayType},
                                                                              {"object", kObjectType}}};
 
+constexpr std::array<std::string_view, 8> kEvaluating = {
+    "properties",  "patternProperties", "additionalProperties",  "items",
+    "prefixItems", "additionalItems",   "unevaluatedProperties", "unevaluatedItems"};
+
 bool IsComposite(const JsonNode& node) { return node.kind == JsonKind::kArray || node.kind == JsonKind::kObject; }
 
 }  // namespace
@@ -33,7 +37,113 @@ std::vector<JsonId> SchemaBranches::Items(JsonId schema, std::string_view keywor
   return tree_.at(value).items;
 }
 
+std::vector<JsonId> SchemaBranches::InPlace(JsonId schema) {
+  std::vector<JsonId> all;
+  if (tree_.at(schema).kind != JsonKind::kObject) return all;
+  for (const std::string_view keyword : {"allOf", "anyOf", "oneOf"}) {
+    const JsonId list = tree_.Find(schema, keyword);
+    if (list != kNoJson) all.insert(all.end(), tree_.at(list).items.begin(), tree_.at(list).items.end());
+  }
+  for (const std::string_view keyword : {"if", "then", "else"}) {
+    if (const JsonId each = tree_.Find(schema, keyword); each != kNoJson) all.push_back(each);
+  }
+  for (const std::string_view keyword : {"dependentSchemas", "dependencies"}) {
+    const JsonId each = tree_.Find(schema, keyword);
+    if (each == kNoJson) continue;
+    for (const auto& [name, value] : tree_.at(each).members) all.push_back(value);
+  }
+  if (const JsonId target = TargetOf(schema); target != kNoJson) all.push_back(target);
+  return all;
+}
+
+std::vector<JsonId> SchemaBranches::InPlaceBelow(JsonId schema) {
+  SteadyMap<JsonId, bool> seen;
+  std::vector<JsonId> found = {schema};
+  for (size_t i = 0; i < found.size() && fuel_.Spend(4); ++i) {
+    for (const JsonId inner : InPlace(found[i])) {
+      if (seen.try_emplace(inner, true).second && inner != schema) found.push_back(inner);
+    }
+  }
+  return found;
+}
+
+bool SchemaBranches::Evaluates(JsonId schema) {
+  return std::ranges::any_of(InPlaceBelow(schema), [&](JsonId each) {
+    return std::ranges::any_of(kEvaluating, [&](std::string_view name) { return tree_.Find(each, name) != kNoJson; });
+  });
+}
+
+void SchemaBranches::FindEvaluated() {
+  evaluated_.emplace();
+  const auto size = static_cast<JsonId>(tree_.json().size());
+  for (JsonId id = 0; id < size && !tree_.is_inner(id); ++id) {
+    if (tree_.Find(id, "unevaluatedProperties") == kNoJson && tree_.Find(id, "unevaluatedItems") == kNoJson) continue;
+    for (const JsonId each : InPlaceBelow(id)) evaluated_->try_emplace(each, true);
+  }
+}
+
+std::vector<JsonId> SchemaBranches::EvaluatedWith(const SchemaBranch& branch, JsonId schema) {
+  std::vector<JsonId> sorted = branch.schemas, found = {schema};
+  std::ranges::sort(sorted);
+  const auto fits = [&](JsonId id) { return std::ranges::binary_search(sorted, id); };
+  const auto add = [&](JsonId id) {
+    if (fits(id) && std::ranges::find(found, id) == found.end()) found.push_back(id);
+  };
+  // The second of the ways that a keyword of this value leads to.
+  const auto second_fits = [&](JsonId value) { return made_.contains(value) && fits(made_.at(value).at(1)); };
+  for (size_t i = 0; i < found.size() && fuel_.Spend(8); ++i) {
+    const JsonId each = found[i];
+    for (const std::string_view keyword : {"allOf", "anyOf", "oneOf"}) {
+      for (const JsonId inner : Items(each, keyword)) add(inner);
+    }
+    add(TargetOf(each));
+    if (const JsonId condition = tree_.Find(each, "if"); condition != kNoJson) {
+      add(condition);
+      if (fits(condition)) add(tree_.Find(each, "then"));
+      if (second_fits(condition)) add(tree_.Find(each, "else"));
+    }
+    for (const std::string_view keyword : {"dependentSchemas", "dependencies"}) {
+      const JsonId all = tree_.Find(each, keyword);
+      if (all == kNoJson) continue;
+      for (const auto& [name, value] : tree_.at(all).members) {
+        if (second_fits(value)) add(value);
+      }
+    }
+  }
+  return found;
+}
+
+JsonId SchemaBranches::TargetOf(JsonId schema) const {
+  const JsonId ref = tree_.Find(schema, "$ref");
+  if (ref == kNoJson || tree_.at(ref).kind != JsonKind::kString) return kNoJson;
+  const auto target = tree_.Target(schema, tree_.at(ref).text);
+  return target.index() == 0 ? std::get<JsonId>(target) : kNoJson;
+}
+
+// One of them has to fit. Where somebody asks what they evaluate, it is each set of those that evaluate anything.
+std::vector<JsonId> SchemaBranches::SomeOf(JsonId schema, JsonId list) {
+  const std::vector<JsonId> branches = Items(schema, "anyOf");
+  if (!evaluated_->contains(schema)) return branches;
+  if (made_.contains(list)) return made_.at(list);
+  std::vector<JsonId> options, evaluating;
+  for (const JsonId each : branches) (Evaluates(each) ? evaluating : options).push_back(each);
+  if (evaluating.size() > kEvaluatingMax) {
+    Refuse(RefusalKind::kTooComplex, schema, "anyOf",
+           StrCat("more than ", kEvaluatingMax, " branches of 'anyOf' have properties or items that are evaluated"));
+    return {};
+  }
+  for (size_t set = 1; set < size_t{1} << evaluating.size(); ++set) {
+    std::vector<JsonId> all;
+    for (size_t i = 0; i < evaluating.size(); ++i) {
+      if ((set >> i & 1) != 0) all.push_back(evaluating[i]);
+    }
+    options.push_back(all.size() == 1 ? all[0] : tree_.Schema(schema, "allOf", tree_.NewArray(schema, std::move(all))));
+  }
+  return made_[list] = std::move(options);
+}
+
 std::vector<SchemaBranch> SchemaBranches::Of(const Conjunction& schemas) {
+  if (!evaluated_) FindEvaluated();
   std::vector<Open> todo(1);
   todo[0].pending = schemas;
   std::vector<SchemaBranch> branches;
@@ -159,7 +269,7 @@ void SchemaBranches::AddValues(Open& open, JsonId schema) {
 
 void SchemaBranches::AddCombined(Open& open, JsonId schema) {
   for (const JsonId each : Items(schema, "allOf")) open.pending.push_back(each);
-  if (tree_.Find(schema, "anyOf") != kNoJson) open.choices.push_back(Items(schema, "anyOf"));
+  if (const JsonId list = tree_.Find(schema, "anyOf"); list != kNoJson) open.choices.push_back(SomeOf(schema, list));
   if (const JsonId list = tree_.Find(schema, "oneOf"); list != kNoJson && !refusal_) {
     const std::vector<JsonId>& options = OneOf(schema, list);
     if (!refusal_) open.choices.push_back(options);
@@ -210,8 +320,12 @@ const std::vector<JsonId>& SchemaBranches::OneOf(JsonId schema, JsonId list) {
 void SchemaBranches::AddConditions(Open& open, JsonId schema) {
   const JsonId condition = tree_.Find(schema, "if");
   const JsonId then = tree_.Find(schema, "then"), otherwise = tree_.Find(schema, "else");
-  if (condition == kNoJson || (then == kNoJson && otherwise == kNoJson) || refusal_) return;
-  if (!made_.contains(condition)) {
+  if (condition == kNoJson || refusal_) return;
+  if (then == kNoJson && otherwise == kNoJson) {
+    // It asks for nothing, but what fits it is evaluated.
+    if (!evaluated_->contains(schema) || !Evaluates(condition)) return;
+    if (!made_.contains(condition)) made_[condition] = {condition, tree_.NewBool(schema, true)};
+  } else if (!made_.contains(condition)) {
     const JsonId negated = tree_.Schema(condition, "not", condition);
     std::vector<JsonId> yes = {condition}, no = {negated};
     if (then != kNoJson) yes.push_back(then);

@@ -47,6 +47,9 @@ class SchemaBranches {
 
   // Nothing, and a refusal, where something is not supported.
   std::vector<SchemaBranch> Of(const Conjunction& schemas);
+  // The schemas of a branch that say what is evaluated for `unevaluatedProperties` and `unevaluatedItems` of `schema`, which is one of
+  // it: itself, and those that it applies in place and that fit. Of values of the branch each of these does.
+  std::vector<JsonId> EvaluatedWith(const SchemaBranch& branch, JsonId schema);
   std::optional<Refusal>& refusal() { return refusal_; }
   void Refuse(Refusal refusal) {
     if (!refusal_) refusal_ = std::move(refusal);
@@ -69,6 +72,7 @@ class SchemaBranches {
   bool Add(Open& open, JsonId schema);
   bool AddType(Open& open, JsonId schema, JsonId type);
   void AddCombined(Open& open, JsonId schema);
+  std::vector<JsonId> SomeOf(JsonId schema, JsonId list);
   void AddConditions(Open& open, JsonId schema);
   void AddDependencies(Open& open, JsonId schema, std::string_view keyword);
   void AddValues(Open& open, JsonId schema);
@@ -76,12 +80,22 @@ class SchemaBranches {
   void AddNegated(Open& open, JsonId schema);
   const std::vector<JsonId>& OneOf(JsonId schema, JsonId branches);
   std::vector<JsonId> Items(JsonId schema, std::string_view keyword);
+  // Applied in place, whether they have to fit or may.
+  std::vector<JsonId> InPlace(JsonId schema);
+  std::vector<JsonId> InPlaceBelow(JsonId schema);
+  JsonId TargetOf(JsonId schema) const;  // of its $ref; kNoJson: there is none
+  bool Evaluates(JsonId schema);         // any property or item, if it fits
+  void FindEvaluated();
 
   SchemaTree& tree_;
   Fuel& fuel_;
   Disjoint disjoint_;
   std::optional<Refusal> refusal_;
   SteadyMap<JsonId, bool> checked_;
+  // Of those somebody asks what they evaluate. Each branch of `anyOf` that may do so is two: one in which it fits, and one in which
+  // nobody counts on it. Where it fits nevertheless the second allows less than the first, and never more.
+  std::optional<SteadyMap<JsonId, bool>> evaluated_;
+  static constexpr size_t kEvaluatingMax = 6;  // branches of one anyOf: 63 ways
   static constexpr size_t kOneOfDepthMax = 8;
   std::vector<JsonId> one_of_open_, one_of_unproven_;
   SteadyMap<JsonId, std::vector<JsonId>> one_of_, made_;  // options by the value of the keyword

@@ -47,10 +47,12 @@ constexpr std::array kKeywords = {
     Keyword{"dependentRequired", KeywordUse::kEnforced},
     Keyword{"dependentSchemas", KeywordUse::kEnforced},
     Keyword{"dependencies", KeywordUse::kEnforced},
+    Keyword{"unevaluatedProperties", KeywordUse::kEnforced},
     // Arrays.
     Keyword{"items", KeywordUse::kEnforced},
     Keyword{"prefixItems", KeywordUse::kEnforced},
     Keyword{"additionalItems", KeywordUse::kEnforced},
+    Keyword{"unevaluatedItems", KeywordUse::kEnforced},
     Keyword{"minItems", KeywordUse::kEnforced},
     Keyword{"maxItems", KeywordUse::kEnforced},
     // Enforced where it says nothing (`false`, or at most one item), else refused.
@@ -73,8 +75,6 @@ constexpr std::array kKeywords = {
     Keyword{"contains", KeywordUse::kRefused},
     Keyword{"minContains", KeywordUse::kRefused},
     Keyword{"maxContains", KeywordUse::kRefused},
-    Keyword{"unevaluatedItems", KeywordUse::kRefused},
-    Keyword{"unevaluatedProperties", KeywordUse::kRefused},
     Keyword{"$dynamicRef", KeywordUse::kRefused},
     Keyword{"$dynamicAnchor", KeywordUse::kRefused},
     Keyword{"$recursiveRef", KeywordUse::kRefused},

@@ -26,6 +26,9 @@ std::string UnescapeUrl(std::string_view text) {
   return out;
 }
 
+// Of as many items each is looked for by itself where one of them must not fit.
+constexpr size_t kPrefixMax = 32;
+
 // Members whose values are no schemas, though they may look like some.
 bool HoldsData(std::string_view keyword) {
   return keyword == "enum" || keyword == "const" || keyword == "default" || keyword == "examples" ||
@@ -226,6 +229,18 @@ std::variant<JsonId, Refusal> SchemaTree::NegatedKeyword(JsonId schema, std::str
     }
     return choices.empty() ? NewBool(value, false) : Schema(value, "anyOf", NewArray(value, std::move(choices)));
   }
+  if (keyword == "prefixItems" && node.kind == JsonKind::kArray && node.items.size() <= kPrefixMax) {
+    std::vector<JsonId> choices, before;
+    for (const JsonId item : node.items) {
+      std::vector<JsonId> items = before;
+      items.push_back(Schema(value, "not", item));
+      const JsonId least = NewNumber(value, StrCat(items.size()));
+      choices.push_back(
+          OfType(value, "array", {{"minItems", least}, {"prefixItems", NewArray(value, std::move(items))}}));
+      before.push_back(NewBool(value, true));
+    }
+    return choices.empty() ? NewBool(value, false) : Schema(value, "anyOf", NewArray(value, std::move(choices)));
+  }
   if (node.kind == JsonKind::kTrue && (keyword == "additionalProperties" || keyword == "items"))
     return NewBool(value, false);
   return Refuse(RefusalKind::kUnsupportedKeyword, schema, keyword,
@@ -239,13 +254,16 @@ std::variant<JsonId, Refusal> SchemaTree::Negated(JsonId schema) {
   JsonId made = kNoJson;
   if (node.kind != JsonKind::kObject) {
     made = NewBool(schema, node.kind == JsonKind::kFalse);
-  } else if (const JsonId ref = Find(schema, "$ref"); ref != kNoJson) {
-    auto target = Target(schema, at(ref).text);
-    if (target.index() == 1) return target;
-    made = Schema(schema, "not", std::get<JsonId>(target));
   } else {
     std::vector<JsonId> choices;
+    const JsonId ref = Find(schema, "$ref");
+    if (ref != kNoJson) {
+      auto target = Target(schema, at(ref).text);
+      if (target.index() == 1) return target;
+      choices.push_back(Schema(schema, "not", std::get<JsonId>(target)));
+    }
     for (const auto& [keyword, value] : node.members) {
+      if (keyword == "$ref" || (ref != kNoJson && ref_stands_alone_)) continue;
       const bool inner = is_inner(schema) && (keyword == kNotPattern || keyword == kExcluded || keyword == kNotFormat ||
                                               keyword == kNotWhole || keyword == kNotMultipleOf);
       const bool defines =

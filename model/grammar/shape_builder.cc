@@ -116,6 +116,55 @@ class ShapeBuilder {
     }
     return value;
   }
+  // What is left to `unevaluatedProperties`, or to `unevaluatedItems`, of one schema of a branch.
+  struct Unevaluated {
+    JsonId value = kNoJson;
+    std::vector<JsonId> with;  // schemas that evaluate some
+  };
+  // Those that have any effect: not where another keyword evaluates all that is left.
+  std::vector<Unevaluated> UnevaluatedOf(const SchemaBranch& branch, std::string_view keyword,
+                                         std::string_view evaluates_rest) {
+    std::vector<Unevaluated> all;
+    for (const JsonId schema : branch.schemas) {
+      const JsonId value = tree_.is_inner(schema) ? kNoJson : tree_.Find(schema, keyword);
+      if (value == kNoJson) continue;
+      std::vector<JsonId> with = branches_.EvaluatedWith(branch, schema);
+      const auto leaves_none = [&](JsonId each) {
+        const JsonId rest = tree_.Find(each, evaluates_rest);
+        // A list of items is a prefix, and another keyword evaluates what is behind it.
+        const bool is_prefix = evaluates_rest == "items" && rest != kNoJson && tree_.at(rest).kind == JsonKind::kArray;
+        return (is_prefix ? tree_.Find(each, "additionalItems") : rest) != kNoJson ||
+               (each != schema && tree_.Find(each, keyword) != kNoJson);
+      };
+      if (std::ranges::none_of(with, leaves_none)) all.push_back({value, std::move(with)});
+    }
+    return all;
+  }
+  bool HasProperty(JsonId schema, const std::string& name) {
+    if (const JsonId properties = Member(schema, "properties"); properties != kNoJson) {
+      if (tree_.Find(properties, name) != kNoJson) return true;
+    }
+    const JsonId patterns = Member(schema, "patternProperties");
+    return patterns != kNoJson && std::ranges::any_of(tree_.at(patterns).members, [&](const auto& each) {
+             const RegexId keys = facts_.Pattern(patterns, "patternProperties", each.first);
+             return dfa_.Matches(keys, EncodedText(name, TextEncoding::kJsonString), fuel_);
+           });
+  }
+  // What all schemas of a branch say of the value of a property.
+  Conjunction PropertySchemas(const SchemaBranch& branch, const std::vector<Unevaluated>& unevaluated,
+                              const std::string& name) {
+    Conjunction schemas;
+    for (const JsonId schema : branch.schemas) AddPropertySchemas(schema, name, schemas);
+    for (const Unevaluated& left : unevaluated) {
+      if (std::ranges::none_of(left.with, [&](JsonId each) { return HasProperty(each, name); })) {
+        schemas.push_back(left.value);
+      }
+    }
+    return schemas;
+  }
+  std::vector<Unevaluated> UnevaluatedProperties(const SchemaBranch& branch) {
+    return UnevaluatedOf(branch, "unevaluatedProperties", "additionalProperties");
+  }
   // What one schema says of the value of a property.
   void AddPropertySchemas(JsonId schema, const std::string& name, Conjunction& out) {
     bool matched = false;
@@ -195,7 +244,8 @@ class ShapeBuilder {
   }
 
   // Splits the keys so that one set of schemas holds for each part.
-  std::vector<Keys> ExtraKeys(const SchemaBranch& branch, RegexId allowed, std::vector<std::string> names) {
+  std::vector<Keys> ExtraKeys(const SchemaBranch& branch, const std::vector<Unevaluated>& unevaluated, RegexId allowed,
+                              std::vector<std::string> names) {
     RegexArena& arena = dfa_.arena();
     const bool limited = allowed != facts_.AnyKey();
     std::vector<Keys> cells = {
@@ -213,20 +263,40 @@ class ShapeBuilder {
       for (Keys& cell : cells) {
         if (rest != kNoJson && !cell.matched) cell.schemas.push_back(rest);
       }
-      std::erase_if(cells, [&](const Keys& cell) {
-        return std::ranges::any_of(cell.schemas, [&](JsonId id) { return tree_.at(id).kind == JsonKind::kFalse; });
-      });
+      EraseForbidden(cells);
+    }
+    for (const Unevaluated& left : unevaluated) {
+      for (Keys& cell : cells) cell.matched = false;
+      for (const JsonId schema : left.with) {
+        const JsonId patterns = Member(schema, "patternProperties");
+        if (patterns == kNoJson) continue;
+        const std::vector<std::pair<std::string, JsonId>> members = tree_.at(patterns).members;
+        for (const auto& [pattern, value] : members) {
+          SplitKeys(cells, facts_.Pattern(patterns, "patternProperties", pattern), kNoJson);
+          if (refused() || fuel_.empty()) return {};
+        }
+      }
+      for (Keys& cell : cells) {
+        if (!cell.matched) cell.schemas.push_back(left.value);
+      }
+      EraseForbidden(cells);
     }
     std::erase_if(cells, [&](const Keys& cell) { return dfa_.IsEmpty(cell.keys, fuel_); });
     return cells;
   }
+  void EraseForbidden(std::vector<Keys>& cells) const {
+    std::erase_if(cells, [&](const Keys& cell) {
+      return std::ranges::any_of(cell.schemas, [&](JsonId id) { return tree_.at(id).kind == JsonKind::kFalse; });
+    });
+  }
+  // `value`: what the pattern says of those that match; kNoJson: nothing.
   void SplitKeys(std::vector<Keys>& cells, RegexId pattern, JsonId value) {
     RegexArena& arena = dfa_.arena();
     std::vector<Keys> split;
     for (const Keys& cell : cells) {
       Keys inside = cell, outside = cell;
       inside.keys = arena.And({cell.keys, pattern});
-      inside.schemas.push_back(value);
+      if (value != kNoJson) inside.schemas.push_back(value);
       inside.matched = inside.by_pattern = true;
       outside.keys = arena.And({cell.keys, arena.Not(pattern)});
       for (Keys& part : {std::ref(inside), std::ref(outside)}) {
@@ -235,19 +305,19 @@ class ShapeBuilder {
     }
     cells = std::move(split);
     if (cells.size() > 64)
-      branches_.Refuse(RefusalKind::kTooComplex, value, "patternProperties",
+      branches_.Refuse(RefusalKind::kTooComplex, value == kNoJson ? 0 : value, "patternProperties",
                        "patterns that overlap in more than 64 ways");
   }
 
   void BuildObject(const SchemaBranch& branch, ShapeSet& shapes, ValueShape& value) {
     ObjectShape object;
     const RegexId allowed = AllowedKeys(branch);
+    const std::vector<Unevaluated> unevaluated = UnevaluatedProperties(branch);
     std::vector<std::string> keys;
     for (const auto& [name, required] : NamesOf(branch)) {
       if (!fuel_.Spend(50 * static_cast<int64_t>(branch.schemas.size()))) return;
       std::string key = EncodedText(name, TextEncoding::kJsonString);
-      Conjunction schemas;
-      for (const JsonId schema : branch.schemas) AddPropertySchemas(schema, name, schemas);
+      Conjunction schemas = PropertySchemas(branch, unevaluated, name);
       if (refused()) return;
       const ShapeId shape = dfa_.Matches(allowed, key, fuel_) ? ShapeOf(std::move(schemas)) : kNoShape;
       if (required && shape == kNoShape) return;  // no object fits
@@ -258,7 +328,7 @@ class ShapeBuilder {
       object.least = std::max(object.least, facts_.Count(schema, "minProperties", 0));
       object.most = std::min(object.most, facts_.Count(schema, "maxProperties", kNoLimit));
     }
-    for (Keys& cell : ExtraKeys(branch, allowed, std::move(keys))) {
+    for (Keys& cell : ExtraKeys(branch, unevaluated, allowed, std::move(keys))) {
       const ShapeId shape = ShapeOf(std::move(cell.schemas));
       if (shape == kNoShape) continue;
       // A few keys are properties, so that those that are left are known to be endless.
@@ -303,8 +373,18 @@ class ShapeBuilder {
       const JsonId flag = tree_.Find(schema, "uniqueItems");
       if (flag != kNoJson && tree_.at(flag).kind == JsonKind::kTrue) unique = schema;
     }
+    std::vector<std::pair<size_t, JsonId>> behind;  // what is said of items from a place on
+    for (const Unevaluated& left : UnevaluatedOf(branch, "unevaluatedItems", "items")) {
+      size_t evaluated = 0;
+      for (const JsonId schema : left.with) evaluated = std::max(evaluated, PrefixOf(schema).size());
+      behind.emplace_back(evaluated, left.value);
+      rest.push_back(left.value);
+    }
     for (size_t i = 0; i < prefix; ++i) {
       Conjunction item;
+      for (const auto& [from, schema] : behind) {
+        if (i >= from) item.push_back(schema);
+      }
       for (const JsonId schema : branch.schemas) {
         const std::vector<JsonId> own = PrefixOf(schema);
         const JsonId each = i < own.size() ? own[i] : RestOf(schema);
@@ -337,11 +417,10 @@ class ShapeBuilder {
     return !refused();
   }
   bool ObjectIsEmpty(const SchemaBranch& branch, int depth) {
+    const std::vector<Unevaluated> unevaluated = UnevaluatedProperties(branch);
     for (const auto& [name, required] : NamesOf(branch)) {
       if (!required) continue;
-      Conjunction schemas;
-      for (const JsonId schema : branch.schemas) AddPropertySchemas(schema, name, schemas);
-      schemas = Sorted(std::move(schemas));
+      const Conjunction schemas = Sorted(PropertySchemas(branch, unevaluated, name));
       if (std::ranges::any_of(schemas, [&](JsonId id) { return tree_.at(id).kind == JsonKind::kFalse; })) return true;
       // One schema alone is taken to be of use.
       if (depth > 0 && schemas.size() > 1 && ProvablyEmpty(schemas, depth - 1)) return true;

@@ -349,6 +349,79 @@ TEST(ShapeBuilder, AgreesWithAPlainValidator) {
   EXPECT_GT(valid, 1000);
 }
 
+struct EvaluatedCase {
+  const char* schema;
+  std::vector<const char*> valid, invalid;
+};
+const std::vector<EvaluatedCase> kEvaluatedCases = {
+    {R"({"properties":{"a":true},"patternProperties":{"^b":true},"unevaluatedProperties":{"type":"integer"}})",
+     {R"({"a":"x","b":"x","c":1})", R"({"bb":[]})", "[]"},
+     {R"({"c":"x"})"}},
+    {R"({"unevaluatedProperties":false,"additionalProperties":{"type":"integer"}})", {R"({"a":1})"}, {R"({"a":"x"})"}},
+    // What another schema beside it evaluates does not count, what it applies itself does.
+    {R"({"allOf":[{"properties":{"a":true}},{"unevaluatedProperties":false}]})", {"{}"}, {R"({"a":1})"}},
+    {R"({"allOf":[{"properties":{"a":true}}],"unevaluatedProperties":false})", {R"({"a":1})"}, {R"({"b":1})"}},
+    {R"({"$ref":"#/$defs/d","$defs":{"d":{"properties":{"a":true}}},"unevaluatedProperties":false})",
+     {R"({"a":1})"},
+     {R"({"b":1})"}},
+    {R"({"allOf":[{"unevaluatedProperties":true}],"unevaluatedProperties":false})", {R"({"a":1})"}, {}},
+    // All branches that fit count, not one alone.
+    {R"({"anyOf":[{"properties":{"a":{"const":1}}},{"properties":{"b":{"const":1}}}],"unevaluatedProperties":false})",
+     {R"({"a":1,"b":1})", R"({"a":1})"},
+     {R"({"a":2,"b":1})", R"({"a":1,"b":2})", R"({"a":2})", R"({"c":1})"}},
+    {R"({"anyOf":[{"required":["a"]},{"required":["b"]}],"unevaluatedProperties":{"const":1}})",
+     {R"({"a":1})", R"({"b":1})"},
+     {"{}", R"({"a":2})"}},
+    {R"({"oneOf":[{"properties":{"a":{"const":1}},"required":["a"]},{"properties":{"b":{"const":1}},"required":["b"]}],
+         "unevaluatedProperties":false})",
+     {R"({"a":1})", R"({"b":1})"},
+     {R"({"a":1,"b":1})", R"({"a":1,"b":2})"}},
+    {R"({"if":{"properties":{"a":{"const":1}},"required":["a"]},"then":{"properties":{"b":true}},
+         "else":{"properties":{"c":true}},"unevaluatedProperties":false})",
+     {R"({"a":1,"b":1})", R"({"c":1})"},
+     {R"({"a":1,"c":1})", R"({"b":1})", R"({"a":2})"}},
+    {R"({"if":{"properties":{"a":{"const":1}}},"unevaluatedProperties":false})",
+     {R"({"a":1})", "{}"},
+     {R"({"a":2})", R"({"b":1})"}},
+    {R"({"dependentSchemas":{"a":{"properties":{"a":true,"b":true}}},"unevaluatedProperties":false})",
+     {R"({"a":1,"b":1})", "{}"},
+     {R"({"b":1})"}},
+    // Nor what is behind two `not`, or what a constant has.
+    {R"({"not":{"not":{"properties":{"a":true}}},"unevaluatedProperties":false})", {"{}"}, {R"({"a":1})"}},
+    {R"({"const":{"a":1},"unevaluatedProperties":{"const":1}})", {R"({"a":1})"}, {}},
+    {R"({"prefixItems":[true],"unevaluatedItems":{"type":"integer"}})", {R"(["x",1,2])", "{}"}, {R"(["x","y"])"}},
+    {R"({"allOf":[{"prefixItems":[true,{"type":"null"}]}],"unevaluatedItems":false})",
+     {"[1,null]"},
+     {"[1,null,1]", "[1,1]"}},
+    {R"({"allOf":[{"items":true}],"unevaluatedItems":false})", {"[1,2]"}, {}},
+    {R"({"anyOf":[{"prefixItems":[{"const":1}]},{"prefixItems":[true,{"const":2}]}],"unevaluatedItems":false})",
+     {"[1]", "[0,2]", "[1,2]"},
+     {"[1,3]", "[1,2,3]"}},
+    {R"({"if":{"prefixItems":[{"const":1}]},"else":{"type":"array","maxItems":1},"unevaluatedItems":{"const":5}})",
+     {"[1,5]", "[5]"},
+     {"[1,1]", "[2]", "[2,5]"}},
+};
+
+TEST(ShapeBuilder, WhatIsNotEvaluatedKeepsToItsOwnSchema) {
+  for (const EvaluatedCase& each : kEvaluatedCases) {
+    const auto grammar = MustCompile(each.schema);
+    for (const char* value : each.valid) EXPECT_TRUE(IsAnswer(*grammar, value)) << each.schema << ": " << value;
+    for (const char* value : each.invalid) EXPECT_FALSE(IsAnswer(*grammar, value)) << each.schema << ": " << value;
+  }
+  const std::string each = R"({"properties":{"a":true}},)";
+  std::string many;
+  for (int i = 0; i < 7; ++i) many += each;
+  many.pop_back();
+  const Refusal refusal = MustRefuse("{\"unevaluatedProperties\":false,\"anyOf\":[" + many + "]}");
+  EXPECT_EQ(refusal.kind, RefusalKind::kTooComplex);
+  EXPECT_EQ(refusal.keyword, "anyOf");
+  EXPECT_EQ(MustRefuse(R"({"not":{"unevaluatedProperties":false}})").keyword, "unevaluatedProperties");
+  // Beside a reference the rest of a schema counts below `not`, too.
+  const auto both = MustCompile(R"({"not":{"$ref":"#/$defs/d","maximum":3},"$defs":{"d":{"type":"integer"}}})");
+  EXPECT_TRUE(IsAnswer(*both, "4"));
+  EXPECT_FALSE(IsAnswer(*both, "3"));
+}
+
 // What is not written in the validator's way: references that go in circles.
 TEST(ShapeBuilder, ReferencesMayGoInCircles) {
   const auto list = MustCompile(
