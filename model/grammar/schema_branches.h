@@ -92,7 +92,7 @@ class SchemaBranches {
   Disjoint disjoint_;
   std::optional<Refusal> refusal_;
   SteadyMap<JsonId, bool> checked_;
-  // Of those somebody asks what they evaluate. Each branch of `anyOf` that may do so is two: one in which it fits, and one in which
+  // Somebody asks what these evaluate. Each branch of `anyOf` that may do so is two: one in which it fits, and one in which
   // nobody counts on it. Where it fits nevertheless the second allows less than the first, and never more.
   std::optional<SteadyMap<JsonId, bool>> evaluated_;
   static constexpr size_t kEvaluatingMax = 6;  // branches of one anyOf: 63 ways

@@ -26,7 +26,7 @@ std::string UnescapeUrl(std::string_view text) {
   return out;
 }
 
-// Of as many items each is looked for by itself where one of them must not fit.
+// Where one of so many items must not fit, it is looked for at each place by itself.
 constexpr size_t kPrefixMax = 32;
 
 // Members whose values are no schemas, though they may look like some.
