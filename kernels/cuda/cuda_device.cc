@@ -18,6 +18,7 @@
 #include "kernels/cuda/linear/packed_layout.h"
 #include "kernels/cuda/linear/packed_product.h"
 #include "kernels/cuda/linear/row_kernels.h"
+#include "kernels/cuda/linear/unpack.h"
 #include "kernels/cuda/runtime/cuda_error.h"
 #include "kernels/cuda/sampling/sampling.h"
 
@@ -188,6 +189,7 @@ CudaDevice::Scratch CudaDevice::ScratchOf(const StepBounds& bounds) const {
   const int64_t row_floats = cuda::StepTable::RowFloats(slots, bounds.query_heads, bounds.head_dim);
   scratch.decode_floats =
       std::max(row_floats, std::min(row_floats * std::max(bounds.rows_max, 1), kDecodeScratchFloats));
+  scratch.shared = std::max(scratch.decode_floats * kFloatBytes, cuda::UnpackBytes(product_rows, bounds.cols_max));
   scratch.prompt_sums = int64_t{bounds.tokens_max} * bounds.query_heads * kFloatBytes;
   const auto cut_bytes = static_cast<int64_t>(cuda::CutScratchBytes(slots));
   const int64_t fitting = kCutScratchBytes / std::max<int64_t>(cut_bytes, 1);
@@ -200,8 +202,8 @@ CudaDevice::Scratch CudaDevice::ScratchOf(const StepBounds& bounds) const {
 
 int64_t CudaDevice::ScratchBytes(const StepBounds& bounds) const {
   const Scratch scratch = ScratchOf(bounds);
-  return scratch.rounded_x + scratch.gate + scratch.adapters + scratch.chosen_experts +
-         scratch.decode_floats * kFloatBytes + scratch.prompt_sums + scratch.cuts + scratch.samples + scratch.table;
+  return scratch.rounded_x + scratch.gate + scratch.adapters + scratch.chosen_experts + scratch.shared +
+         scratch.prompt_sums + scratch.cuts + scratch.samples + scratch.table;
 }
 
 void CudaDevice::ReserveScratch(const StepBounds& bounds) {
@@ -217,7 +219,7 @@ void CudaDevice::ReserveScratch(const StepBounds& bounds) {
   adapter_inner_ = scratch.adapters > 0 ? buffer(scratch.adapters) : nullptr;
   // No bytes would take some, too.
   chosen_experts_ = scratch.chosen_experts > 0 ? buffer(scratch.chosen_experts) : nullptr;
-  decode_ = buffer(scratch.decode_floats * kFloatBytes);
+  shared_ = buffer(scratch.shared);
   prompt_sums_ = buffer(scratch.prompt_sums);
   cut_blocks_ = scratch.cut_blocks;
   cuts_ = buffer(scratch.cuts);
@@ -333,46 +335,79 @@ void CudaDevice::MultiplyAdapted(const CudaLinear& weight, const cuda::AdapterVi
   }
 }
 
-void CudaDevice::MultiplyMany(const WeightView& weight, Epilogue epilogue, Activation activation, const cuda::Input& x,
-                              int64_t n, const cuda::Output& y) {
-  const void* operand = x.data;
-  int64_t stride = weight.cols;
-  if (x.dtype != weight.dtype) {
-    stride = weight.stride;
-    assert(static_cast<size_t>(n * stride) * 2 <= rounded_x_->bytes());
-    cuda::LaunchRound(stream_, static_cast<const float*>(x.data), weight.dtype, rounded_x_->data(), n, weight.cols,
-                      stride);
-    operand = rounded_x_->data();
+const void* CudaDevice::Rounded(const cuda::Input& x, DType dtype, int64_t n, int64_t cols, int64_t* stride) {
+  if (x.dtype == dtype) {
+    *stride = cols;
+    return x.data;
   }
-  // The library writes fp32: what becomes another type, or half as wide, goes through `gate_`.
-  const bool gated = epilogue == Epilogue::kGate, aside = gated || y.dtype != DType::kF32;
-  assert(!aside || static_cast<size_t>(n * weight.rows) * sizeof(float) <= gate_->bytes());
-  float* target = static_cast<float*>(aside ? gate_->data() : y.data);
+  assert(static_cast<size_t>(n * *stride) * 2 <= rounded_x_->bytes());
+  cuda::LaunchRound(stream_, static_cast<const float*>(x.data), dtype, rounded_x_->data(), n, cols, *stride);
+  return rounded_x_->data();
+}
+
+float* CudaDevice::SumsFor(Epilogue epilogue, int64_t n, int64_t rows, const cuda::Output& y) {
+  const bool aside = epilogue == Epilogue::kGate || y.dtype != DType::kF32;
+  assert(!aside || static_cast<size_t>(n * rows) * sizeof(float) <= gate_->bytes());
+  return static_cast<float*>(aside ? gate_->data() : y.data);
+}
+
+void CudaDevice::AddUp(const WeightView& weight, const void* x, int64_t x_stride, int64_t n, Epilogue epilogue,
+                       float* sums, int64_t sums_stride) {
   const float one = 1.0f, keep = epilogue == Epilogue::kAccumulate ? 1.0f : 0.0f;
   // The library counts columns first: y^T = W x^T.
-  CheckCuda(
-      cublasGemmEx(blas_, CUBLAS_OP_T, CUBLAS_OP_N, static_cast<int>(weight.rows), static_cast<int>(n),
-                   static_cast<int>(weight.cols), &one, weight.data, BlasType(weight.dtype),
-                   static_cast<int>(weight.stride), operand, BlasType(weight.dtype), static_cast<int>(stride), &keep,
-                   target, CUDA_R_32F, static_cast<int>(weight.rows), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-      "cublasGemmEx");
-  if (gated) {
-    cuda::LaunchGate(stream_, weight.bias, activation, target, y, n, weight.rows / 2);
-  } else if (weight.bias != nullptr || epilogue == Epilogue::kActivate) {
-    cuda::LaunchFinishProduct(stream_, weight.bias, epilogue == Epilogue::kActivate, activation, target, y, n,
-                              weight.rows);
+  CheckCuda(cublasGemmEx(blas_, CUBLAS_OP_T, CUBLAS_OP_N, static_cast<int>(weight.rows), static_cast<int>(n),
+                         static_cast<int>(weight.cols), &one, weight.data, BlasType(weight.dtype),
+                         static_cast<int>(weight.stride), x, BlasType(weight.dtype), static_cast<int>(x_stride), &keep,
+                         sums, CUDA_R_32F, static_cast<int>(sums_stride), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+            "cublasGemmEx");
+}
+
+void CudaDevice::Finish(const float* bias, Epilogue epilogue, Activation activation, const float* sums, int64_t n,
+                        int64_t rows, const cuda::Output& y) {
+  if (epilogue == Epilogue::kGate) {
+    cuda::LaunchGate(stream_, bias, activation, sums, y, n, rows / 2);
+  } else if (bias != nullptr || epilogue == Epilogue::kActivate) {
+    cuda::LaunchFinishProduct(stream_, bias, epilogue == Epilogue::kActivate, activation, sums, y, n, rows);
   }
+}
+
+void CudaDevice::MultiplyMany(const WeightView& weight, Epilogue epilogue, Activation activation, const cuda::Input& x,
+                              int64_t n, const cuda::Output& y) {
+  int64_t stride = weight.stride;
+  const void* operand = Rounded(x, weight.dtype, n, weight.cols, &stride);
+  float* sums = SumsFor(epilogue, n, weight.rows, y);
+  AddUp(weight, operand, stride, n, epilogue, sums, weight.rows);
+  Finish(weight.bias, epilogue, activation, sums, n, weight.rows, y);
+}
+
+void CudaDevice::MultiplyUnpacked(const CudaLinear& weight, Epilogue epilogue, Activation activation, const void* x,
+                                  int64_t n, const cuda::Output& y) {
+  const int64_t rows = weight.spec().rows, cols = weight.spec().cols;
+  const int64_t of_slice = cuda::UnpackedRows(rows, cols, static_cast<int64_t>(shared_->bytes()));
+  float* sums = SumsFor(epilogue, n, rows, y);
+  auto* unpacked = static_cast<std::byte*>(shared_->data());
+  for (int64_t begin = 0; begin < rows; begin += of_slice) {
+    const int64_t end = std::min(rows, begin + of_slice);
+    int64_t part_begin = 0;
+    for (const cuda::PackedView& part : weight.parts()) {
+      const int64_t part_end = part_begin + part.rows;
+      const int64_t from = std::max(begin, part_begin), until = std::min(end, part_end);
+      if (from < until) {
+        cuda::LaunchUnpack(stream_, part, from - part_begin, until - from, unpacked + (from - begin) * cols * 2);
+      }
+      part_begin = part_end;
+    }
+    AddUp({unpacked, DType::kBF16, end - begin, cols, cols}, x, cols, n, epilogue, sums + begin, rows);
+  }
+  Finish(weight.bias(), epilogue, activation, sums, n, rows, y);
 }
 
 void CudaDevice::MultiplyPacked(const CudaLinear& weight, Epilogue epilogue, Activation activation,
                                 const cuda::Input& x, int64_t n, const cuda::Output& y) {
-  const void* operand = x.data;
   const int64_t rows = weight.spec().rows, cols = weight.spec().cols;
-  if (x.dtype != DType::kBF16) {
-    assert(static_cast<size_t>(n * cols) * 2 <= rounded_x_->bytes());
-    cuda::LaunchRound(stream_, static_cast<const float*>(x.data), DType::kBF16, rounded_x_->data(), n, cols, cols);
-    operand = rounded_x_->data();
-  }
+  int64_t stride = cols;
+  const void* operand = Rounded(x, DType::kBF16, n, cols, &stride);
+  if (n >= cuda::kUnpackRows) return MultiplyUnpacked(weight, epilogue, activation, operand, n, y);
   const std::vector<cuda::PackedView>& parts = weight.parts();
   const int32_t multiprocessors = properties_.multiProcessorCount;
   if (epilogue != Epilogue::kGate) {

@@ -5,7 +5,8 @@
 // Invariants
 //  1. Those of Device but for one: products with weights of a DType are formed by different kernels for different numbers of
 //     rows, so that a row's bits depend on how many rows are in the step. For equal steps they are equal. Products with weights
-//     kept as they are stored have the same bits in every step.
+//     kept as they are stored have the same bits in every step of fewer than kUnpackRows (linear/unpack.h); in larger ones they
+//     are products with the weight rounded to bf16.
 //  2. Errors of CUDA are CudaError, thrown by the op that learns of them; the device is not used after one.
 #ifndef HYDRANT_KERNELS_CUDA_CUDA_DEVICE_H_
 #define HYDRANT_KERNELS_CUDA_CUDA_DEVICE_H_
@@ -77,8 +78,8 @@ class CudaDevice final : public Device {
 
   // Bytes of the buffers below.
   struct Scratch {
-    int64_t rounded_x = 0, gate = 0, adapters = 0, chosen_experts = 0, prompt_sums = 0, cuts = 0, samples = 0,
-            table = 0;
+    int64_t rounded_x = 0, gate = 0, adapters = 0, chosen_experts = 0, shared = 0, prompt_sums = 0, cuts = 0,
+            samples = 0, table = 0;
     int64_t decode_floats = 0;
     int32_t cut_blocks = 0;
   };
@@ -98,6 +99,19 @@ class CudaDevice final : public Device {
                     int64_t n, const cuda::Output& y);
   void MultiplyPacked(const cuda::CudaLinear& weight, Epilogue epilogue, Activation activation, const cuda::Input& x,
                       int64_t n, const cuda::Output& y);
+  // The same for many rows: slices of the weight become bf16 in `shared_`, and the library multiplies them. x [n, cols] of bf16.
+  void MultiplyUnpacked(const cuda::CudaLinear& weight, Epilogue epilogue, Activation activation, const void* x,
+                        int64_t n, const cuda::Output& y);
+  // What a product by the library consists of. x [n, cols] as a `dtype`, rows *stride apart, which becomes cols where nothing is
+  // to be rounded.
+  const void* Rounded(const cuda::Input& x, DType dtype, int64_t n, int64_t cols, int64_t* stride);
+  // Where its sums [n, rows] go: the library writes fp32, so what becomes another type, or half as wide, goes through `gate_`.
+  float* SumsFor(Epilogue epilogue, int64_t n, int64_t rows, const cuda::Output& y);
+  // sums [n, weight.rows], rows `sums_stride` apart, = x W^T, on top of what they are where `epilogue` accumulates.
+  void AddUp(const cuda::WeightView& weight, const void* x, int64_t x_stride, int64_t n, Epilogue epilogue, float* sums,
+             int64_t sums_stride);
+  void Finish(const float* bias, Epilogue epilogue, Activation activation, const float* sums, int64_t n, int64_t rows,
+              const cuda::Output& y);
   void MeasureOne(const LossOp& op, const KvCacheView& kv);
   cuda::PackedBlocks SendTables(std::span<const int32_t> blocks, std::span<const int32_t> score_blocks);
 
@@ -123,10 +137,11 @@ class CudaDevice final : public Device {
   std::unique_ptr<cuda::CudaBuffer> gate_;            // [kProductRows, 2 * cols_max]
   std::unique_ptr<cuda::CudaBuffer> adapter_inner_;   // [kProductRows, kAdapterPartsMax * adapter_rank_max], or none
   std::unique_ptr<cuda::CudaBuffer> chosen_experts_;  // [tokens_max, experts_per_row] of ExpertShare, or none
-  std::unique_ptr<cuda::CudaBuffer> decode_;          // partial outputs and logits
-  std::unique_ptr<cuda::CudaBuffer> prompt_sums_;     // [tokens_max, query_heads]
-  std::unique_ptr<cuda::CudaBuffer> cuts_;            // [cut_blocks_] of CutScratchBytes
-  std::unique_ptr<cuda::CudaBuffer> losses_;          // of the largest question so far
+  // Decode attention's partial outputs and logits, or the slice of a weight that is being multiplied.
+  std::unique_ptr<cuda::CudaBuffer> shared_;
+  std::unique_ptr<cuda::CudaBuffer> prompt_sums_;  // [tokens_max, query_heads]
+  std::unique_ptr<cuda::CudaBuffer> cuts_;         // [cut_blocks_] of CutScratchBytes
+  std::unique_ptr<cuda::CudaBuffer> losses_;       // of the largest question so far
 };
 
 }  // namespace hydrant

@@ -58,7 +58,7 @@ void CudaDevice::Attention(const RopeTable* rope, const AttentionSpec& spec, int
   }
   for (const cuda::DecodeGroup& group : step_->decode_groups()) {
     cuda::LaunchDecodeAttention(stream_, step_->view(), ViewOf(rope), shape, step_->decode_items() + group.first,
-                                group.count, group.splits_max, group.rolls, static_cast<float*>(decode_->data()), kv);
+                                group.count, group.splits_max, group.rolls, static_cast<float*>(shared_->data()), kv);
   }
   Done();
 }

@@ -99,13 +99,14 @@ void Bench::Poison(const CudaBuffer& buffer) {
   CheckCuda(cudaMemsetAsync(buffer.data(), 0xff, buffer.bytes(), stream_), "cudaMemsetAsync");
 }
 
-void Bench::LibraryProduct(const void* w, const void* x, int64_t n, int64_t rows, int64_t cols, float* y) {
+void Bench::LibraryProduct(const void* w, const void* x, int64_t n, int64_t rows, int64_t cols, float* y,
+                           int64_t y_stride) {
   const float one = 1.0f, zero = 0.0f;
-  CheckCuda(
-      cublasGemmEx(blas_, CUBLAS_OP_T, CUBLAS_OP_N, static_cast<int>(rows), static_cast<int>(n), static_cast<int>(cols),
-                   &one, w, CUDA_R_16BF, static_cast<int>(cols), x, CUDA_R_16BF, static_cast<int>(cols), &zero, y,
-                   CUDA_R_32F, static_cast<int>(rows), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-      "cublasGemmEx");
+  CheckCuda(cublasGemmEx(blas_, CUBLAS_OP_T, CUBLAS_OP_N, static_cast<int>(rows), static_cast<int>(n),
+                         static_cast<int>(cols), &one, w, CUDA_R_16BF, static_cast<int>(cols), x, CUDA_R_16BF,
+                         static_cast<int>(cols), &zero, y, CUDA_R_32F, static_cast<int>(y_stride > 0 ? y_stride : rows),
+                         CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+            "cublasGemmEx");
 }
 
 bool Bench::correct() const {

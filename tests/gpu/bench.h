@@ -78,8 +78,10 @@ class Bench {
   cudaStream_t stream() const { return stream_; }
   int32_t multiprocessors() const { return multiprocessors_; }
   bool warpgroups() const { return warpgroups_; }  // AttentionShape::warpgroups
-  // y [n, rows] = x [n, cols] w [rows, cols]^T by the library, of bf16, as CudaDevice asks for it.
-  void LibraryProduct(const void* w, const void* x, int64_t n, int64_t rows, int64_t cols, float* y);
+  // y [n, rows] = x [n, cols] w [rows, cols]^T by the library, of bf16, as CudaDevice asks for it. Rows of y are `y_stride`
+  // apart, or beside each other (0).
+  void LibraryProduct(const void* w, const void* x, int64_t n, int64_t rows, int64_t cols, float* y,
+                      int64_t y_stride = 0);
 
   // Whether every line so far is.
   bool correct() const;

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "kernels/cuda/linear/packed_layout.h"
 #include "kernels/cuda/linear/packed_product.h"
+#include "kernels/cuda/linear/unpack.h"
 #include "kernels/reference/quantised_reference.h"
 #include "kernels/reference/reference.h"
 #include "tests/gpu/bench_groups.h"
@@ -39,9 +41,12 @@ std::vector<std::byte> Pack(const Packed& packed, const std::vector<std::byte>& 
   return panels;
 }
 
+// A product that keeps weights exact, and one that rounds them to bf16: 2^-9 of each. A mistake is 2^-6 of 4,096 of them.
+constexpr double kExact = 1e-4, kRounded = 0x1p-9;
+
 // Some outputs of `y` [n, outputs] against the oracle, relative to the size of their sums.
 bool SamePacked(const Packed& packed, const std::vector<std::byte>& stored, const std::vector<__nv_bfloat16>& x,
-                int64_t n, const std::vector<float>& y) {
+                int64_t n, const std::vector<float>& y, double tolerance = kExact) {
   const int64_t outputs = packed.outputs(), cols = packed.cols;
   for (int64_t check = 0; check < 64; ++check) {
     const int64_t row = check * 7919 % outputs, of = check * 31 % n;
@@ -61,9 +66,60 @@ bool SamePacked(const Packed& packed, const std::vector<std::byte>& stored, cons
     const double gate = dot(row), up = packed.gated ? dot(row + outputs) : 0;
     const double expected = packed.gated ? reference::Activate(Activation::kSilu, gate) * up : gate;
     const double size = packed.gated ? magnitude * (std::abs(gate) + std::abs(up) + 1) : magnitude;
-    if (!Near(&y[static_cast<size_t>(of * outputs + row)], {expected}, 1e-4 * size)) return false;
+    if (!Near(&y[static_cast<size_t>(of * outputs + row)], {expected}, tolerance * size)) return false;
   }
   return true;
+}
+
+// The same with slices of the weight unpacked for the library, as large as the device makes them, and such as its L2 cache holds:
+// how many rows either way is the sooner one for (kUnpackRows), and which slices. `half(i, number)`: a part of copy `i`.
+void BenchUnpacked(Bench& bench, const std::string& name, const Packed& packed, const std::vector<int64_t>& many,
+                   const std::function<PackedView(int, int)>& half, const void* x,
+                   const std::function<bool(const Packed&, int64_t, const std::vector<float>&)>& same) {
+  const Packed plain = {packed.rows, packed.cols, false, packed.format};
+  const int64_t outputs = packed.outputs(), room = std::min(2 * packed.rows * packed.cols, kUnpackBytesMax);
+  const CudaBuffer scratch(static_cast<size_t>(room)),
+      out(static_cast<size_t>(many.back() * packed.rows) * sizeof(float));
+  auto* y = static_cast<float*>(out.data());
+  auto* unpacked = static_cast<std::byte*>(scratch.data());
+  const auto unpack = [&](int i, int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end;) {
+      const int64_t first = at % outputs, count = std::min(end - at, outputs - first);
+      LaunchUnpack(bench.stream(), half(i, static_cast<int>(at / outputs)), first, count,
+                   unpacked + (at - begin) * packed.cols * 2);
+      at += count;
+    }
+  };
+  const int64_t of_room = UnpackedRows(packed.rows, packed.cols, room);
+  const auto once = [&](int i) { unpack(i, 0, std::min(of_room, packed.rows)); };
+  once(0);
+  const double share = static_cast<double>(std::min(of_room, packed.rows)) / static_cast<double>(packed.rows);
+  const double weights = static_cast<double>(packed.rows * packed.cols);
+  const double unpacking = bench.TimeCaptured(once);
+  std::vector<int64_t> counts = many;
+  if (!bench.small()) counts.insert(counts.begin(), {64, 128, 192, 256});
+  bool correct = true;
+  for (const int64_t bytes : {room, std::min(room, int64_t{16} << 20)}) {
+    const int64_t of_slice = UnpackedRows(packed.rows, packed.cols, bytes);
+    for (const int64_t n : counts) {
+      const auto run = [&](int i) {
+        for (int64_t begin = 0; begin < packed.rows; begin += of_slice) {
+          const int64_t end = std::min(packed.rows, begin + of_slice);
+          unpack(i, begin, end);
+          bench.LibraryProduct(unpacked, x, n, end - begin, packed.cols, y + begin, packed.rows);
+        }
+      };
+      run(0);
+      bench.Poison(out);
+      const double seconds = n > 256 ? bench.Time(run) : bench.TimeCaptured(run);
+      const bool right = same(plain, n, bench.Read<float>(y, static_cast<size_t>(n * packed.rows)));
+      correct &= right;
+      bench.Operations("unpacked " + name + ", " + std::to_string(of_slice) + " at a time, n " + std::to_string(n),
+                       seconds, 2.0 * static_cast<double>(n) * weights, right);
+    }
+    if (bytes == room && of_slice * 2 * packed.cols <= int64_t{16} << 20) break;  // the same again
+  }
+  bench.Bytes("unpack " + name, unpacking, share * (static_cast<double>(packed.bytes()) + 2 * weights), correct);
 }
 
 void BenchWeight(Bench& bench, const std::string& shape, const Packed& packed, const std::vector<int64_t>& many) {
@@ -92,7 +148,8 @@ void BenchWeight(Bench& bench, const std::string& shape, const Packed& packed, c
                           multiprocessors, y, outputs);
     };
   };
-  for (const int64_t n : {1, 8, 16, 32, 64}) {
+  for (const int64_t n : {1, 8, 16, 32, 64, 128, 192, 256}) {
+    if (n > rows_max) break;
     if (packed.gated && !TakesPackedGate(half(0, 0), half(0, 1), n, multiprocessors)) continue;
     run(n)(0);
     bench.Poison(out);
@@ -100,6 +157,11 @@ void BenchWeight(Bench& bench, const std::string& shape, const Packed& packed, c
     bench.Bytes("packed " + name + ", n " + std::to_string(n), seconds, static_cast<double>(packed.bytes()),
                 SamePacked(packed, stored, inputs, n, bench.Read<float>(y, static_cast<size_t>(n * outputs))));
   }
+  BenchUnpacked(
+      bench, name, packed, many, [&](int i, int number) { return half(i, number); }, x->data(),
+      [&](const Packed& plain, int64_t n, const std::vector<float>& all) {
+        return SamePacked(plain, stored, inputs, n, all, kRounded);
+      });
   if (packed.gated) return;  // many rows of either half are a product like any other
   for (const int64_t n : many) {
     run(n)(0);

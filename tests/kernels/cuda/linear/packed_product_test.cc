@@ -1,11 +1,13 @@
 // Products with weights that CudaDevice keeps as they are stored, on a simulated device of four multiprocessors: from 128 outputs
-// and 65 rows on, the kernel for many rows.
+// and 65 rows on, the kernel for many rows; from kUnpackRows on, the library's and weights in bf16.
 #include "kernels/cuda/linear/packed_product.h"
 
+#include <cuda_bf16.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <span>
@@ -13,7 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/linear/cuda_linear.h"
 #include "kernels/cuda/linear/packed_layout.h"
+#include "kernels/cuda/linear/unpack.h"
 #include "kernels/reference/quantised_reference.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/matrix_fixture.h"
@@ -128,7 +132,7 @@ TEST_P(PackedProductTest, AgreesWithTheOracle) {
   // Outputs that fill panels, leave most of one or one over; fewer tiles than runs, and more; borders of 8, 16, 32 and 64 rows.
   for (const auto& [n, rows, blocks] :
        {Shape{1, 1, 1}, Shape{1, 33, 3}, Shape{2, 31, 11}, Shape{8, 32, 2}, Shape{9, 64, 1}, Shape{16, 17, 2},
-        Shape{17, 47, 1}, Shape{33, 40, 2}, Shape{65, 200, 1}, Shape{130, 130, 1}}) {
+        Shape{17, 47, 1}, Shape{33, 40, 2}, Shape{65, 200, 1}, Shape{128, 130, 1}}) {
     const int64_t cols = blocks * BlockElements();
     const PackedWeight weight(cols, {{rows, GetParam()}}, static_cast<uint32_t>(n));
     const Floats x = Random(n * cols, 5), bias = Random(rows, 6), before = Random(n * rows, 7);
@@ -149,14 +153,14 @@ TEST_P(PackedProductTest, AgreesWithTheOracle) {
   }
 }
 
-// Every batch of up to 33 rows, and some that the kernel for many rows has.
+// Every batch of up to 33 rows, and some that the kernel for many rows has, up to the largest.
 TEST_P(PackedProductTest, ARowHasTheSameBitsInEveryBatch) {
-  const int64_t cols = 3 * BlockElements(), rows = 140, n_max = 130;
+  const int64_t cols = 3 * BlockElements(), rows = 140, n_max = cuda::kUnpackRows - 1;
   const PackedWeight weight(cols, {{rows, GetParam()}}, 3);
   const auto packed = weight.On(*device_);
   const Floats x = Random(n_max * cols, 4);
   const Floats all = Multiply(*packed, x, n_max);
-  std::vector<int64_t> counts = {64, 65, 128, 129};
+  std::vector<int64_t> counts = {64, 65, 127};
   for (int64_t n = 1; n <= 33; ++n) counts.push_back(n);
   for (const int64_t n : counts) {
     const int64_t first = (n * 31) % (n_max - n + 1);
@@ -176,7 +180,7 @@ TEST_P(PackedProductTest, AGateHasTheBitsOfItsHalves) {
     EXPECT_EQ(static_cast<int64_t>(gated->bytes()), device_->LinearBytes(gated->spec(), true));
     spec.parts.clear();  // of one format
     EXPECT_EQ(device_->LinearBytes(spec, true), device_->LinearBytes(gated->spec(), true));
-    for (const int64_t n : {1, 7, 20, 150}) {
+    for (const int64_t n : {1, 7, 20, 120}) {
       const Floats x = Random(n * cols, 16, 0.1f);
       const Matrix out = On(n, half);
       const Floats sums = Multiply(*both, x, n);
@@ -253,6 +257,38 @@ TEST_P(PackedProductTest, EveryCodeIsExact) {
   }
 }
 
+uint16_t Bits(float x) {
+  const __nv_bfloat16 rounded = __float2bfloat16_rn(x);
+  uint16_t bits;
+  std::memcpy(&bits, &rounded, sizeof(bits));
+  return bits;
+}
+
+// Whole panels, parts of them, more tiles than a block has; nothing beside what is asked for.
+TEST_P(PackedProductTest, UnpackedElementsAreThoseOfTheFileRounded) {
+  constexpr int64_t kBehind = 64;
+  const int64_t cols = std::max<int64_t>(BlockElements(), 1056 / BlockElements() * BlockElements());
+  const PackedWeight weight(cols, {{75, GetParam()}}, 12);
+  const auto packed = weight.On(*device_);
+  const cuda::PackedView& view = static_cast<const cuda::CudaLinear&>(*packed).parts().front();
+  const cuda::Stream stream;
+  for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 75}, {5, 3}, {31, 34}}) {
+    std::vector<uint16_t> actual(static_cast<size_t>(count * cols + kBehind), 0x1234);
+    const auto to = device_->Allocate(actual.size() * 2);
+    device_->CopyToDevice(to->data(), actual.data(), actual.size() * 2);
+    cuda::LaunchUnpack(stream, view, first, count, to->data());
+    cuda::CopyAndWait(actual.data(), to->data(), actual.size() * 2, stream);
+    for (int64_t i = 0; i < count * cols; ++i) {
+      const StoredElement& element = weight.At(first + i / cols, i % cols);
+      const float coded = element.step * static_cast<float>(element.code);
+      const bool has_minimum = cuda::HasMinimum(cuda::PackedLayoutOf(GetParam()).scales);
+      ASSERT_EQ(actual[static_cast<size_t>(i)], Bits(has_minimum ? coded + element.minimum : coded))
+          << first << " + " << i / cols << ", " << i % cols;
+    }
+    for (auto i = static_cast<size_t>(count * cols); i < actual.size(); ++i) ASSERT_EQ(actual[i], 0x1234) << i;
+  }
+}
+
 TEST_P(PackedProductTest, ARowThatIsNotFiniteSpoilsItselfAlone) {
   const int64_t cols = 2 * BlockElements(), n = 9;
   const PackedWeight weight(cols, {{40, GetParam()}}, 9);
@@ -278,7 +314,7 @@ TEST_F(PackedMixtureTest, PartsHaveTheBitsThatTheyHaveAlone) {
   const PackedWeight weight(kCols, parts, 11);
   const auto packed = weight.On(*device_);
   EXPECT_EQ(static_cast<int64_t>(packed->bytes()), device_->LinearBytes(packed->spec(), false));
-  for (const int64_t n : {1, 20, 150}) {
+  for (const int64_t n : {1, 20, 120}) {
     const Floats x = Random(n * kCols, 13);
     const Matrix in = On(n, kCols, x), out = On(n, weight.rows());
     device_->Linear(*packed, in, out, /*accumulate=*/false);
@@ -314,6 +350,84 @@ TEST_F(PackedMixtureTest, AGateAndItsUpProjectionMayDiffer) {
       ASSERT_NEAR(actual[static_cast<size_t>(i)], expected, 0x1p-20 * std::abs(expected) + 1e-30) << i;
     }
   }
+}
+
+// What the stored rows expand to, rounded to bf16 by the device that multiplies them.
+struct Expanded {
+  explicit Expanded(const PackedWeight& weight) : cols(weight.cols), rows(weight.rows()) {
+    for (const StoredElement& element : weight.elements) {
+      elements.push_back(element.step * static_cast<float>(element.code) + element.minimum);
+    }
+  }
+  std::unique_ptr<LinearWeight> On(Device& device, const Floats& bias, bool gated) const {
+    return device.MakeLinear({.rows = rows, .cols = cols, .format = WeightFormat::kBF16, .gated = gated},
+                             ReaderOf(elements, cols), bias);
+  }
+  int64_t cols, rows;
+  Floats elements;
+};
+
+// Products of kUnpackRows, in a device whose scratch memory has room for 512 outputs of 256 inputs.
+class UnpackedProductTest : public MatrixFixture {
+ protected:
+  static constexpr int64_t kCols = 256, kRows = cuda::kUnpackRows;
+  UnpackedProductTest() : MatrixFixture({.tokens_max = kRows, .cols_max = kCols}) {}
+};
+
+TEST_F(UnpackedProductTest, HasTheBitsOfTheExpandedWeight) {
+  const PackedWeight weight(kCols, {{45, WeightFormat::kQ4_K}, {45, WeightFormat::kQ6_K}}, 17);
+  const Expanded expanded(weight);
+  const Floats x = Random(kRows * kCols, 18), bias = Random(90, 19), before = Random(kRows * 90, 20);
+  std::vector<Floats> actual, expected;
+  for (const bool packed : {true, false}) {
+    std::vector<Floats>& results = packed ? actual : expected;
+    const auto on_device = [&](bool gated) {
+      return packed ? weight.On(*device_, bias, gated) : expanded.On(*device_, bias, gated);
+    };
+    const auto plain = on_device(false), gated = on_device(true);
+    const Matrix in = On(kRows, kCols, x), sums = On(kRows, 90, before), active = On(kRows, 90), halves = On(kRows, 45);
+    device_->Linear(*plain, in, sums, /*accumulate=*/true);
+    device_->LinearActivated(*plain, Activation::kSilu, in, active);
+    device_->LinearGated(*gated, Activation::kSilu, in, halves);
+    for (const Matrix& result : {sums, active, halves}) results.push_back(Read(result));
+  }
+  EXPECT_EQ(actual, expected);
+}
+
+// Borders of slices lie within parts and panels.
+TEST_F(UnpackedProductTest, GoesThroughALargeWeightInSlices) {
+  const PackedWeight weight(kCols, {{43, WeightFormat::kQ4_K}, {493, WeightFormat::kQ6_K}, {11, WeightFormat::kQ8_0}},
+                            21);
+  ASSERT_EQ(cuda::UnpackedRows(weight.rows(), kCols, cuda::UnpackBytes(kRows, kCols)), 512);
+  const Expanded expanded(weight);
+  const Floats x = Random(kRows * kCols, 22);
+  const Matrix out = On(kRows, weight.rows());
+  device_->Linear(*weight.On(*device_), On(kRows, kCols, x), out, /*accumulate=*/false);
+  const Floats y = Read(out);
+  const Values in = reference::RoundTo(DType::kBF16, reference::ToDouble(x)),
+               w = reference::RoundTo(DType::kBF16, reference::ToDouble(expanded.elements));
+  for (size_t i = 0; i < y.size(); ++i) {
+    const size_t row = i / static_cast<size_t>(weight.rows()), output = i % static_cast<size_t>(weight.rows());
+    if (row % 8 > 0 && output % 32 > 0) continue;  // the rest would take long
+    double sum = 0, magnitude = 0;
+    for (size_t col = 0; col < kCols; ++col) {
+      const double product = in[row * kCols + col] * w[output * kCols + col];
+      sum += product, magnitude += std::abs(product);
+    }
+    ASSERT_NEAR(y[i], sum, 2 * kCols * 0x1p-24 * magnitude) << row << ", " << output;  // tensor cores cut off
+  }
+}
+
+TEST(UnpackedRows, SlicesAreFewAndEven) {
+  constexpr int64_t kRoom = int64_t{128} << 20;
+  EXPECT_EQ(cuda::UnpackedRows(4096, 14336, kRoom), 4096);
+  EXPECT_EQ(cuda::UnpackedRows(28672, 4096, kRoom), 14336);
+  EXPECT_EQ(cuda::UnpackedRows(28673, 4096, kRoom), 14592);
+  EXPECT_EQ(cuda::UnpackedRows(100, 4096, kRoom), 256);
+  EXPECT_EQ(cuda::UnpackedRows(40, 64, 30 * 128), 30);
+  EXPECT_EQ(cuda::UnpackBytes(cuda::kUnpackRows - 1, 4096), 0);
+  EXPECT_EQ(cuda::UnpackBytes(cuda::kUnpackRows, 4096), 4 * 4096 * 4096);
+  EXPECT_EQ(cuda::UnpackBytes(2048, 14336), kRoom);
 }
 
 // Experts in formats of their own, one of them expanded, all with biases: every format is one of either matrix.
