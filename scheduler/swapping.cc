@@ -16,6 +16,10 @@ constexpr int32_t kLostGuard = Victims::kLostGuard;
 // sequence that steps aside.
 constexpr int64_t kHeadroomParts = 50;
 
+// Plans in which one that has left does not ask for its return, however short the patience is: in the one after the move whoever it left
+// for takes its blocks, and in the next who asked beside that one.
+constexpr uint64_t kGivesFor = 3;
+
 // What the sequence may come to hold within `steps` decode steps, with `slots` slots of its first `computed` tokens.
 int64_t BlocksWithin(const Sequence& sequence, int32_t slots, int32_t computed, int64_t steps) {
   const Request& request = sequence.request;
@@ -389,7 +393,7 @@ void Swapping::Leave(Aside& aside) {
   sequence.place = KvPlace::kOutside;
   sequences_.GiveRow(aside.sequence);
   --tenants_.of(sequence).rows;
-  aside.asks_at = plan_ + patience_;
+  aside.asks_at = plan_ + std::max(patience_, kGivesFor);
   // What comes back is its own.
   sequence.shares = false;
   LowerPeak(sequence, BlocksWithin(sequence, sequence.live, sequence.scheduled, sequence.request.max_tokens));

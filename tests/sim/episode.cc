@@ -44,6 +44,7 @@ bool Episode::Start() {
       EngineCore::Create(options, digesting_, [this] { return ++now_us_; });
   if (!core.ok()) return failure_.Set("the core refuses its options: ", core.status().message());
   core_ = std::move(*core);
+  if (options_.bug == PlantedBug::kSwapsCrawl) core_->LimitSteps({.blocks_moved_max = 2});
   digesting_.Watch(core_->scheduler());
   return true;
 }
@@ -96,6 +97,8 @@ EpisodeResult Episode::Run() {
   result_.swap_passes = swaps_.passed();
   result_.outside_max = swaps_.outside_max();
   result_.swaps_max = swaps_.swaps_max();
+  result_.held_up_max = swaps_.held_up_max();
+  result_.held_up = swaps_.held_up();
   result_.due_heads = swaps_.due_heads();
   result_.due_plans_max = swaps_.due_plans_max();
   result_.row_waits = swaps_.row_waits();
@@ -137,6 +140,7 @@ void Episode::Act() {
     limits.shared = workload_.random().Between(1, 3 * kBlockSlots);
     limits.block_moved = workload_.random().Between(0, kBlockSlots);
     limits.blocks_moved_max = blocks_moved_max_ = workload_.random().Between(2, 6);
+    swaps_.LimitMoves(true);
     if (options_.bug == PlantedBug::kMovesUnbounded) limits.blocks_moved_max = StepLimits().blocks_moved_max;
     core_->LimitSteps(limits);
     executor_.shares_steps = scheduler.policy == SchedulingPolicy::kFair && scheduler.tenants.size() > 1;

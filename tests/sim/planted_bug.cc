@@ -70,6 +70,7 @@ constexpr const char* kNames[] = {
     "RowsNeverGiven",
     "NeverBack",
     "AgreementIgnored",
+    "SwapsCrawl",
     "PeaksIgnored",
     "AnswersSwapped",
     "FailureHidden",

@@ -152,6 +152,8 @@ TEST(Swaps, HoldEveryInvariantOverRandomEpisodes) {
     sum.row_waits += result.row_waits;
     sum.outside_max = std::max(sum.outside_max, result.outside_max);
     sum.swaps_max = std::max(sum.swaps_max, result.swaps_max);
+    sum.held_up += result.held_up;
+    sum.held_up_max = std::max(sum.held_up_max, result.held_up_max);
     sum.due_plans_max = std::max(sum.due_plans_max, result.due_plans_max);
     sum.shrinks += result.shrinks;
     sum.cancelled += result.cancelled;
@@ -166,8 +168,9 @@ TEST(Swaps, HoldEveryInvariantOverRandomEpisodes) {
             << sum.swaps_in << " came back, " << sum.swaps_lost << " found no memory, " << sum.swap_waits
             << " plans with somebody outside and somebody in line, " << sum.shrinks << " budgets lowered, "
             << sum.swap_shares << " choices between tenants, " << sum.swap_passes << " let in past others' outside, "
-            << sum.outside_max << " plans outside and " << sum.swaps_max << " swaps at most, " << sum.due_heads
-            << " heads within their share waited, " << sum.row_waits << " plans of them for a row, "
+            << sum.outside_max << " plans outside and " << sum.swaps_max << " swaps at most, " << sum.held_up
+            << " streams held up by others' moves, for " << sum.held_up_max << " plans held up by moves at most, "
+            << sum.due_heads << " heads within their share waited, " << sum.row_waits << " plans of them for a row, "
             << sum.due_plans_max << " plans at most, " << sum.swap_budgets << " times by too little for all, "
             << sum.evicted_tokens << " tokens evicted, " << sum.block_operations << " block operations\n";
   if (seeds.alone) return;
@@ -178,6 +181,7 @@ TEST(Swaps, HoldEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.evicted_tokens, sum.requests);
   EXPECT_GT(sum.swaps_lost, 0u);
   EXPECT_GT(sum.row_waits * 100, sum.requests);
+  EXPECT_GE(sum.held_up * 100, kSanitized ? 0 : episodes);
 }
 
 TEST(Simulation, IsAPureFunctionOfItsSeed) {

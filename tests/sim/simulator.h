@@ -67,6 +67,8 @@ struct EpisodeResult {
   uint64_t swap_waits = 0;        // plans with somebody outside and somebody in line
   int64_t outside_max = 0;        // plans in a row that a sequence was outside
   int32_t swaps_max = 0;          // times that one stepped aside
+  uint64_t held_up = 0;           // times that a stream in the pool waited for moves of others
+  int64_t held_up_max = 0;        // plans in a row that a stream in the pool waited for moves of others
   uint64_t swap_shares = 0;       // sequences that stepped aside where there were several tenants
   uint64_t swap_passes = 0;       // requests let in while another tenant's sequence waited outside
   uint64_t due_heads = 0;         // heads of line within their tenant's share that waited for more than a plan

@@ -19,6 +19,9 @@ constexpr int32_t kAsksBefore = 4;
 // whom it asked for may have ended.
 constexpr int32_t kWaitsMore = 10;
 
+// Steps in a row that a stream in the pool may go without a token for what somebody else moves.
+constexpr int64_t kHeldUpMax = 2;
+
 }  // namespace
 
 // Once chosen it stays, whatever turns there are, until it ends or its reader is behind, or until it has had its tokens and
@@ -400,6 +403,26 @@ void SwapChecks::CheckPeaks(const Scheduler& scheduler) {
                options.blocks, " and ", options.swap_blocks_max, " outside");
 }
 
+// Who is going to need blocks asks for them some tokens before, so where a step may move whatever there is, somebody else's swap
+// leaves a gap of two steps at most in a stream that stays. Waiting for budgets to fall is no swap, nor is it where blocks are free that
+// are kept for floors.
+void SwapChecks::CheckHeldUp(const Scheduler& scheduler, const Sequence& sequence, Known& known) {
+  const auto moves = [](const Sequence& other) {
+    return other.place == KvPlace::kLeaving || other.place == KvPlace::kReturning;
+  };
+  const std::span<const int32_t> running = scheduler.running_sequences();
+  const bool somebody_moves =
+      std::any_of(running.begin(), running.end(), [&](int32_t index) { return moves(scheduler.sequence(index)); });
+  const bool waits =
+      sequence.would_continue() && sequence.in_pool() && !sequence.has_slot() && !scheduler.block_manager().CanAdmit(1);
+  const bool counts = waits && somebody_moves && !moves_limited_ && scheduler.shrinks_for() == 0;
+  known.held_up = counts ? known.held_up + 1 : 0;
+  held_up_ += known.held_up == 1 ? 1 : 0;
+  held_up_max_ = std::max(held_up_max_, known.held_up);
+  if (known.held_up <= kHeldUpMax) return;
+  failure_.Set("request ", sequence.request.id, " waits for others' swaps for ", known.held_up, " steps");
+}
+
 void SwapChecks::AfterPlan(const Scheduler& scheduler, bool as_planned) {
   due_.resize(scheduler.tenants().size());
   CheckAnchor(scheduler);
@@ -424,6 +447,7 @@ void SwapChecks::AfterPlan(const Scheduler& scheduler, bool as_planned) {
       }
     }
     chosen_now |= left && was_in;
+    CheckHeldUp(scheduler, sequence, known);
     known.gives_plans = MayGive(sequence, *requests_[sequence.request.id - 1]) ? known.gives_plans + 1 : 0;
     if (!left && !was_in) known.came_back_at = requests_[sequence.request.id - 1]->computed;
     known.place = sequence.place;

@@ -21,6 +21,8 @@ class SwapChecks {
   SwapChecks(const Workload& workload, const std::vector<std::unique_ptr<SimRequest>>& requests, Failure& failure)
       : workload_(workload), requests_(requests), failure_(failure) {}
 
+  // From now on a step moves so much at most, or else whatever there is.
+  void LimitMoves(bool limited) { moves_limited_ = limited; }
   // A plan was made. `as_planned`: it was not committed since.
   void AfterPlan(const Scheduler& scheduler, bool as_planned);
   // What leaves is about to be copied. `victim_pays`: a planted bug.
@@ -36,9 +38,13 @@ class SwapChecks {
   int64_t due_plans_max() const { return due_plans_max_; }  // the longest that a head of line was due
   int64_t outside_max() const { return outside_max_; }      // plans in a row that a sequence was outside
   int32_t swaps_max() const { return swaps_max_; }          // times that one stepped aside
-  uint64_t passed() const { return passed_; }               // requests let in while another tenant's waited outside
-  uint64_t row_waits() const { return row_waits_; }         // plans in which one was due and no row was free
-  uint64_t due_heads() const { return due_heads_; }         // heads of line that were due for longer than a plan
+  uint64_t held_up() const { return held_up_; }             // times that a stream in the pool waited for others' moves
+  int64_t held_up_max() const {
+    return held_up_max_;
+  }                                            // plans in a row that a stream in the pool waited for others' moves
+  uint64_t passed() const { return passed_; }  // requests let in while another tenant's waited outside
+  uint64_t row_waits() const { return row_waits_; }                // plans in which one was due and no row was free
+  uint64_t due_heads() const { return due_heads_; }                // heads of line that were due for longer than a plan
   uint64_t admission_checks() const { return admission_checks_; }  // times somebody was outside and somebody waited
 
  private:
@@ -52,10 +58,12 @@ class SwapChecks {
     int64_t could_return = 0;       // of them, in a row, those in which a rested one of its tenant could have made room
     int32_t swaps = 0;
     uint64_t chosen_as = 0;   // the number of the plan
+    int64_t held_up = 0;      // plans in a row in which it had no slot while somebody was on the way out or back
     int32_t gives_plans = 0;  // plans in a row in which its budget could fall
   };
 
   void CheckAnchor(const Scheduler& scheduler);
+  void CheckHeldUp(const Scheduler& scheduler, const Sequence& sequence, Known& known);
   void CheckChosen(const Sequence& sequence, const Known& known);
   int64_t BudgetsGive(const Scheduler& scheduler) const;
   void CheckBudgetsFirst(const Scheduler& scheduler);
@@ -101,6 +109,9 @@ class SwapChecks {
   uint64_t passed_ = 0;
   int64_t outside_max_ = 0;
   int32_t swaps_max_ = 0;
+  int64_t held_up_max_ = 0;
+  uint64_t held_up_ = 0;
+  bool moves_limited_ = false;
   int32_t anchor_since_ = 0;  // tokens computed of it then
 };
 
