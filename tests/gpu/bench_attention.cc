@@ -1,7 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <numeric>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "kernels/cuda/attention/attention.h"
@@ -26,16 +27,16 @@ StepBounds BoundsOf(int32_t tokens, int32_t rows, int32_t slots) {
 // --- rotation and writes ----------------------------------------------------------------------------------------------
 
 struct Rope {
-  Rope(Bench& bench, int32_t positions) : inv_freq(kDim / 2) {
-    for (size_t i = 0; i < inv_freq.size(); ++i) inv_freq[i] = std::pow(500000.0, -2.0 * static_cast<double>(i) / kDim);
-    spec = {.dims = kDim, .inv_freq = inv_freq, .positions_max = positions};
+  Rope(Bench& bench, int32_t positions, int32_t dims = kDim) : inv_freq(static_cast<size_t>(dims / 2)) {
+    for (size_t i = 0; i < inv_freq.size(); ++i) inv_freq[i] = std::pow(500000.0, -2.0 * static_cast<double>(i) / dims);
+    spec = {.dims = dims, .inv_freq = inv_freq, .positions_max = positions};
     std::vector<float> rows;
     for (int32_t position = 0; position < positions; ++position) {
       for (const double f : inv_freq) rows.push_back(static_cast<float>(std::cos(position * f)));
       for (const double f : inv_freq) rows.push_back(static_cast<float>(std::sin(position * f)));
     }
     table = bench.Upload(rows);
-    view = {static_cast<const float*>(table->data()), kDim};
+    view = {static_cast<const float*>(table->data()), dims};
   }
 
   std::vector<double> inv_freq;
@@ -119,11 +120,12 @@ void RopeAndWrites(Bench& bench, int32_t tokens, int32_t live) {
 
 // --- generated tokens -------------------------------------------------------------------------------------------------
 
-bool SameAttention(const BenchCache& cache, const std::vector<float>& q, const std::vector<float>& out, int32_t slots) {
-  const Values head = Doubles(q.data(), size_t{kDim} * kGroup);
-  const auto expected =
-      reference::Attention(head, kGroup, cache.HeadZero(cache.host_k, slots), cache.HeadZero(cache.host_v, slots),
-                           slots, kDim, static_cast<double>(kScale));
+bool SameAttention(const BenchCache& cache, const Values& keys, const std::vector<float>& q,
+                   const std::vector<float>& out, int32_t slots) {
+  const int32_t dim = cache.layout.head_dim;
+  const Values head = Doubles(q.data(), static_cast<size_t>(dim) * kGroup);
+  const auto expected = reference::Attention(head, kGroup, keys, cache.HeadZero(cache.host_v, slots), slots, dim,
+                                             1.0 / std::sqrt(static_cast<double>(dim)));
   return Near(out.data(), expected.out, 2e-2);  // bf16 weights may be rounded
 }
 
@@ -144,46 +146,133 @@ bool SameVictims(Bench& bench, const BenchCache& cache, int32_t sequence, int32_
   return true;
 }
 
-void DecodeAttention(Bench& bench, int32_t sequences, int32_t live, Kind kind) {
-  BenchCache cache(bench, sequences, live);
-  EvictionPolicy policy;
-  policy.evicts = kind != Kind::kPlain;
-  policy.heavy = live / 2;
-  policy.recent = live - policy.heavy;
-  std::vector<BatchRow> rows;
-  const std::vector<int32_t> ids(static_cast<size_t>(sequences), 1);
-  for (int32_t i = 0; i < sequences; ++i) {
-    rows.push_back({{.state_row = i, .position = live - 1, .live = live - 1, .choose_victim = kind == Kind::kVictims},
-                    {.block_table = cache.tables[static_cast<size_t>(i)]},
-                    /*token_begin=*/i,
-                    /*token_count=*/1,
-                    policy});
+struct Decode {
+  std::string name;
+  std::vector<int32_t> lives;  // of each row, the longest first
+  Kind kind = Kind::kPlain;
+  KvType type = KvType::kBF16;
+  int32_t head_dim = kDim;
+  bool rolls = false;
+};
+
+// Blocks of each row: of a sequence of its own or, where it is shorter than the first, a part of one.
+std::vector<std::vector<int32_t>> TablesOf(const Decode& decode) {
+  std::vector<std::vector<int32_t>> tables;
+  const auto each = static_cast<int32_t>(BlocksForSlots(decode.lives.front()));
+  int32_t next = 0;
+  for (const int32_t live : decode.lives) {
+    const auto blocks = static_cast<int32_t>(BlocksForSlots(live));
+    if (next % each + blocks > each) next += each - next % each;
+    tables.emplace_back(static_cast<size_t>(blocks));
+    std::iota(tables.back().begin(), tables.back().end(), next);
+    next += blocks;
   }
-  const int64_t floats = StepTable::RowFloats(live, kHeads, kDim) * sequences;
-  StepTable step(bench.stream(), BoundsOf(sequences, sequences, live), floats);
+  return tables;
+}
+
+void DecodeAttention(Bench& bench, const Decode& decode) {
+  const int32_t longest = decode.lives.front(), dim = decode.head_dim, width = (kHeads + 2 * kKvHeads) * dim;
+  const auto count = static_cast<int32_t>(decode.lives.size());
+  const std::vector<std::vector<int32_t>> tables = TablesOf(decode);
+  const auto each = static_cast<int32_t>(BlocksForSlots(longest));
+  BenchCache cache(bench, tables.back().back() / each + 1, longest, 1, dim, decode.type);
+  cache.layout.state_rows = cache.view.layout.state_rows = count;
+  cache.victim = bench.Upload(std::vector<int32_t>(cache.layout.victim_count()));
+  cache.view.victim = static_cast<int32_t*>(cache.victim->data());
+  EvictionPolicy policy;
+  policy.evicts = decode.kind != Kind::kPlain || decode.rolls;
+  policy.rolling = decode.rolls;
+  policy.heavy = longest / 2;
+  policy.recent = longest - policy.heavy;
+  std::vector<BatchRow> rows;
+  const std::vector<int32_t> ids(static_cast<size_t>(count), 1);
+  int64_t slots = 0;
+  for (int32_t i = 0; i < count; ++i) {
+    const int32_t live = decode.lives[static_cast<size_t>(i)];
+    slots += live;
+    rows.push_back(
+        {{.state_row = i, .position = live - 1, .live = live - 1, .choose_victim = decode.kind == Kind::kVictims},
+         {.block_table = tables[static_cast<size_t>(i)]},
+         /*token_begin=*/i,
+         /*token_count=*/1,
+         policy});
+  }
+  const int64_t floats = StepTable::RowFloats(WholeBlocks(longest), kHeads, dim) * count;
+  StepBounds bounds = BoundsOf(count, count, WholeBlocks(longest));
+  bounds.head_dim = dim;
+  StepTable step(bench.stream(), bounds, floats);
   step.Fill({.token_ids = ids, .rows = rows});
   const CudaBuffer scratch(static_cast<size_t>(floats) * sizeof(float));
-  const auto q = Normal(static_cast<size_t>(sequences) * kWidth, 7);
+  const auto q = Normal(static_cast<size_t>(count) * static_cast<size_t>(width), 7);
   const auto qkv = bench.Upload(q);
-  const CudaBuffer out(static_cast<size_t>(sequences) * kHeads * kDim * sizeof(float));
+  const size_t outputs = static_cast<size_t>(kHeads) * static_cast<size_t>(dim);
+  const CudaBuffer out(static_cast<size_t>(count) * outputs * sizeof(float));
   bench.Poison(out);
+  const std::unique_ptr<Rope> rope = decode.rolls ? std::make_unique<Rope>(bench, longest, dim) : nullptr;
   CheckCuda(cudaMemsetAsync(cache.view.victim, 0xff, cache.victim->bytes(), bench.stream()), "cudaMemsetAsync");
-  const AttentionShape shape{0, kHeads, kScale, static_cast<float*>(qkv->data()), static_cast<float*>(out.data())};
+  const AttentionShape shape{0, kHeads, 1.0f / std::sqrt(static_cast<float>(dim)), static_cast<float*>(qkv->data()),
+                             static_cast<float*>(out.data())};
   const double seconds = bench.Time([&](int) {
     for (const DecodeGroup& group : step.decode_groups()) {
-      LaunchDecodeAttention(bench.stream(), step.view(), {}, shape, step.decode_items() + group.first, group.count,
-                            group.splits_max, group.rolls, static_cast<float*>(scratch.data()), cache.view);
+      LaunchDecodeAttention(bench.stream(), step.view(), rope != nullptr ? rope->view : RopeView(), shape,
+                            step.decode_items() + group.first, group.count, group.splits_max, group.rolls,
+                            static_cast<float*>(scratch.data()), cache.view);
     }
   });
-  bool correct = SameAttention(cache, q, bench.Read<float>(out.data(), kHeads * kDim), live);
-  if (kind == Kind::kVictims) {
-    correct = correct && SameVictims(bench, cache, sequences - 1, live, live - policy.recent);
+  Values keys = cache.HeadZero(cache.host_k, longest);
+  for (int32_t slot = 0; decode.rolls && slot < longest; ++slot) {
+    const auto at = keys.begin() + static_cast<ptrdiff_t>(slot) * dim;
+    const Values rotated = reference::Rope(rope->spec, slot, Values(at, at + dim), 1, dim);
+    std::copy(rotated.begin(), rotated.end(), at);
   }
-  const bool cached = cache.layout.kv_bytes() < size_t{24} << 20;
+  bool correct = SameAttention(cache, keys, q, bench.Read<float>(out.data(), outputs), longest);
+  if (decode.kind == Kind::kVictims) {
+    correct = correct && SameVictims(bench, cache, count - 1, longest, longest - policy.recent);
+  }
+  const double bytes =
+      2.0 * static_cast<double>(slots) * static_cast<double>(cache.layout.block_kv_bytes()) / kBlockSlots;
   constexpr const char* kKinds[] = {"", ", H2O", ", H2O, victims"};
-  bench.Bytes(std::string(cached ? "L2: " : "") + "decode attention, " + std::to_string(sequences) + " x " +
-                  std::to_string(live) + kKinds[static_cast<size_t>(kind)],
-              seconds, 2.0 * static_cast<double>(cache.layout.kv_bytes()), correct);
+  bench.Bytes((bytes < 48 << 20 ? "L2: decode attention, " : "decode attention, ") + decode.name +
+                  kKinds[static_cast<size_t>(decode.kind)],
+              seconds, bytes, correct);
+}
+
+// What a device does with most chats: caches in bf16, heads of 128, all of one length; then all that differs.
+void DecodeAttentions(Bench& bench) {
+  const auto alike = [](int32_t count, int32_t live) {
+    return Decode{std::to_string(count) + " x " + std::to_string(live),
+                  std::vector<int32_t>(static_cast<size_t>(count), live)};
+  };
+  const bool small = bench.small();
+  std::vector<Decode> decodes;
+  if (small) {
+    decodes = {alike(1, 40), alike(2, 272)};
+  } else {
+    decodes = {alike(1, 2048), alike(1, 32768), alike(32, 2048), alike(128, 2048), alike(8, 32768)};
+  }
+  for (const Kind kind : {Kind::kPlain, Kind::kScored, Kind::kVictims}) {
+    for (Decode decode : decodes) {
+      decode.kind = kind;
+      DecodeAttention(bench, decode);
+    }
+  }
+  // A budget and the token behind it; one long chat among short ones; and beside it the short ones alone.
+  const int32_t budget = small ? 32 : 2048;
+  DecodeAttention(bench, alike(small ? 2 : 32, budget + 1));
+  Decode mixed = alike(small ? 3 : 128, budget);
+  mixed.lives.front() = budget * 16;
+  mixed.name = "one of " + std::to_string(budget * 16) + " among " + mixed.name;
+  DecodeAttention(bench, mixed);
+  for (const int32_t count : small ? std::vector<int32_t>{2} : std::vector<int32_t>{32, 128}) {
+    Decode other = alike(count, budget);
+    const std::string name = other.name;
+    other.head_dim = 64, other.name = name + ", heads of 64";
+    DecodeAttention(bench, other);
+    other.head_dim = kDim, other.type = KvType::kInt8, other.name = name + ", int8";
+    DecodeAttention(bench, other);
+    other.type = KvType::kBF16, other.rolls = true, other.name = name + ", rolling";
+    DecodeAttention(bench, other);
+  }
 }
 
 // --- prompts ----------------------------------------------------------------------------------------------------------
@@ -222,7 +311,7 @@ void PromptAttention(Bench& bench, int32_t tokens) {
   const auto all = bench.Read<float>(static_cast<float*>(out.data()) + last * kHeads * kDim, kHeads * kDim);
   const double pairs = 0.5 * tokens * (tokens + 1.0);
   bench.Operations("prompt attention, " + std::to_string(tokens), seconds, 4.0 * kDim * kHeads * pairs,
-                   SameAttention(cache, q_last, all, tokens));
+                   SameAttention(cache, cache.HeadZero(cache.host_k, tokens), q_last, all, tokens));
   const double scoring = bench.Time(
       [&](int) {
         LaunchPromptScores(bench.stream(), step.view(), {}, shape, step.scored(group),
@@ -242,15 +331,9 @@ void PromptAttention(Bench& bench, int32_t tokens) {
 }  // namespace
 
 void BenchAttention(Bench& bench) {
-  const std::vector<std::pair<int32_t, int32_t>> decodes =
-      bench.small()
-          ? std::vector<std::pair<int32_t, int32_t>>{{1, 40}, {2, 272}}
-          : std::vector<std::pair<int32_t, int32_t>>{{1, 2048}, {1, 32768}, {32, 2048}, {128, 2048}, {8, 32768}};
   RopeAndWrites(bench, bench.small() ? 3 : 64, bench.small() ? 20 : 2048);
   RopeAndWrites(bench, bench.small() ? 19 : 2048, 0);
-  for (const Kind kind : {Kind::kPlain, Kind::kScored, Kind::kVictims}) {
-    for (const auto& [sequences, live] : decodes) DecodeAttention(bench, sequences, live, kind);
-  }
+  DecodeAttentions(bench);
   for (const int32_t tokens : bench.small() ? std::vector<int32_t>{40} : std::vector<int32_t>{2048, 8192, 32768}) {
     PromptAttention(bench, tokens);
   }

@@ -11,12 +11,14 @@
 
 namespace hydrant::cuda {
 
-// The shape of an 8B Llama.
+// The shape of an 8B Llama. Some lines have heads of 64.
 inline constexpr int32_t kHeads = 32, kKvHeads = 8, kDim = 128;
 
 struct BenchCache {
-  // `sequences` of `slots` tokens, whose positions are their slots'. The sequences are copies of one another.
-  BenchCache(Bench& bench, int32_t sequences, int32_t slots, int32_t layers = 1);
+  // `sequences` of `slots` tokens, whose positions are their slots'. The sequences are copies of one another. Of KvType::kInt8 codes
+  // of 2^-5; else kBF16.
+  BenchCache(Bench& bench, int32_t sequences, int32_t slots, int32_t layers = 1, int32_t head_dim = kDim,
+             KvType type = KvType::kBF16);
 
   // Keys or values of slots [0, count) of sequence 0, layer 0 and KV head 0, from the host.
   reference::Values HeadZero(const std::vector<__nv_bfloat16>& from, int32_t count) const;

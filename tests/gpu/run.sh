@@ -131,7 +131,7 @@ if [[ ! -x $bench && ! ${BIN-} && ! $dry ]]; then
     architecture=(-arch=native)
     # Hopper's own instructions have to be asked for.
     [[ $(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null) == 9.0* ]] &&
-      architecture=(-gencode arch=compute_90a,code=sm_90a -DHYDRANT_SM90A)
+      architecture=(-gencode "arch=compute_90a,code=sm_90a" -DHYDRANT_SM90A)
     stage build_kernels 900 "$nvcc" -std=c++20 --expt-relaxed-constexpr -O3 -lineinfo -I. "${architecture[@]}" --threads 0 -x cu -o "$bench" \
       tests/gpu/kernel_bench.cc tests/gpu/bench*.cc kernels/cuda/*/*.cu kernels/cuda/runtime/cuda_error.cc kernels/cuda/runtime/memory.cc \
       kernels/cuda/step_table.cc kernels/cuda/linear/packed_layout.cc kernels/reference/reference.cc \
@@ -187,7 +187,7 @@ fi
 
 # --- speed
 [[ $dry ]] || rm -f "$out/kernels.json" "$out"/engine_*.json "$out"/vllm_*.json
-program kernels "$bench" 150 "$bench" "$out/kernels.json"
+program kernels "$bench" 200 "$bench" "$out/kernels.json"
 table kernels
 bandwidth=$(grep -oE '"copy_gb_s": [0-9.]+' "$out/kernels.json" 2>/dev/null | grep -oE '[0-9.]+' || echo 0)
 for shape in ${SHAPES:-1b 8b}; do
