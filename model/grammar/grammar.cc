@@ -108,20 +108,25 @@ GrammarState Grammar::Begin(Fuel& fuel) {
   return begun_;
 }
 
+// Otherwise one that needs much, and one that needs little, would each begin the machine anew for the other.
+void Grammar::Remembered::Carry(size_t needed) {
+  carried_most = std::max(carried_most, needed);
+  carried = std::min(carried + needed, kMovedMax * std::max(carried_most, most));
+}
+
 bool Grammar::Renew(GrammarState& state, Fuel& fuel) {
-  const bool is_new = machine_->states() > states_max_ + carried_;
-  if (is_new) {
+  if (states_.IsTooMuch(machine_->states()) || bytes_.IsTooMuch(machine_->remembered_bytes())) {
     machine_ = std::make_shared<JsonMachine>(source_->plan, source_->base);
     begun_ = {};
-    carried_ = carried_most_ = 0;
+    states_.Forget();
+    bytes_.Forget();
   }
   if (state.machine_ == machine_) return true;
-  const size_t before = machine_->states();
+  const size_t states = machine_->states(), bytes = machine_->remembered_bytes();
   Configurations moved = machine_->Import(*state.machine_, state.configurations_, fuel);
-  // Otherwise one that needs much, and one that needs little, would each begin the machine anew for the other.
-  const size_t needed = machine_->states() - before;
-  carried_most_ = std::max(carried_most_, needed);
-  carried_ = std::min(carried_ + needed, kMovedMax * std::max(carried_most_, states_max_));
+  states_.Carry(machine_->states() - states);
+  // New bytes that are told apart have what was known of others forgotten.
+  bytes_.Carry(std::max(machine_->remembered_bytes(), bytes) - bytes);
   if (fuel.empty()) return false;
   state.configurations_ = std::move(moved);
   state.machine_ = machine_;

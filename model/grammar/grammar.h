@@ -4,9 +4,10 @@
 // Life cycle: Compile once per specification; Begin for every answer; Advance with the bytes of each token; Accepts says whether the
 // answer may end. What is the same specification makes the same grammar, and takes or refuses the same bytes, on every machine.
 //
-// Work of states and masks is remembered in the grammar; beyond 20,000 things it is dropped and begun anew, which changes no answer. What
-// states brought along that moved there does not count as far as it is four times as many, or four times what one of them needed: it is
-// 100,000 things at most, or 20,000 and four times what the largest state needs, if that is more.
+// Work of states and masks is remembered in the grammar; beyond 20,000 things or 32 MiB it is dropped and begun anew, which changes no
+// answer. What states brought along that moved there does not count as far as it is four times as much, or four times what one of them
+// needed: it is 100,000 things and 160 MiB at most, or 20,000, 32 MiB and four times what the largest state needs, if that is more; and
+// what one call adds.
 //
 // Thread: one at a time for a grammar and all of its states; whoever shares one has a lock. A GrammarSource is for any.
 #ifndef HYDRANT_MODEL_GRAMMAR_GRAMMAR_H_
@@ -100,9 +101,11 @@ class Grammar {
   // About what it takes in memory by now.
   size_t bytes() const;
 
-  // How many things may be remembered before all are dropped, beside those that states brought along: kMovedMax times as many at most.
-  static constexpr size_t kStatesMax = 20'000;
-  void set_states_max(size_t states) { states_max_ = states; }
+  // How many things, and how many bytes of them, may be remembered before all are dropped, beside those that states brought along:
+  // kMovedMax times as much at most.
+  static constexpr size_t kStatesMax = 20'000, kBytesMax = size_t{32} << 20;
+  void set_states_max(size_t states) { states_.most = states; }
+  void set_bytes_max(size_t bytes) { bytes_.most = bytes; }
 
   // Work of one call, 10 ms: whoever follows tokens has others waiting. A token of a few bytes takes a few hundred.
   static constexpr int64_t kAdvanceFuel = 500'000;
@@ -116,11 +119,18 @@ class Grammar {
 
   const std::shared_ptr<const GrammarSource> source_;
   std::shared_ptr<JsonMachine> machine_;
-  size_t states_max_ = kStatesMax;
-  // States of the machine: what others needed that moved to it, together, as far as that is looked at; and the most that one did. Those that do
-  // not move again may be gone, so that only some at a time are sure of their place.
+  // States of the machine, or bytes of them: what others needed that moved to it, together, as far as that is looked at; and the most
+  // that one did. Those that do not move again may be gone, so that only some at a time are sure of their place.
   static constexpr size_t kMovedMax = 4;
-  size_t carried_ = 0, carried_most_ = 0;
+  struct Remembered {
+    size_t most;
+    size_t carried = 0, carried_most = 0;
+
+    void Carry(size_t needed);
+    bool IsTooMuch(size_t now) const { return now > most + carried; }
+    void Forget() { carried = carried_most = 0; }
+  };
+  Remembered states_{kStatesMax}, bytes_{kBytesMax};
   GrammarState begun_;  // where answers begin, in the machine; none where nobody has asked
 };
 

@@ -45,7 +45,7 @@ size_t JsonPlan::bytes() const {
 }
 
 JsonMachine::JsonMachine(std::shared_ptr<const JsonPlan> plan, LazyDfa dfa)
-    : plan_(std::move(plan)), dfa_(std::move(dfa)), base_(dfa_.arena().size()) {}
+    : plan_(std::move(plan)), dfa_(std::move(dfa)), base_(dfa_.arena().size()), base_bytes_(bytes()) {}
 
 Configurations JsonMachine::Begin(Fuel& fuel) {
   if (!plan_->script.empty()) {

@@ -9,6 +9,7 @@
 #ifndef HYDRANT_MODEL_GRAMMAR_JSON_MACHINE_H_
 #define HYDRANT_MODEL_GRAMMAR_JSON_MACHINE_H_
 
+#include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -144,7 +145,8 @@ class JsonMachine {
   size_t states() const {
     return dfa_.arena().size() - base_ + frames_.size() + seen_.size() + few_left_bytes_ / kBytesOfState;
   }
-  // About what it takes in memory.
+  // About what it takes in memory, and how much of that was not there at the beginning.
+  size_t remembered_bytes() const { return std::max(bytes(), base_bytes_) - base_bytes_; }
   size_t bytes() const { return dfa_.bytes() + frames_.size() * 3 * sizeof(Frame) + seen_.bytes() + few_left_bytes_; }
   // The same configurations in this machine, of another one with the same plan that began with the same expressions; not all of them
   // where `fuel` ends. A frame, a key and a state of an expression cost kImportFuel units each; each key one more, whether it is here
@@ -243,6 +245,7 @@ class JsonMachine {
   size_t few_left_bytes_ = 0;
   static constexpr size_t kBytesOfState = 1024;  // as many as transitions of a state take
   SeenKeys seen_;
+  size_t base_bytes_;  // made last, when all that counts is there
 };
 
 }  // namespace hydrant::grammar

@@ -121,6 +121,15 @@ RegexId FactReader::Pattern(JsonId where, std::string_view keyword, const std::s
   return patterns_[pattern] = std::get<RegexId>(parsed);
 }
 
+RegexId FactReader::WithoutPattern(JsonId where, std::string_view keyword, const std::string& pattern) {
+  RegexArena& arena = dfa_.arena();
+  const RegexId without = arena.And({AnyKey(), arena.Not(Pattern(where, keyword, pattern))});
+  if (pattern.find_first_of(".$") == std::string::npos) return without;
+  const auto lines =
+      ParseRegex(R"([^\n\r\u2028\u2029]*)", arena, TextEncoding::kJsonString, RegexExtent::kWhole, fuel_);
+  return arena.And({without, std::get<RegexId>(lines)});
+}
+
 void FactReader::ReadStrings(JsonId schema, SchemaFacts& facts) {
   facts.length_least = std::max(facts.length_least, Count(schema, "minLength", 0));
   facts.length_most = std::min(facts.length_most, Count(schema, "maxLength", kNoLimit));
@@ -132,9 +141,9 @@ void FactReader::ReadStrings(JsonId schema, SchemaFacts& facts) {
       return branches_.Refuse(RefusalKind::kInvalid, schema, "pattern", "'pattern' must be a string");
     }
     if ((facts.types & kStringType) == 0) continue;
-    const RegexId texts = Pattern(schema, "pattern", tree_.at(value).text);
-    RegexArena& arena = dfa_.arena();
-    facts.texts.push_back(keyword == kNotPattern ? arena.And({AnyKey(), arena.Not(texts)}) : texts);
+    const std::string pattern = tree_.at(value).text;
+    facts.texts.push_back(keyword == kNotPattern ? WithoutPattern(schema, "pattern", pattern)
+                                                 : Pattern(schema, "pattern", pattern));
   }
 }
 

@@ -255,7 +255,7 @@ class ShapeBuilder {
       if (const JsonId patterns = Member(schema, "patternProperties"); patterns != kNoJson) {
         const std::vector<std::pair<std::string, JsonId>> members = tree_.at(patterns).members;
         for (const auto& [pattern, value] : members) {
-          SplitKeys(cells, facts_.Pattern(patterns, "patternProperties", pattern), value);
+          SplitKeys(cells, patterns, pattern, value);
           if (refused() || fuel_.empty()) return {};
         }
       }
@@ -272,7 +272,7 @@ class ShapeBuilder {
         if (patterns == kNoJson) continue;
         const std::vector<std::pair<std::string, JsonId>> members = tree_.at(patterns).members;
         for (const auto& [pattern, value] : members) {
-          SplitKeys(cells, facts_.Pattern(patterns, "patternProperties", pattern), kNoJson);
+          SplitKeys(cells, patterns, pattern, kNoJson);
           if (refused() || fuel_.empty()) return {};
         }
       }
@@ -290,15 +290,17 @@ class ShapeBuilder {
     });
   }
   // `value`: what the pattern says of those that match; kNoJson: nothing.
-  void SplitKeys(std::vector<Keys>& cells, RegexId pattern, JsonId value) {
+  void SplitKeys(std::vector<Keys>& cells, JsonId patterns, const std::string& pattern, JsonId value) {
     RegexArena& arena = dfa_.arena();
+    const RegexId with = facts_.Pattern(patterns, "patternProperties", pattern);
+    const RegexId without = facts_.WithoutPattern(patterns, "patternProperties", pattern);
     std::vector<Keys> split;
     for (const Keys& cell : cells) {
       Keys inside = cell, outside = cell;
-      inside.keys = arena.And({cell.keys, pattern});
+      inside.keys = arena.And({cell.keys, with});
       if (value != kNoJson) inside.schemas.push_back(value);
       inside.matched = inside.by_pattern = true;
-      outside.keys = arena.And({cell.keys, arena.Not(pattern)});
+      outside.keys = arena.And({cell.keys, without});
       for (Keys& part : {std::ref(inside), std::ref(outside)}) {
         if (!dfa_.IsEmpty(part.keys, fuel_)) split.push_back(std::move(part));
       }

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -81,9 +83,11 @@ TEST(Grammar, ForgettingChangesNoAnswer) {
       R"({"id":"abcdef-12-3","tags":[{"x":1,"yy":22},"some text",{"k":3,"x":1}],"more":[1,{"z":null}]})",
       R"({"id":"zzz","tags":["a","b",{"k":1,"k":2}]})"};
   const auto keeps = MustCompile(schema), forgets = MustCompile(schema);
-  forgets->set_states_max(7);
   GrammarState other = forgets->Begin();
-  for (const std::string& text : texts) {
+  for (size_t i = 0; i < 2 * texts.size(); ++i) {
+    const std::string& text = texts[i / 2];
+    forgets->set_states_max(i % 2 == 0 ? 7 : Grammar::kStatesMax);
+    forgets->set_bytes_max(i % 2 == 0 ? Grammar::kBytesMax : 500);
     GrammarState one = keeps->Begin(), two = forgets->Begin();
     for (const char byte : text) {
       const std::string next(1, byte);
@@ -95,6 +99,27 @@ TEST(Grammar, ForgettingChangesNoAnswer) {
     }
     EXPECT_EQ(keeps->Accepts(one), forgets->Accepts(two));
   }
+}
+
+// States that come from elsewhere bring what they need along; that is bounded by what it takes, however few things it is.
+TEST(Grammar, WhatIsRememberedIsBoundedInBytes) {
+  const auto grammar = MustCompile(R"({"type":"string","pattern":"(a|b)*a(a|b){14}$"})");
+  constexpr size_t kMost = 10'000;
+  grammar->set_bytes_max(kMost);
+  const size_t begun = grammar->bytes();
+  std::mt19937 random(5);
+  size_t most = 0;
+  for (int i = 0; i < 250; ++i) {
+    Grammar other(grammar->source());
+    GrammarState state = other.Begin();
+    std::string text = "\"";
+    for (int j = 0; j < 40; ++j) text += "ab"[random() % 2];
+    ASSERT_EQ(other.Advance(state, text), Grammar::Verdict::kAllowed);
+    ASSERT_EQ(grammar->Advance(state, "ab"), Grammar::Verdict::kAllowed);
+    most = std::max(most, grammar->bytes() - begun);
+  }
+  EXPECT_GT(most, kMost) << "nothing was ever dropped for it";
+  EXPECT_LT(most, 10 * kMost);
 }
 
 TEST(Grammar, TwoAnswersOfWhichOneHasManyKeysDoNotBeginAnewForEachOther) {

@@ -422,6 +422,19 @@ TEST(ShapeBuilder, WhatIsNotEvaluatedKeepsToItsOwnSchema) {
   EXPECT_FALSE(IsAnswer(*both, "3"));
 }
 
+// Python's '.' is any character but \n, and its '$' is before one at the end, too; that of the standard is neither.
+TEST(ShapeBuilder, WhatAPatternIsNotFoundInIsSoForAllReadings) {
+  const auto keys = MustCompile(R"({"patternProperties":{"^a.b$":{"type":"integer"}}})");
+  for (const char* value : {R"({"axb":1})", R"({"axc":"x"})", R"({"ax":"x"})"})
+    EXPECT_TRUE(IsAnswer(*keys, value)) << value;
+  for (const char* value :
+       {R"({"axb":"x"})", R"({"a\rb":"x"})", R"({"axb\n":"x"})", R"({"a\rb":1})", "{\"a\u2028b\":[]}"})
+    EXPECT_FALSE(IsAnswer(*keys, value)) << value;
+  EXPECT_EQ(MustRefuse(R"({"type":"string","not":{"pattern":"^.*$"}})").kind, RefusalKind::kUnsatisfiable);
+  // Elsewhere a line end is a character like others.
+  EXPECT_TRUE(IsAnswer(*MustCompile(R"({"patternProperties":{"^x-":{"type":"integer"}}})"), R"({"a\nb":"x"})"));
+}
+
 // What is not written in the validator's way: references that go in circles.
 TEST(ShapeBuilder, ReferencesMayGoInCircles) {
   const auto list = MustCompile(
