@@ -389,18 +389,18 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, const Loa
     if (!dump.ok()) return dump.status();
     parts->kv_dump = std::move(*dump);
   }
-  ModelExecutorOptions executor_options;
-  executor_options.weights = sizing->weights;
-  executor_options.kv_type = sizing->kv_type;
-  executor_options.blocks = sizing->limits.blocks;
-  executor_options.spare_score_blocks = sizing->limits.spare_score_blocks;
-  executor_options.sequences_max = sizing->limits.sequences_max;
-  executor_options.batch_tokens_max = sizing->limits.batch_tokens_max;
-  executor_options.context_max = sizing->limits.context_max;
-  executor_options.swap_blocks = sizing->limits.swap_blocks;
-  executor_options.adapters = sizing->adapters;
-  executor_options.on_load = on_load;
-  executor_options.dump = parts->kv_dump.get();
+  const ModelExecutorOptions executor_options{.weights = sizing->weights,
+                                              .kv_type = sizing->kv_type,
+                                              .blocks = sizing->limits.blocks,
+                                              .spare_score_blocks = sizing->limits.spare_score_blocks,
+                                              .sequences_max = sizing->limits.sequences_max,
+                                              .batch_tokens_max = sizing->limits.batch_tokens_max,
+                                              .logits_rows_max = sizing->logits_rows_max,
+                                              .context_max = sizing->limits.context_max,
+                                              .swap_blocks = sizing->limits.swap_blocks,
+                                              .adapters = sizing->adapters,
+                                              .on_load = on_load,
+                                              .dump = parts->kv_dump.get()};
   absl::StatusOr<std::unique_ptr<ModelExecutor>> executor =
       ModelExecutor::Create(checkpoint, *parts->device, executor_options);
   if (!executor.ok()) return ModelError(executor.status());

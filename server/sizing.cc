@@ -45,10 +45,11 @@ std::vector<std::string> Describe(const Limits& limits) {
 }
 
 // Bytes for the largest step, whatever the pool will hold: a smaller pool makes scratch smaller.
-int64_t WorkspaceBytes(const ModelConfig& model, const Limits& limits, const AdapterLimits& adapters,
-                       const DeviceFacts& device) {
+int64_t WorkspaceBytes(const ModelConfig& model, const Sizing& sizing, const DeviceFacts& device) {
+  const Limits& limits = sizing.limits;
   ModelExecutorOptions options;
-  options.adapters = adapters;
+  options.adapters = sizing.adapters;
+  options.logits_rows_max = sizing.logits_rows_max;
   options.blocks = std::numeric_limits<int32_t>::max();
   options.sequences_max = limits.sequences_max;
   options.batch_tokens_max = limits.batch_tokens_max;
@@ -63,7 +64,8 @@ absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const WeightPlan
   const int64_t weight_bytes = weights.bytes();
   const int64_t position_bytes = weights.position_bytes();
   const char* const table = model.position_rows > 0 ? "position table" : "rotary table";
-  const int64_t workspace_bytes = WorkspaceBytes(model, limits, sizing->adapters, device);
+  sizing->logits_rows_max = ModelExecutor::LogitsRows(model, device.memory_bytes.value_or(0), limits.sequences_max);
+  const int64_t workspace_bytes = WorkspaceBytes(model, *sizing, device);
   const int64_t memory_bytes = device.memory_bytes.value_or(host.available_memory_bytes);
   const int64_t adapter_bytes = AdapterSlots::Bytes(weights, sizing->adapters, device.adapter_bytes);
   const int64_t left_bytes = memory_bytes - weight_bytes - adapter_bytes - workspace_bytes;

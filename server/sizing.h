@@ -39,6 +39,7 @@ struct Sizing {
   std::vector<std::pair<std::string, int64_t>> weight_bytes;  // WeightPlan::BytesByFormat
   KvType kv_type = KvType::kF32;
   AdapterLimits adapters;
+  int32_t logits_rows_max = 0;  // ModelExecutorOptions::logits_rows_max
   Limits limits;
   int64_t block_bytes = 0;               // of a block with its part of the spare score blocks: the pool's unit
   int64_t kv_block_bytes = 0;            // KvCache::BytesPerBlock: of a block outside the pool

@@ -50,12 +50,14 @@ class Bench {
     const int64_t weights = plan.bytes();
     const auto block = static_cast<int64_t>(KvCache::BytesPerBlock(config, KvType::kBF16));
     constexpr int32_t kBlocksMax = 1 << 24;
-    ModelExecutorOptions options{.weights = {DType::kBF16},
-                                 .kv_type = KvType::kBF16,
-                                 .blocks = kBlocksMax,
-                                 .sequences_max = arguments.sessions_max,
-                                 .batch_tokens_max = std::max(8192, arguments.sessions_max),
-                                 .context_max = arguments.context + 1024};
+    ModelExecutorOptions options{
+        .weights = {DType::kBF16},
+        .kv_type = KvType::kBF16,
+        .blocks = kBlocksMax,
+        .sequences_max = arguments.sessions_max,
+        .batch_tokens_max = std::max(8192, arguments.sessions_max),
+        .logits_rows_max = ModelExecutor::LogitsRows(config, opened->memory_bytes.value_or(0), arguments.sessions_max),
+        .context_max = arguments.context + 1024};
     // As for any pool: a smaller one takes no more.
     const int64_t workspace =
         Transformer::WorkspaceBytes(config, ModelExecutor::LimitsOf(options),

@@ -347,6 +347,23 @@ TEST(DeriveLimits, ADeviceWithMemoryOfItsOwnGivesMostOfItToThePool) {
   EXPECT_NE(sizing.explanation[1].find("device memory"), std::string::npos);
 }
 
+// The head's weights are read once for all of them, and what their logits take is not the pool's.
+TEST(DeriveLimits, ADeviceWithMemoryOfItsOwnFormsTheLogitsOfMoreRowsAtOnce) {
+  ModelConfig model = Model();
+  model.vocab = 128'256;
+  Config config;
+  config.sequences_max = 512;
+  DeviceFacts gpu = kDevice;
+  gpu.memory_bytes = int64_t{24} << 30;
+  EXPECT_EQ(DeriveLimits(config, model, kDevice, {int64_t{24} << 30, 20'000})->logits_rows_max, 64);
+  const Sizing sizing = *DeriveLimits(config, model, gpu, kHost);
+  EXPECT_EQ(sizing.logits_rows_max, (int64_t{24} << 30) / 100 / (128'256 * 4));
+  gpu.memory_bytes = int64_t{80} << 30;
+  EXPECT_EQ(DeriveLimits(config, model, gpu, kHost)->logits_rows_max, 512);
+  config.sequences_max = 40;
+  EXPECT_EQ(DeriveLimits(config, model, gpu, kHost)->logits_rows_max, 64);
+}
+
 TEST(DeriveLimits, TheScratchOfTheLargestStepIsNotThePools) {
   Config config;
   config.sequences_max = 40;
