@@ -397,15 +397,17 @@ bool TokenMasks::PlainBringsNearer(const Configurations& from, const TokenTrie::
          });
 }
 
-// What all ways to read it are inside of, if that is one and the same: they differ in what is around it, and its end alone tells them apart.
-RegexId TokenMasks::SharedScalar(const Configurations& from) {
+// What all ways to read it are inside of, a scalar or a key of nobody's name, if that is one and the same: they differ in what is around it,
+// and its end alone tells them apart. Where the way to the end is known an object has no such key before.
+RegexId TokenMasks::SharedLexeme(const Configurations& from) {
   const auto is_in = [&](const Configuration& each) {
-    return each.phase == Phase::kScalar && each.lexeme == from[0].lexeme;
+    return (each.phase == Phase::kScalar || each.phase == Phase::kExtraKey) && each.phase == from[0].phase &&
+           each.lexeme == from[0].lexeme && each.key_hash == from[0].key_hash;
   };
   return !from.empty() && std::ranges::all_of(from, is_in) ? from[0].lexeme : kNothing;
 }
 
-// One step inside of a scalar for all together, and by how many bytes the end is further then. kUnknown: that is not where it leads.
+// One step inside of it for all together, and by how many bytes the end is further then. kUnknown: that is not where it leads.
 int64_t TokenMasks::StepShared(const Configurations& from, RegexId shared, uint8_t byte, Fuel& fuel,
                                Configurations& to) {
   if (shared == kNothing) return kUnknown;
@@ -414,7 +416,10 @@ int64_t TokenMasks::StepShared(const Configurations& from, RegexId shared, uint8
   const RegexId left = machine_->dfa().Step(shared, byte, fuel);
   if (left == kNothing || left == kEmptyText) return kUnknown;
   to = from;
-  for (Configuration& each : to) each.lexeme = left;
+  for (Configuration& each : to) {
+    each.lexeme = left;
+    if (each.phase == Phase::kExtraKey) each.key_hash = JsonMachine::KeyHash(each.key_hash, byte);
+  }
   return machine_->BytesInside(left, fuel) - machine_->BytesInside(shared, fuel);
 }
 
@@ -430,7 +435,7 @@ bool TokenMasks::WalkNeeds(const Configurations& from, int64_t here, int64_t mos
     const Configurations& before = stack_[node.depth];
     Configurations& next = stack_[node.depth + 1u];
     const int64_t need_before = needs[node.depth];
-    const RegexId shared = SharedScalar(before);
+    const RegexId shared = SharedLexeme(before);
     if (need_before + kCharacterRest <= most &&
         (PlainBringsNearer(before, node, fuel) || (shared != kNothing && IsLoop(shared, i, fuel)))) {
       longest = std::max(longest, node.depth + node.bytes_below + need_before + kCharacterRest);

@@ -103,7 +103,7 @@ class TokenMasks {
   template <typename OnToken>
   bool WalkNeeds(const Configurations& from, int64_t here, int64_t most, bool prune, Fuel& fuel,
                  const OnToken& on_token, int64_t& longest);
-  static RegexId SharedScalar(const Configurations& from);  // kNothing: there is none
+  static RegexId SharedLexeme(const Configurations& from);  // kNothing: there is none
   int64_t StepShared(const Configurations& from, RegexId shared, uint8_t byte, Fuel& fuel, Configurations& to);
   bool PlainBringsNearer(const Configurations& from, const TokenTrie::Node& node, Fuel& fuel);
   static void AddTokens(std::span<const int32_t> tokens, std::span<uint32_t> out);

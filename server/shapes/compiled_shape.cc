@@ -11,8 +11,8 @@ using grammar::Grammar;
 using grammar::GrammarSpec;
 
 // A state of an automaton has about a kilobyte of transitions: what the two of a shape remember is 4 MB each, and 16 more each where many
-// answers moved there; more only where the keys of a single answer are.
-constexpr size_t kStatesMax = 4'000;
+// answers moved there; more only where the keys of a single answer are, or by what one call adds.
+constexpr size_t kStatesMax = 4'000, kBytesMax = size_t{4} << 20;
 // So many bytes are read before it is looked at again: as many as a few tokens have.
 constexpr size_t kPrefixPiece = 16;
 
@@ -48,6 +48,19 @@ GrammarSpec SpecOf(const ConstraintSpec& spec) {
   return made;
 }
 
+// Where an answer stands behind the byte that it has to begin with; nothing where several may be first.
+std::optional<grammar::GrammarState> BehindOnlyByte(const grammar::GrammarState& begin, Grammar& grammar) {
+  std::optional<grammar::GrammarState> behind;
+  for (int byte = 0; byte < 256; ++byte) {
+    const char one = static_cast<char>(byte);
+    grammar::GrammarState next = begin;
+    if (grammar.Advance(next, {&one, 1}) != Grammar::Verdict::kAllowed) continue;
+    if (behind.has_value()) return std::nullopt;
+    behind = std::move(next);
+  }
+  return behind;
+}
+
 // Reads nothing, but moves both to what the automaton remembers now. Where there is no memory for that `state` stays as it was.
 grammar::GrammarState CopyOf(grammar::GrammarState& state, Grammar& grammar) {
   grammar::GrammarState moved = state;
@@ -76,6 +89,12 @@ std::variant<std::shared_ptr<CompiledShape>, grammar::Refusal> CompiledShape::Co
     return grammar::Refusal{grammar::RefusalKind::kTooComplex, "", "",
                             "which tokens may come first takes too much work to find out"};
   }
+  // So it is with the second, where that is inside of a string or before a key: the answer would need it at once.
+  std::optional<grammar::GrammarState> second = BehindOnlyByte(state, *shape->masked_);
+  if (second.has_value() && shape->Mask(*second, first) == Grammar::Verdict::kLimit) {
+    return grammar::Refusal{grammar::RefusalKind::kTooComplex, "", "",
+                            "which tokens may come behind the first byte takes too much work to find out"};
+  }
   return shape;
 }
 
@@ -86,7 +105,10 @@ CompiledShape::CompiledShape(std::shared_ptr<Grammar> grammar, std::shared_ptr<c
       followed_(std::make_shared<Grammar>(source_)),
       masked_(std::move(grammar)),
       masks_(masked_, vocabulary_->trie()) {
-  for (Grammar* each : {followed_.get(), masked_.get()}) each->set_states_max(kStatesMax);
+  for (Grammar* each : {followed_.get(), masked_.get()}) {
+    each->set_states_max(kStatesMax);
+    each->set_bytes_max(kBytesMax);
+  }
   masked_begin_ = masked_->Begin(fuel);
   followed_begin_ = masked_begin_;
   followed_->Advance(followed_begin_, "", fuel);  // moves it
@@ -103,6 +125,7 @@ grammar::GrammarState CompiledShape::BeginFollowed() { return CopyOf(followed_be
 Grammar::Verdict CompiledShape::Behind(std::string_view prefix, grammar::GrammarState& behind) const {
   Grammar reader(source_);
   reader.set_states_max(kStatesMax);
+  reader.set_bytes_max(kBytesMax);
   grammar::Fuel fuel;
   grammar::GrammarState read = reader.Begin(fuel);
   if (fuel.empty()) return Grammar::Verdict::kLimit;

@@ -99,6 +99,7 @@ TEST(CompiledShape, OptionsCountAndWhatItTakesInMemoryIsKnown) {
   const size_t before = shape->bytes();
   EXPECT_GT(before, 1000u);
   std::vector<uint32_t> bits(shape->vocabulary().words());
+  ASSERT_EQ(shape->Advance(state, "[1,"), Known::kAllowed);
   ASSERT_EQ(shape->Mask(state, bits), Known::kAllowed);
   EXPECT_GT(shape->bytes(), before);
 

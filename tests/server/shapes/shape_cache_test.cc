@@ -81,7 +81,7 @@ TEST(ShapeCache, RefusalsAreKept) {
 TEST(ShapeCache, ATenantMakesRoomForItself) {
   const size_t one = std::get<0>(ShapeCache(ByteVocabulary()).Get(KeyOf(0, "a0")))->bytes() + 1024;
   ShapeCache cache(ByteVocabulary(), {.tenant_bytes_max = 3 * one, .bytes_max = 5 * one});
-  cache.Get(KeyOf(1, "other"));
+  cache.Get(KeyOf(1, "o0"));
   const auto in_use = std::get<0>(cache.Get(KeyOf(0, "a0")));
   for (int i = 1; i < 10; ++i) {
     cache.Get(KeyOf(0, "a" + std::to_string(i)));
@@ -89,7 +89,7 @@ TEST(ShapeCache, ATenantMakesRoomForItself) {
   }
   EXPECT_FALSE(cache.Find(KeyOf(0, "a0")).has_value()) << "used least recently";
   EXPECT_TRUE(cache.Find(KeyOf(0, "a9")).has_value());
-  EXPECT_TRUE(cache.Find(KeyOf(1, "other")).has_value()) << "of another tenant";
+  EXPECT_TRUE(cache.Find(KeyOf(1, "o0")).has_value()) << "of another tenant";
   EXPECT_LE(cache.counts().kept_bytes, static_cast<int64_t>(4 * one));
   grammar::GrammarState state = in_use->Begin();
   EXPECT_EQ(in_use->Advance(state, "a0"), grammar::Grammar::Verdict::kAllowed);

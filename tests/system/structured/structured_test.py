@@ -85,7 +85,11 @@ def hostile():
         {"$ref": "#"},
         {"type": "array", "minItems": 1_000_000, "items": {"type": "array", "minItems": 1_000_000}},
         {"not": {"type": "object", "required": [f"p{i}" for i in range(200)]}},
-    ]
+        {"type": "string", "minLength": 10, "maxLength": 20, "allOf": [
+            {"anyOf": [{"pattern": f"^{letter}"} for letter in "abcde"]},
+            {"anyOf": [{"not": {"pattern": "^[a-e]"}}, *({"pattern": f"{letter}$"} for letter in "xyz")]},
+            {"anyOf": [{"not": {"pattern": "[xyz]$"}}, *({"pattern": digit * 18} for digit in "123")]}]},
+    ]  # fmt: skip
 
 
 def post(base, body, timeout=120):
@@ -154,11 +158,14 @@ def check_answers(base, schemas, count):
         }  # fmt: skip
         return i, schema, closes, *post(base, body, timeout=600)
 
-    whole = closed = cut = refused = 0
+    whole = closed = cut = refused = given_up = 0
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         for i, schema, closes, status, answer in pool.map(ask, range(count)):
             if status == 400 and (closes or schema not in SCHEMAS):
                 refused += 1  # too few tokens for the shortest answer, or what is not enforced
+                continue
+            if status == 500 and schema not in SCHEMAS and answer["error"]["code"] == "structured_output_limit":
+                given_up += 1  # a work of masks that nobody could foresee
                 continue
             if status != 200:
                 expect(False, "every schema is served", (i, schema, status, answer))
@@ -175,6 +182,7 @@ def check_answers(base, schemas, count):
                 print(f"      {i + 1} requests: {whole} answers fit, {SEEN['by the second validator']} looked at twice", flush=True)
     expect(whole > count / 2 and closed > 0, f"{whole} answers fit, {closed} of them closed at their limit ({cut} cut, {refused} refused)",
            (whole, closed, cut, refused))  # fmt: skip
+    expect(given_up <= count / 1000, f"the work of {given_up} requests of {count} had no end", given_up)
 
 
 def gaps_of(base, stop):
