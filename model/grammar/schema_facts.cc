@@ -154,6 +154,10 @@ RegexId FactReader::FormatTexts(std::string_view name) {
   RegexArena& arena = dfa_.arena();
   const auto parsed = ParseRegex(format->pattern, arena, TextEncoding::kJsonString, RegexExtent::kWhole, fuel_);
   RegexId texts = std::get<RegexId>(parsed);
+  if (!format->also.empty()) {
+    const auto also = ParseRegex(format->also, arena, TextEncoding::kJsonString, RegexExtent::kWhole, fuel_);
+    texts = arena.And({texts, std::get<RegexId>(also)});
+  }
   if (format->characters_max > 0) {
     texts = arena.And({texts, arena.Repeat(arena.node(AnyKey()).a, 0, format->characters_max)});
   }

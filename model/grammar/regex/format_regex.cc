@@ -81,7 +81,7 @@ std::optional<Format> FormatOf(std::string_view name) {
   if (name == "time") return Format{Time()};
   if (name == "date-time") return Format{StrCat(Date(), "T", Time())};
   if (name == "duration") return Format{Duration()};
-  if (name == "email") return Format{Email(), 254};
+  if (name == "email") return Format{Email(), 254, "[^@]{1,64}@.*"};  // RFC 5321, 4.5.3.1.1
   if (name == "hostname") return Format{Hostname(), 253};
   if (name == "ipv4") return Format{Ipv4()};
   if (name == "ipv6") return Format{Ipv6()};

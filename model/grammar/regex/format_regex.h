@@ -13,6 +13,7 @@ namespace hydrant::grammar {
 struct Format {
   std::string pattern;
   int characters_max = 0;  // 0: no limit
+  std::string also = "";   // what it has to fit, too; empty: nothing
 };
 
 // Those of strings: date-time, date, time, duration, email, hostname, ipv4, ipv6, uuid, uri, uri-reference. Nothing for other names.

@@ -435,6 +435,13 @@ TEST(ShapeBuilder, WhatAPatternIsNotFoundInIsSoForAllReadings) {
   EXPECT_TRUE(IsAnswer(*MustCompile(R"({"patternProperties":{"^x-":{"type":"integer"}}})"), R"({"a\nb":"x"})"));
 }
 
+TEST(ShapeBuilder, AMailboxHasANameOf64CharactersAtMost) {
+  const auto mail = MustCompile(R"({"type":"string","format":"email"})");
+  const std::string name(32, 'a');
+  EXPECT_TRUE(IsAnswer(*mail, "\"" + name + "." + name.substr(1) + "@b.org\""));
+  EXPECT_FALSE(IsAnswer(*mail, "\"" + name + "." + name + "@b.org\""));
+}
+
 // What is not written in the validator's way: references that go in circles.
 TEST(ShapeBuilder, ReferencesMayGoInCircles) {
   const auto list = MustCompile(
