@@ -313,8 +313,13 @@ asio::awaitable<void> SessionTransfer::Forget(HttpExchange& exchange, Caller ten
   }
   Verdict durable(exchange);
   if (const auto error = context_.sessions->Delete(tenant->index(), id, durable.Sayer(), turn)) {
-    co_await exchange.RespondError(*error);
-    co_return;
+    // It is gone, and what it said was not: that is asked for again.
+    const bool again = purge.has_value() && error->status == 404 && context_.sessions->IsUnpurged(tenant->index(), id);
+    if (!again) {
+      co_await exchange.RespondError(*error);
+      co_return;
+    }
+    durable.Sayer()(true);
   }
   bool here = co_await durable.Wait();
   if (!here) co_return;
@@ -324,7 +329,7 @@ asio::awaitable<void> SessionTransfer::Forget(HttpExchange& exchange, Caller ten
   }
   if (purge.has_value()) {
     Verdict purged(exchange);
-    context_.sessions->Purge(purged.Sayer());
+    context_.sessions->Purge(tenant->index(), id, purged.Sayer());
     here = co_await purged.Wait();
     if (!here) co_return;
     if (!purged.yes()) {

@@ -288,7 +288,7 @@ void GenerationRun::AbsorbBatch() {
 
 // Half a prompt has no vector. One that has been left behind may still be written, by a step on its way.
 std::optional<ApiError> GenerationRun::PooledError(const Choice& choice, FinishReason finish) {
-  if (!EndsByItself(finish)) return Overloaded("The request was ended before its time.", "draining", 1);
+  if (!EndsByItself(finish)) return Overloaded("The request was ended before its time.", "aborted", 1);
   return choice.states->finite() ? std::nullopt : ErrorOf(FinishReason::kError);
 }
 

@@ -124,6 +124,9 @@ class SessionStore {
     std::function<void(const TurnId& turn, std::function<void(KvBytes)> done)> take_parked;
     int64_t kv_idle_us = 5'000'000;         // how long a session is left alone before its KV is written
     int64_t kv_lost_bytes_max = 256 << 20;  // of KV that has to go and waits to be written
+    // What pasts may take that are not in force before their KV is on the disk. A tenant has no more of it than are left; beyond that a
+    // turn ends when its tokens are.
+    int64_t kv_promised_bytes_max = 256 << 20;
     ModelId model{};
     int32_t tenants = 0;  // whose sessions are known at once; others' when one of them asks
     std::function<std::string(int32_t tenant)> tenant_name;  // by which the journal knows it; needed with one
@@ -239,8 +242,11 @@ class SessionStore {
 
   SessionCounts counts();
   const ModelId& model() const { return options_.model; }
-  // `done` is told when no file has what sessions that are gone by now have said, or that this cannot be: as Delete's.
-  void Purge(std::function<void(bool purged)> done);
+  // `done` is told when no file has what sessions that are gone by now have said, or that this cannot be: as Delete's. The session of
+  // this id is one of them, and stays unpurged until it can.
+  void Purge(int32_t tenant, const std::string& id, std::function<void(bool purged)> done);
+  // Whether Purge was asked for it, and did not come to its end: of the latest few, for as long as the process lives.
+  bool IsUnpurged(int32_t tenant, const std::string& id);
   // Null without a journal.
   const SessionJournal* journal() const { return options_.journal; }
   // Null: no KV is kept on the disk.
@@ -280,13 +286,15 @@ class SessionStore {
   struct Tenant {
     std::map<std::string, Session*> sessions;  // by id
     Sessions busy;
-    Sessions idle;                 // least recently used first; and so is `stored`
-    Sessions stored;               // idle, without a past in memory
-    std::string name;              // with a journal
-    std::deque<std::string> gone;  // ids that expired or gave way, the latest few
+    Sessions idle;                     // least recently used first; and so is `stored`
+    Sessions stored;                   // idle, without a past in memory
+    std::string name;                  // with a journal
+    std::deque<std::string> gone;      // ids that expired or gave way, the latest few
+    std::deque<std::string> unpurged;  // ids that Purge was asked for, the latest few
     double weight = 1;
     int64_t bytes = 0;
     int64_t logged_bytes = 0;
+    int64_t promised_bytes = 0;  // Options::kv_promised_bytes_max
     int32_t sessions_max = 0;
     int64_t disk_bytes = 0;
   };
@@ -394,6 +402,9 @@ class SessionStore {
   static KvBinding BindingOf(const SessionName& name, const SessionPast& past);
   void FindKv(SessionTurn* turn);
   bool ReadsDisk(const Session& session) const;  // whether Begin of it waits for the disk; REQUIRES the lock
+  // Whether so many bytes of the tenant's may wait for their KV; then they do.
+  bool TakePromise(int32_t tenant, int64_t bytes);
+  void EndPromise(int32_t tenant, int64_t bytes);
   // Takes no lock. `kv` empty: what the engine has parked.
   void WriteKv(KvWish wish, KvBytes kv, bool urgent, std::function<void(bool)> done);
 
@@ -405,6 +416,7 @@ class SessionStore {
   Sessions removed_;  // since the lock was taken
   std::vector<ParkEvent> park_events_taken_;
   int64_t bytes_ = 0;
+  int64_t promised_bytes_ = 0;  // of all tenants
   uint64_t numbers_ = 0;
   int64_t start_s_ = 0;  // StampS() when options_.clock() said start_us_
   int64_t start_us_ = 0;

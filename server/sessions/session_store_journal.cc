@@ -155,19 +155,24 @@ void SessionStore::Commit(Session* session, uint64_t turn, const SessionPast* be
   record.facts.policy = static_cast<uint8_t>(past->spec.preset);
   record.body = EncodePast(*past, whole ? nullptr : before, options_.model);
   const auto bytes = static_cast<int64_t>(record.body.size() + kRecordHeaderBytes);
-  const int64_t past_bytes = BytesOf(past);
+  const int64_t past_bytes = BytesOf(past) + static_cast<int64_t>(sizeof(KvWish));
   std::optional<KvWish> wish;
   if (keeps_kv) wish = KvWish{{session->number, turn}, {.tenant = record.facts.tenant, .used_s = record.wall_s}, past};
   if (keeps_kv) wish->write.binding = BindingOf(session->name, *past);
-  auto written = [this, session, turn, whole, bytes, used_s, past = std::move(past), wish = std::move(wish),
+  auto written = [this, session, turn, whole, bytes, past_bytes, used_s, past = std::move(past), wish = std::move(wish),
                   done = std::move(done)](bool durable) {
     const auto end = [this, session, turn, past, logged = Logged{durable, whole, bytes, used_s},
                       done](Durability promise) {
       End(session, turn, past, logged);
       done(promise);
     };
-    if (!durable || !wish.has_value()) return end(durable ? Durability::kTokens : Durability::kNone);
-    WriteKv(*wish, {}, /*urgent=*/true, [end](bool kept) { end(kept ? Durability::kKv : Durability::kTokens); });
+    if (!durable) return end(Durability::kNone);
+    const int32_t tenant = session->tenant;
+    if (!wish.has_value() || !TakePromise(tenant, past_bytes)) return end(Durability::kTokens);
+    WriteKv(*wish, {}, /*urgent=*/true, [this, tenant, past_bytes, end](bool kept) {
+      end(kept ? Durability::kKv : Durability::kTokens);
+      EndPromise(tenant, past_bytes);
+    });
   };
   options_.journal->Commit(std::move(record), std::move(written), past_bytes);
 }

@@ -137,6 +137,27 @@ void SessionStore::KeepDue() {
   if (std::ssize(wishes) == kKeptPerLook) options_.kv->Wake();  // there may be more
 }
 
+bool SessionStore::TakePromise(int32_t tenant, int64_t bytes) {
+  const Lock lock(*this);
+  Tenant& own = TenantOf(tenant);
+  // As SessionJournal's: n tenants that want all of it have an (n + 1)th part each. One at least, however large it is.
+  const bool room =
+      promised_bytes_ == 0 || own.promised_bytes + bytes <= options_.kv_promised_bytes_max - promised_bytes_ - bytes;
+  if (!room) {
+    options_.kv->CountPassed();
+    return false;
+  }
+  own.promised_bytes += bytes;
+  promised_bytes_ += bytes;
+  return true;
+}
+
+void SessionStore::EndPromise(int32_t tenant, int64_t bytes) {
+  const Lock lock(*this);
+  TenantOf(tenant).promised_bytes -= bytes;
+  promised_bytes_ -= bytes;
+}
+
 void SessionStore::WriteKv(KvWish wish, KvBytes kv, bool urgent, std::function<void(bool)> done) {
   // It takes no memory where it is called: that may be on the engine's thread.
   const auto hand_over = [&kept = *options_.kv, urgent](KvWrite* to_write, KvBytes bytes,

@@ -55,8 +55,9 @@ bool SessionJournal::TakesNow(const std::string& tenant, int64_t bytes) {
 }
 
 // Whether it waits; where not, `record` and `done` are as they were, or there is no memory.
-bool SessionJournal::Queue(LogRecord& record, std::function<void(bool)>& done, int64_t charge) {
+bool SessionJournal::Queue(LogRecord& record, std::function<void(bool)>& done, int64_t bytes) {
   const bool ends = record.type == RecordType::kForget;
+  int64_t charge = ends ? 1 : ChargeOf(bytes);
   Share& share = ends ? ends_ : records_;
   const auto same = ends_waiting_.find(record.name);
   const bool joins = ends && same != ends_waiting_.end();
@@ -66,10 +67,11 @@ bool SessionJournal::Queue(LogRecord& record, std::function<void(bool)>& done, i
   if (stopping_ || !room) return false;
   if (joins) {
     Waiting& waiting = *same->second;
+    bytes = done ? static_cast<int64_t>(sizeof(done)) : 0;
     if (done) waiting.others.emplace_back().swap(done);
     waiting.record.turn = std::max(waiting.record.turn, record.turn);
     waiting.record.wall_s = std::max(waiting.record.wall_s, record.wall_s);
-    Charge(waiting, charge);
+    Charge(waiting, charge, bytes);
     return true;
   }
   int64_t& own = share.of[record.facts.tenant];
@@ -79,15 +81,17 @@ bool SessionJournal::Queue(LogRecord& record, std::function<void(bool)>& done, i
   waiting.since_us = options_.clock();
   waiting.record = std::move(record);
   waiting.done.swap(done);
-  Charge(waiting, charge);
+  Charge(waiting, charge, bytes);
   // What ends what is said from here on comes after it.
   if (!ends && same != ends_waiting_.end()) ends_waiting_.erase(same);
   if (ends) NoteEnd(&waiting);
   return true;
 }
 
-void SessionJournal::Charge(Waiting& waiting, int64_t charge) {
+void SessionJournal::Charge(Waiting& waiting, int64_t charge, int64_t bytes) {
   waiting.charge += charge;
+  waiting.bytes += bytes;
+  waiting_bytes_ += bytes;
   *waiting.own += charge;
   waiting.share->taken += charge;
 }
@@ -102,11 +106,10 @@ void SessionJournal::NoteEnd(Waiting* end) {
 
 void SessionJournal::Commit(LogRecord record, std::function<void(bool)> done, int64_t bytes_beside) {
   bool waits = false;
-  const bool ends = record.type == RecordType::kForget;
   const int64_t bytes = std::ssize(record.body) + static_cast<int64_t>(kRecordHeaderBytes) + bytes_beside;
   try {
     const std::lock_guard<std::mutex> lock(mutex_);
-    waits = Queue(record, done, ends ? 1 : ChargeOf(bytes));
+    waits = Queue(record, done, bytes);
   } catch (const std::exception&) {
     // No memory to let it wait.
   }
@@ -120,7 +123,7 @@ void SessionJournal::Commit(LogRecord record, std::function<void(bool)> done, in
 LogCounts SessionJournal::counts() const {
   LogCounts counts = log_->counts();
   const std::lock_guard<std::mutex> lock(mutex_);
-  counts.waiting_bytes = records_.taken;
+  counts.waiting_bytes = waiting_bytes_;
   counts.passed = passed_;
   return counts;
 }
@@ -182,6 +185,7 @@ void SessionJournal::Tell(Waiting& waiting, bool durable) {
   const std::lock_guard<std::mutex> lock(mutex_);
   waiting.share->taken -= waiting.charge;
   *waiting.own -= waiting.charge;
+  waiting_bytes_ -= waiting.bytes;
 }
 
 void SessionJournal::Purge(std::function<void(bool)> done) {
@@ -201,6 +205,7 @@ void SessionJournal::TakePurges(Purges* purges, uint32_t* up_to) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!purges->empty() || purges_.empty()) return;
   purges->swap(purges_);
+  log_->TryStuckAgain();
   *up_to = log_->newest_segment();
 }
 

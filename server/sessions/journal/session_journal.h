@@ -116,6 +116,7 @@ class SessionJournal {
     Share* share = nullptr;
     int64_t* own = nullptr;  // its tenant's in `share`
     int64_t charge = 0;
+    int64_t bytes = 0;  // in memory, as far as that is known
   };
 
   SessionJournal(std::unique_ptr<SessionDirectory> directory, Options options)
@@ -129,8 +130,8 @@ class SessionJournal {
   void Tell(Waiting& waiting, bool durable);
   int64_t ChargeOf(int64_t bytes) const;  // of a record
   // These REQUIRE mutex_ held.
-  bool Queue(LogRecord& record, std::function<void(bool)>& done, int64_t charge);
-  static void Charge(Waiting& waiting, int64_t charge);
+  bool Queue(LogRecord& record, std::function<void(bool)>& done, int64_t bytes);
+  void Charge(Waiting& waiting, int64_t charge, int64_t bytes);
   void NoteEnd(Waiting* end);
   using Purges = std::vector<std::function<void(bool)>>;
   bool CleanSome(Purges* purges, uint32_t* up_to);
@@ -148,6 +149,7 @@ class SessionJournal {
   std::map<SessionName, Waiting*> ends_waiting_;  // kForget records in waiting_ with no other of that name behind them
   Share records_;                                 // bytes
   Share ends_;                                    // places
+  int64_t waiting_bytes_ = 0;                     // of all that waits or is being written, in memory
   uint64_t passed_ = 0;
   std::vector<std::function<void(bool)>> purges_;  // asked for, and not begun
   CommitTimes times_;

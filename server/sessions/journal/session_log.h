@@ -95,6 +95,8 @@ class SessionLog {
   // Does a part of the work of giving room back, a few ms. `now_s` is Unix time. `purge`: what sessions that are gone have said goes
   // whatever purge_s is. True: there is more.
   bool Clean(int64_t now_s, bool purge = false);
+  // What could not be read of a segment is tried again: somebody waits for it to go.
+  void TryStuckAgain() { stuck_.clear(); }
   // By the writing thread: the newest segment there has been; whether one up to `segment` has records of sessions that are gone.
   uint32_t newest_segment() const { return next_number_ - 1; }
   bool HasForgotten(uint32_t segment) const;

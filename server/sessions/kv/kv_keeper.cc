@@ -549,6 +549,11 @@ void KvKeeper::CountUnread(KvReject why) {
   read_rate_ *= kTriedAgain;
 }
 
+void KvKeeper::CountPassed() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++counts_.passed;
+}
+
 double KvKeeper::read_rate() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return read_rate_;

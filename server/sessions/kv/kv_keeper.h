@@ -146,6 +146,8 @@ class KvKeeper {
   std::unique_ptr<KvIncoming> Receive(const KvBinding& expected, int64_t bytes, KvOutcome* why);
   // It is not read, or whoever asked for it waits no longer: it is counted as rejected. `done` is told all the same.
   void CountUnread(KvReject why);
+  // A turn was not promised its KV, for too many wait for theirs.
+  void CountPassed();
   // Bytes a second of the last files that were read; 0: none was.
   double read_rate() const;
 

@@ -300,14 +300,24 @@ TEST_F(AdminRoutesTest, RequestsAreAbortedByIdOrByTenant) {
   server_->executor().Hold();
   RawClient first(server_->port());
   RawClient second(server_->port());
+  RawClient embedding(server_->port());
   first.Send(CompletionPost(kLong, "Authorization: Bearer key-a\r\nX-Request-Id: one\r\n"));
   second.Send(CompletionPost(kLong, "Authorization: Bearer key-b\r\nX-Request-Id: two\r\n"));
-  ASSERT_TRUE(Eventually([&] { return server_->engine().backlog().sequences == 2; }));
-  EXPECT_EQ(Admin(Post("/abort_requests", kAdmin, R"({"request_ids":["one","absent"]})")).body, R"({"aborted":1})");
+  const std::string input = R"({"input":")" + std::string(2000, 'a') + "\"}";  // more than a step computes
+  embedding.Send(
+      "POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer key-a\r\nX-Request-Id: three\r\n"
+      "Content-Length: " +
+      std::to_string(input.size()) + "\r\n\r\n" + input);
+  ASSERT_TRUE(Eventually([&] { return server_->engine().backlog().sequences == 3; }));
+  EXPECT_EQ(Admin(Post("/abort_requests", kAdmin, R"({"request_ids":["one","three","absent"]})")).body,
+            R"({"aborted":2})");
   EXPECT_EQ(Admin(Post("/abort_requests", kAdmin, R"({"tenant":"b"})")).body, R"({"aborted":1})");
   server_->executor().Release();
   EXPECT_THAT(first.ReadResponse().body, HasSubstr(R"("finish_reason":"abort")"));
   EXPECT_THAT(second.ReadResponse().body, HasSubstr(R"("finish_reason":"abort")"));
+  const RawClient::Response ended = embedding.ReadResponse();
+  EXPECT_EQ(ended.status, 503);
+  EXPECT_THAT(ended.body, HasSubstr(R"("code":"aborted")"));
   for (const char* body : {"{}", R"({"request_ids":[]})", R"({"tenant":"x"})", R"({"request_ids":5})", "[]"}) {
     EXPECT_EQ(Admin(Post("/abort_requests", kAdmin, body)).status, 400) << body;
   }

@@ -17,7 +17,7 @@
 #include "server/sessions/response_notes.h"
 #include "server/sessions/transfer/session_file.h"
 #include "tests/server/durable_server.h"
-#include "tests/server/sessions/journal/stuck_reads.h"
+#include "tests/server/sessions/journal/stuck_disk.h"
 #include "tests/server/test_server.h"
 #include "tests/support/temp_dir.h"
 
@@ -278,14 +278,14 @@ TEST(KeptOnADisk, NobodysPromptWaitsWhereWhatOthersGoOnFromCannotBeRead) {
     made("/v1/completions", R"({"prompt":"hi","max_tokens":4,"session_id":"t"})");
     requests.push_back(Get("/v1/sessions/t/kv"));
   }
-  StuckReads disk;
+  StuckDisk disk;
   SessionJournal::Options options;
   options.through = [&disk](std::unique_ptr<LogDirectory> files) {
     return std::make_unique<StuckDirectory>(std::move(files), disk);
   };
   DurableServer durable(temp.File("d"), WithChats(), std::move(options));
   for (const std::string& request : requests) {
-    disk.Hang(true);
+    disk.Hang(StuckDisk::Stuck::kReads);
     RawClient client(durable.server->port());
     client.Send(request);
     EXPECT_TRUE(Eventually([&] { return disk.waiting() == 1; })) << request;
@@ -293,7 +293,7 @@ TEST(KeptOnADisk, NobodysPromptWaitsWhereWhatOthersGoOnFromCannotBeRead) {
     RawClient other(durable.server->port());
     EXPECT_EQ(other.Ask(Request("POST", "/v1/responses", "{" + hi + "}"), 2).status, 200) << request;
     EXPECT_EQ(client.ReadUntil("\r\n", 0.001), "");
-    disk.Hang(false);
+    disk.Hang(StuckDisk::Stuck::kNothing);
     EXPECT_EQ(client.ReadResponse().status, 200) << request;
   }
 }

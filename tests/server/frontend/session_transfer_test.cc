@@ -11,6 +11,7 @@
 #include "server/process/clock.h"
 #include "server/sessions/past_codec.h"
 #include "tests/server/durable_server.h"
+#include "tests/server/sessions/journal/stuck_disk.h"
 #include "tests/server/sessions/tools/sessions_on_disk.h"
 #include "tests/server/test_server.h"
 #include "tests/support/temp_dir.h"
@@ -181,6 +182,31 @@ TEST(SessionTransfer, WhatIsImportedIsDurableAndWhatIsPurgedIsInNoFile) {
   EXPECT_EQ(gone.status, 200) << gone.body;
   EXPECT_THAT(gone.body, HasSubstr(R"("deleted":true,"purged":true)"));
   EXPECT_THAT(BytesBelow(directory), Not(HasSubstr(kCanary)));
+}
+
+TEST(SessionTransfer, APurgeThatCouldNotBeMayBeAskedForUntilItCan) {
+  const TempDir temp;
+  StuckDisk disk;
+  SessionJournal::Options options;
+  options.through = [&disk](std::unique_ptr<LogDirectory> files) {
+    return std::make_unique<StuckDirectory>(std::move(files), disk);
+  };
+  DurableServer durable(temp.File("d"), {}, std::move(options));
+  TestServer& server = *durable.server;
+  ASSERT_EQ(server.Ask(Say(kCanary)).status, 200);
+  const auto purge = [&](const std::string& id) { return server.Ask(Delete("/v1/sessions/" + id + "?purge=now")); };
+  // What has to be written anew, so that the segment can go, cannot be read.
+  ASSERT_EQ(server.Ask(CompletionPost(R"({"session_id":"stays","max_tokens":2,"prompt":"hi"})")).status, 200);
+  disk.Hang(StuckDisk::Stuck::kReadsFail);
+  for (int time = 0; time < 2; ++time) EXPECT_THAT(purge("s").body, HasSubstr("not_purged")) << time;
+  EXPECT_EQ(server.Ask(Delete("/v1/sessions/s")).status, 404) << "it is gone, and nothing is asked of the files";
+  EXPECT_EQ(purge("t").status, 404);
+  EXPECT_THAT(BytesBelow(temp.File("d")), HasSubstr(kCanary));
+  disk.Hang(StuckDisk::Stuck::kNothing);
+  EXPECT_EQ(purge("s").status, 200);
+  EXPECT_THAT(BytesBelow(temp.File("d")), Not(HasSubstr(kCanary)));
+  EXPECT_EQ(purge("s").status, 404) << "there is nothing of it any more";
+  EXPECT_EQ(server.Ask(Get("/v1/sessions/stays")).status, 200);
 }
 
 }  // namespace

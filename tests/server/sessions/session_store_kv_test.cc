@@ -12,6 +12,7 @@
 
 #include "server/process/clock.h"
 #include "server/sessions/session_store.h"
+#include "tests/server/sessions/journal/stuck_disk.h"
 #include "tests/server/sessions/kv/kv_bytes.h"
 #include "tests/support/temp_dir.h"
 
@@ -45,7 +46,8 @@ class SessionStoreKv : public testing::Test {
       if (!session.has_value()) return std::nullopt;
       return KvKeeper::Options::Owner{session->turn, session->used_s, session->facts.tenant};
     };
-    kv_ = std::make_unique<KvKeeper>(journal_->TakeKv(), format, std::move(keeper));
+    kv_ = std::make_unique<KvKeeper>(std::make_unique<StuckDirectory>(journal_->TakeKv(), disk_), format,
+                                     std::move(keeper));
     SessionStore::Options options;
     options.clock = [this] { return now_us_; };
     options.wall_clock = [] { return int64_t{1'700'000'000}; };
@@ -54,6 +56,7 @@ class SessionStoreKv : public testing::Test {
     options.journal = journal_.get();
     options.kv = kv_.get();
     options.take_parked = [this](const TurnId& turn, const std::function<void(KvBytes)>& done) { done(Parked(turn)); };
+    options.kv_promised_bytes_max = promised_bytes_max_;
     options.tenants = 1;
     options.tenant_name = [](int32_t) { return std::string("t"); };
     store_ = std::make_unique<SessionStore>(std::move(options));
@@ -95,15 +98,18 @@ class SessionStoreKv : public testing::Test {
   }
   // A turn that leaves KV of all its tokens but one.
   Durability Turn(const std::string& id, size_t tokens, const SessionOwner& owner = kOwner) {
+    return BeginTurn(id, tokens, owner).get();
+  }
+  std::future<Durability> BeginTurn(const std::string& id, size_t tokens, const SessionOwner& owner) {
     ApiResult<SessionTurn> turn = store_->Begin(owner, id, false);
     EXPECT_TRUE(turn.ok());
     SessionPast past;
     past.tokens.assign(tokens, 5);
     past.computed = static_cast<int32_t>(tokens) - 1;
     if (parks_) Park({turn.value().session(), turn.value().turn()}, past.computed);
-    std::promise<Durability> durable;
-    turn.value().Commit(std::move(past), [&](Durability is) { durable.set_value(is); });
-    return durable.get_future().get();
+    const auto durable = std::make_shared<std::promise<Durability>>();
+    turn.value().Commit(std::move(past), [durable](Durability is) { durable->set_value(is); });
+    return durable->get_future();
   }
   void LookAfter(int64_t seconds) {
     now_us_ += seconds * 1'000'000;
@@ -119,6 +125,8 @@ class SessionStoreKv : public testing::Test {
   SessionState StateOf(const std::string& id) { return store_->Get(0, id).value().state; }
 
   const TempDir temp_;
+  StuckDisk disk_;  // of KV
+  int64_t promised_bytes_max_ = 1 << 20;
   int64_t now_us_ = 1'000'000;
   bool parks_ = true;
   std::mutex mutex_;
@@ -219,6 +227,22 @@ TEST_F(SessionStoreKv, AFileOfAnotherHistoryIsNotGoneOnFrom) {
   EXPECT_EQ(turn.value().kv_file(), nullptr);
   EXPECT_EQ(turn.value().parked(), nullptr);
   EXPECT_EQ(kv_->counts().rejected[static_cast<size_t>(KvReject::kTokens)], 1u);
+}
+
+TEST_F(SessionStoreKv, WhatWaitsForItsKvIsBoundedAndATurnBeyondThatEndsWithItsTokens) {
+  Close();
+  promised_bytes_max_ = 200'000;
+  Open();
+  disk_.Hang(StuckDisk::Stuck::kWrites);
+  std::vector<std::future<Durability>> turns;
+  for (const char* id : {"s", "t", "u"}) turns.push_back(BeginTurn(id, 10'000, kPromised));
+  EXPECT_EQ(turns[2].get(), Durability::kTokens) << "40 KB of it, and half of 200 is the tenant's";
+  EXPECT_EQ(StateOf("u"), SessionState::kParked) << "it is in force";
+  EXPECT_EQ(StateOf("t"), SessionState::kBusy);
+  EXPECT_EQ(kv_->counts().passed, 1u);
+  disk_.Hang(StuckDisk::Stuck::kNothing);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(turns[i].get(), Durability::kKv);
+  EXPECT_EQ(Turn("u", 10'001, kPromised), Durability::kKv) << "what waited has given its part back";
 }
 
 TEST_F(SessionStoreKv, ATenantsLimitIsOfTokensAndKvTogether) {

@@ -1,7 +1,8 @@
-// A disk that does not answer whoever reads from it, until it is let go.
-#ifndef HYDRANT_TESTS_SERVER_SESSIONS_JOURNAL_STUCK_READS_H_
-#define HYDRANT_TESTS_SERVER_SESSIONS_JOURNAL_STUCK_READS_H_
+// A disk that does not answer whoever reads from it, or writes to it, until it is let go; or that cannot be read.
+#ifndef HYDRANT_TESTS_SERVER_SESSIONS_JOURNAL_STUCK_DISK_H_
+#define HYDRANT_TESTS_SERVER_SESSIONS_JOURNAL_STUCK_DISK_H_
 
+#include <cerrno>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -16,12 +17,13 @@
 namespace hydrant {
 
 // Outlives the directories that stand behind it. Thread: any.
-class StuckReads {
+class StuckDisk {
  public:
-  void Hang(bool hangs) {
+  enum class Stuck { kNothing, kReads, kWrites, kReadsFail };
+  void Hang(Stuck stuck) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      hangs_ = hangs;
+      stuck_ = stuck;
     }
     changed_.notify_all();
   }
@@ -30,30 +32,35 @@ class StuckReads {
     const std::lock_guard<std::mutex> lock(mutex_);
     return waiting_;
   }
-  void Wait() {
+  // False: the call fails.
+  bool Wait(Stuck call) {
     std::unique_lock<std::mutex> lock(mutex_);
     ++waiting_;
-    changed_.wait(lock, [this] { return !hangs_; });
+    changed_.wait(lock, [this, call] { return stuck_ != call; });
     --waiting_;
+    return call != Stuck::kReads || stuck_ != Stuck::kReadsFail;
   }
 
  private:
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.
-  bool hangs_ = false;
+  Stuck stuck_ = Stuck::kNothing;
   int waiting_ = 0;
 };
 
 class StuckDirectory : public LogDirectory {
  public:
-  StuckDirectory(std::unique_ptr<LogDirectory> files, StuckReads& disk) : files_(std::move(files)), disk_(disk) {}
+  StuckDirectory(std::unique_ptr<LogDirectory> files, StuckDisk& disk) : files_(std::move(files)), disk_(disk) {}
 
   int Create(const std::string& name) override { return files_->Create(name); }
   int Open(const std::string& name) override { return files_->Open(name); }
-  int64_t Write(int fd, std::string_view bytes) override { return files_->Write(fd, bytes); }
+  int64_t Write(int fd, std::string_view bytes) override {
+    disk_.Wait(StuckDisk::Stuck::kWrites);
+    return files_->Write(fd, bytes);
+  }
   int64_t ReadAt(int fd, char* out, size_t bytes, int64_t offset) override {
-    disk_.Wait();
+    if (!disk_.Wait(StuckDisk::Stuck::kReads)) return -EIO;
     return files_->ReadAt(fd, out, bytes, offset);
   }
   int64_t Size(int fd) override { return files_->Size(fd); }
@@ -69,9 +76,9 @@ class StuckDirectory : public LogDirectory {
 
  private:
   const std::unique_ptr<LogDirectory> files_;
-  StuckReads& disk_;
+  StuckDisk& disk_;
 };
 
 }  // namespace hydrant
 
-#endif  // HYDRANT_TESTS_SERVER_SESSIONS_JOURNAL_STUCK_READS_H_
+#endif  // HYDRANT_TESTS_SERVER_SESSIONS_JOURNAL_STUCK_DISK_H_
