@@ -17,6 +17,11 @@ constexpr size_t kDueMax = 1 << 16;
 // Sessions whose KV is asked of the engine at a time.
 constexpr int32_t kKeptPerLook = 16;
 
+// A copy: the past itself may be much more, and waits with the KV.
+std::shared_ptr<const std::vector<int32_t>> ComputedTokens(const SessionPast& past) {
+  return std::make_shared<const std::vector<int32_t>>(past.tokens.begin(), past.tokens.begin() + past.computed);
+}
+
 }  // namespace
 
 KvBinding SessionStore::BindingOf(const SessionName& name, const SessionPast& past) {
@@ -81,7 +86,7 @@ void SessionStore::OnKvFile(const SessionName& name, uint64_t turn) {
 // REQUIRES: the lock. The session has a new past, which is in the journal.
 void SessionStore::NoteDue(const Session& session) {
   try {
-    options_.kv->Supersede(session.name, session.past_turn);
+    options_.kv->Supersede(session.name, session.past_turn, /*grows=*/session.preset == KvPreset::kFull);
     if (session.disk_turn == session.past_turn) return;
     if (due_.size() == kDueMax) due_.pop_front();
     due_.push_back({{session.number, session.past_turn}, options_.clock() + options_.kv_idle_us});
@@ -172,6 +177,7 @@ void SessionStore::WriteKv(KvWish wish, KvBytes kv, bool urgent, std::function<v
       if (wish.past != nullptr) write.binding = BindingOf(write.binding.session, *wish.past);
     }
     const bool bound = write.binding.turn == wish.turn.turn;
+    if (bound && wish.past != nullptr && !wish.past->spec.evicts()) write.tokens = ComputedTokens(*wish.past);
     if (!bound || !kv.empty()) return hand_over(&write, bound ? std::move(kv) : KvBytes(), &done);
     options_.take_parked(wish.turn, [hand_over, write = std::move(write), done](KvBytes bytes) mutable {
       hand_over(&write, std::move(bytes), &done);

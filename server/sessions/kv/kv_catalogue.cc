@@ -28,6 +28,11 @@ void KvCatalogue::Remove(const SessionName& session) {
   files_.erase(found);
 }
 
+void KvCatalogue::SetDamaged(const SessionName& session) {
+  const auto found = files_.find(session);
+  if (found != files_.end()) found->second.damaged = true;
+}
+
 bool KvCatalogue::MakeRoom(int64_t bytes, const std::string& tenant, int64_t bytes_max, int64_t tenant_bytes_max,
                            WeightOf weight_of, std::vector<SessionName>* losers) const {
   if (bytes > bytes_max || (tenant_bytes_max > 0 && bytes > tenant_bytes_max)) return false;

@@ -7,7 +7,7 @@
 // Thread: none of its own; KvKeeper holds its lock. Pure.
 //
 // Invariants
-//  1. A session has one file at most.
+//  1. A session has one file at most, and those that it goes on from.
 //  2. bytes() is the sum of all files', and a tenant's of its own.
 #ifndef HYDRANT_SERVER_SESSIONS_KV_KV_CATALOGUE_H_
 #define HYDRANT_SERVER_SESSIONS_KV_KV_CATALOGUE_H_
@@ -30,8 +30,10 @@ namespace hydrant {
 struct KvFileEntry {
   uint64_t turn = 0;
   int64_t bytes = 0;
-  int64_t used_s = 0;  // Unix time: when its session was used last
-  std::string tenant;  // its name
+  int64_t used_s = 0;           // Unix time: when its session was used last
+  std::string tenant;           // its name
+  std::vector<uint64_t> bases;  // the turns of the files that it goes on from, whose bytes are in `bytes`
+  bool damaged = false;         // what was read was not what was written: nothing goes on from it
 };
 
 class KvCatalogue {
@@ -42,6 +44,7 @@ class KvCatalogue {
   const KvFileEntry* Find(const SessionName& session) const;
   void Put(const SessionName& session, KvFileEntry entry);
   void Remove(const SessionName& session);
+  void SetDamaged(const SessionName& session);
 
   // Which sessions are to lose their files so that one of `bytes` bytes of `tenant` has room. False: there is none whoever goes.
   // `bytes_max` is of all files, `tenant_bytes_max` of the tenant's; 0: no limit of its own.

@@ -10,6 +10,8 @@
 namespace hydrant {
 namespace {
 
+constexpr auto kTableChunk = static_cast<int64_t>(kKvChunkBytes);
+
 std::string_view TextOf(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -28,10 +30,9 @@ int RemoveKvFiles(LogDirectory& directory) {
   return error == 0 && removed > 0 ? directory.SyncNames() : error;
 }
 
-int KvDisk::Write(const KvFileHeader& header, std::span<const std::byte> payload,
+int KvDisk::Write(const KvFileHeader& header, std::string_view head, std::span<const std::byte> payload,
                   const std::function<void(int64_t)>& wrote) {
-  assert(header.format == format_);
-  const std::string head = EncodeKvHead(header, payload);
+  assert(header.format == format_ && std::ssize(head) == header.head_bytes());
   const std::string name = KvFileName(header.binding.session, header.binding.turn);
   const std::string unfinished = name + ".tmp";
   directory_->Remove(unfinished);  // of a write that did not come further
@@ -46,7 +47,7 @@ int KvDisk::Write(const KvFileHeader& header, std::span<const std::byte> payload
   };
   int error = append(head);
   // Bit by bit: whoever else writes to the disk comes in between.
-  for (int64_t i = 0; error == 0 && i < header.chunks(); ++i) {
+  for (int64_t i = header.base_bytes / kTableChunk; error == 0 && i < header.chunks(); ++i) {
     const auto [begin, end] = ChunkRange(header, i);
     error = append(TextOf(payload.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin))));
     if (wrote && error == 0) wrote(end - begin);
@@ -55,6 +56,20 @@ int KvDisk::Write(const KvFileHeader& header, std::span<const std::byte> payload
   error = Finish(fd, error, unfinished, name);
   if (error != 0) directory_->Remove(name);
   return error;
+}
+
+void KvDisk::PutOnto(const OpenKvFile& base, KvFileHeader* header, std::string* head) {
+  int32_t files = 1;
+  for (const OpenKvFile* file = &base; file != nullptr; file = file->base()) ++files;
+  std::string before;
+  if (files > kFilesMax || ReadHead(base, &before) != KvReject::kNone) return;
+  const int64_t most = std::min(base.header().payload_bytes(), header->payload_bytes() - 1) / kTableChunk;
+  int64_t same = 0;
+  while (same < most && CrcOfChunk(before, same) == CrcOfChunk(*head, same)) ++same;
+  if (same == 0) return;
+  header->base_turn = base.header().binding.turn;
+  header->base_bytes = same * kTableChunk;
+  head->replace(0, kKvHeaderBytes, EncodeKvHeader(*header));
 }
 
 // What was written under another name becomes the file, or, after an error, it goes.
@@ -113,7 +128,24 @@ int64_t KvDisk::SizeOf(const std::string& name) {
   return bytes;
 }
 
-std::shared_ptr<const OpenKvFile> KvDisk::Open(const SessionName& session, uint64_t turn, KvReject* reject) {
+// The file that one with this header goes on from.
+std::shared_ptr<const OpenKvFile> KvDisk::OpenBase(const KvFileHeader& header, int32_t files_max, KvReject* reject) {
+  *reject = KvReject::kShort;
+  if (files_max == 0) return nullptr;
+  std::shared_ptr<const OpenKvFile> base = Open(header.binding.session, header.base_turn, files_max, reject);
+  if (base == nullptr) {
+    if (*reject == KvReject::kNone) *reject = KvReject::kShort;  // it is gone, and a part of the payload with it
+    return nullptr;
+  }
+  const KvBinding& binding = base->header().binding;
+  if (base->header().payload_bytes() < header.base_bytes) *reject = KvReject::kShort;
+  if (binding.session != header.binding.session) *reject = KvReject::kSession;
+  if (binding.turn != header.base_turn) *reject = KvReject::kTurn;
+  return *reject == KvReject::kNone ? base : nullptr;
+}
+
+std::shared_ptr<const OpenKvFile> KvDisk::Open(const SessionName& session, uint64_t turn, int32_t files_max,
+                                               KvReject* reject) {
   *reject = KvReject::kNone;
   const int fd = directory_->Open(KvFileName(session, turn));
   if (fd == -ENOENT) return nullptr;
@@ -142,8 +174,10 @@ std::shared_ptr<const OpenKvFile> KvDisk::Open(const SessionName& session, uint6
   if (size >= 0) header = DecodeKvHeader(bytes, reject);
   if (header.has_value() && size != header->file_bytes()) *reject = KvReject::kShort;
   if (*reject == KvReject::kNone) *reject = CheckKvFormat(header->format, format_);
+  std::shared_ptr<const OpenKvFile> base;
+  if (*reject == KvReject::kNone && header->base_turn != 0) base = OpenBase(*header, files_max - 1, reject);
   if (*reject == KvReject::kNone) {
-    return std::make_shared<const OpenKvFile>(*directory_, fd, *header, size, std::move(sealed));
+    return std::make_shared<const OpenKvFile>(*directory_, fd, *header, size, std::move(sealed), std::move(base));
   }
   directory_->Close(fd);
   return nullptr;
@@ -171,8 +205,11 @@ KvReject KvDisk::ReadHead(const OpenKvFile& file, std::string* head) {
 
 KvReject KvDisk::ReadChunk(const OpenKvFile& file, std::string_view head, int64_t i, std::span<std::byte> out) {
   char* const to = reinterpret_cast<char*>(out.data());
+  const int64_t at = ChunkRange(file.header_, i).first;
+  const OpenKvFile* holder = &file;
+  while (at < holder->header_.base_bytes) holder = holder->base_.get();
   const KvReject reject =
-      ReadAt(file, to, std::ssize(out), file.header_.head_bytes() + ChunkRange(file.header_, i).first);
+      ReadAt(*holder, to, std::ssize(out), holder->header_.head_bytes() + at - holder->header_.base_bytes);
   return reject == KvReject::kNone && !ChunkFits(head, i, TextOf(out)) ? KvReject::kDamaged : reject;
 }
 
@@ -187,7 +224,7 @@ KvReject KvDisk::Read(const OpenKvFile& file, std::span<std::byte> out) {
     reject = ReadChunk(file, head, i, out.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
   }
   if (reject == KvReject::kNone && !CheckPositions(header, out)) reject = KvReject::kPositions;
-  directory_->Uncache(file.fd_);
+  for (const OpenKvFile* each = &file; each != nullptr; each = each->base()) directory_->Uncache(each->fd_);
   return reject;
 }
 

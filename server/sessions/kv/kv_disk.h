@@ -5,6 +5,7 @@
 // Invariants
 //  1. A file has its name only once it is whole and synced; a write that fails leaves no file of that name.
 //  2. A file descriptor whose write or sync has failed is not used again.
+//  3. A file is never changed. One that goes on from another says so, and what is read of either has to fit the table of the newer one.
 #ifndef HYDRANT_SERVER_SESSIONS_KV_KV_DISK_H_
 #define HYDRANT_SERVER_SESSIONS_KV_KV_DISK_H_
 
@@ -27,15 +28,21 @@ namespace hydrant {
 // A file whose header is what is expected; of the rest nothing is known yet. It stays readable when its name goes.
 class OpenKvFile {
  public:
-  // `sealed` null: it is not.
+  // `sealed` null: it is not. `base`: the file that it goes on from; null: there is none.
   OpenKvFile(LogDirectory& directory, int fd, const KvFileHeader& header, int64_t file_bytes,
-             std::unique_ptr<SealedReader> sealed)
-      : directory_(directory), fd_(fd), header_(header), file_bytes_(file_bytes), sealed_(std::move(sealed)) {}
+             std::unique_ptr<SealedReader> sealed, std::shared_ptr<const OpenKvFile> base)
+      : directory_(directory),
+        fd_(fd),
+        header_(header),
+        file_bytes_(file_bytes),
+        sealed_(std::move(sealed)),
+        base_(std::move(base)) {}
   ~OpenKvFile() { directory_.Close(fd_); }
   OpenKvFile(const OpenKvFile&) = delete;
   OpenKvFile& operator=(const OpenKvFile&) = delete;
 
   const KvFileHeader& header() const { return header_; }
+  const OpenKvFile* base() const { return base_.get(); }
 
  private:
   friend class KvDisk;
@@ -44,6 +51,7 @@ class OpenKvFile {
   const KvFileHeader header_;
   const int64_t file_bytes_;  // of the text, where it is sealed
   const std::unique_ptr<SealedReader> sealed_;
+  const std::shared_ptr<const OpenKvFile> base_;
 };
 
 class KvIncoming;
@@ -53,6 +61,9 @@ int RemoveKvFiles(LogDirectory& directory);
 
 class KvDisk {
  public:
+  // The most files that one session's KV is in. Each is opened to read it: 50 us of it, where a MiB takes 1 ms.
+  static constexpr int32_t kFilesMax = 64;
+
   // With `keys` files are sealed (sealed_file.h): what they say, and what is checked of it, is the same.
   KvDisk(std::unique_ptr<LogDirectory> directory, KvFormat format, std::shared_ptr<const SessionKeys> keys = nullptr)
       : directory_(std::move(directory)), format_(std::move(format)), keys_(std::move(keys)) {}
@@ -60,10 +71,16 @@ class KvDisk {
   const KvFormat& format() const { return format_; }
 
   // Returns once a start would find it: 0, or an errno, negated. REQUIRES: the header has this format;
-  // payload.size() == header.payload_bytes(). `wrote` is told after each piece how many bytes it had, and may take its time; null: nobody
-  // asks.
-  int Write(const KvFileHeader& header, std::span<const std::byte> payload,
+  // payload.size() == header.payload_bytes(); `head` is EncodeKvHead's, or PutOnto's. `wrote` is told after each piece how many bytes it
+  // had, and may take its time; null: nobody asks.
+  int Write(const KvFileHeader& header, std::string_view head, std::span<const std::byte> payload,
             const std::function<void(int64_t bytes)>& wrote = nullptr);
+  int Write(const KvFileHeader& header, std::span<const std::byte> payload) {
+    return Write(header, EncodeKvHead(header, payload), payload);
+  }
+  // Has the file go on from `base`, an earlier turn's of the session, as far as their payloads begin with the same chunks; by their
+  // checksums, so the caller knows of another reason why they would. Waits for the disk.
+  void PutOnto(const OpenKvFile& base, KvFileHeader* header, std::string* head);
   // 0 where there is none any more. `sync`: it stays away.
   int Remove(const SessionName& session, uint64_t turn, bool sync);
   int RemoveNamed(const std::string& name) { return directory_->Remove(name); }
@@ -77,8 +94,10 @@ class KvDisk {
   // Its size, or an errno, negated.
   int64_t SizeOf(const std::string& name);
 
-  // Null, and the reason; kNone: there is no such file.
-  std::shared_ptr<const OpenKvFile> Open(const SessionName& session, uint64_t turn, KvReject* reject);
+  // Null, and the reason; kNone: there is no such file. With the files that it goes on from.
+  std::shared_ptr<const OpenKvFile> Open(const SessionName& session, uint64_t turn, KvReject* reject) {
+    return Open(session, turn, kFilesMax, reject);
+  }
   // Header and table, as far as they can be told to be those that were written: behind this chunks may be read. The trailer is looked
   // at, too.
   KvReject ReadHead(const OpenKvFile& file, std::string* head);
@@ -94,6 +113,9 @@ class KvDisk {
   KvReject Read(const OpenKvFile& file, std::span<std::byte> out);
 
  private:
+  std::shared_ptr<const OpenKvFile> Open(const SessionName& session, uint64_t turn, int32_t files_max,
+                                         KvReject* reject);
+  std::shared_ptr<const OpenKvFile> OpenBase(const KvFileHeader& header, int32_t files_max, KvReject* reject);
   int Finish(int fd, int error, const std::string& unfinished, const std::string& name);
   KvReject ReadAt(const OpenKvFile& file, char* to, int64_t bytes, int64_t offset);
 

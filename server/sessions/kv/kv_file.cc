@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kHeaderMagic = "HYDRKVF1";
 constexpr std::string_view kTrailerMagic = "HYDRKVE1";
 constexpr uint32_t kEndianMark = 0x01020304;
-constexpr uint32_t kKnownFeatures = 0;
+constexpr uint32_t kKnownFeatures = kKvFeatureBase;
 // More than any device has. Products of these fit into 64 bits.
 constexpr int32_t kShapeMax = 1 << 16;
 constexpr int64_t kBlockBytesMax = int64_t{1} << 32;
@@ -82,6 +82,12 @@ bool RangesFit(const KvFileHeader& header, int64_t payload_bytes) {
          payload_bytes == header.payload_bytes();
 }
 
+// Something of it is in the file of a turn before.
+bool HasBase(const KvFileHeader& header) {
+  return header.base_turn > 0 && header.base_turn < header.binding.turn && header.base_bytes > 0 &&
+         header.base_bytes < header.payload_bytes() && header.base_bytes % static_cast<int64_t>(kKvChunkBytes) == 0;
+}
+
 }  // namespace
 
 std::string_view KvRejectName(KvReject reject) { return kRejectNames[static_cast<size_t>(reject)]; }
@@ -118,7 +124,7 @@ std::string EncodeKvHeader(const KvFileHeader& header) {
   std::string out(kHeaderMagic);
   PutFixed(kKvFileMajor, &out);
   PutFixed(kKvFileMinor, &out);
-  PutFixed(kKnownFeatures, &out);
+  PutFixed(header.base_turn != 0 ? kKvFeatureBase : 0, &out);
   PutNative(kEndianMark, &out);
   PutArray(format.directory, &out);
   PutArray(binding.session, &out);
@@ -136,6 +142,10 @@ std::string EncodeKvHeader(const KvFileHeader& header) {
   PutFixed(header.payload_bytes(), &out);
   PutFixed(static_cast<uint32_t>(kKvChunkBytes), &out);
   PutFixed(header.wall_s, &out);
+  if (header.base_turn != 0) {
+    PutFixed(header.base_turn, &out);
+    PutFixed(header.base_bytes, &out);
+  }
   out.resize(kKvHeaderBytes - sizeof(uint32_t), '\0');
   PutFixed(Crc32c(out), &out);
   return out;
@@ -205,10 +215,15 @@ std::optional<KvFileHeader> DecodeKvHeader(std::string_view bytes, KvReject* rej
   const auto payload_bytes = reader.Fixed<int64_t>();
   const auto chunk_bytes = reader.Fixed<uint32_t>();
   header.wall_s = reader.Fixed<int64_t>();
+  const bool has_base = (features & kKvFeatureBase) != 0;
+  if (has_base) {
+    header.base_turn = reader.Fixed<uint64_t>();
+    header.base_bytes = reader.Fixed<int64_t>();
+  }
   // A later minor version may have put something behind this.
   const bool nothing_more = reader.left().find_first_not_of('\0') == std::string_view::npos;
   if (!reader.ok() || (!nothing_more && minor == kKvFileMinor) || !padded || inspected > 1 || slots != kBlockSlots ||
-      chunk_bytes != kKvChunkBytes || !RangesFit(header, payload_bytes)) {
+      chunk_bytes != kKvChunkBytes || !RangesFit(header, payload_bytes) || has_base != HasBase(header)) {
     return std::nullopt;
   }
   *reject = KvReject::kNone;
@@ -283,7 +298,7 @@ KvReject ReadKvFile(std::string_view file, const KvFormat& own, const KvBinding*
   KvReject reject = KvReject::kNone;
   const std::optional<KvFileHeader> decoded = DecodeKvHeader(file, &reject);
   if (!decoded.has_value()) return reject;
-  if (std::ssize(file) != decoded->file_bytes()) return KvReject::kShort;
+  if (decoded->base_turn != 0 || std::ssize(file) != decoded->file_bytes()) return KvReject::kShort;
   const auto head_bytes = static_cast<size_t>(decoded->head_bytes());
   const std::string_view head = file.substr(0, head_bytes);
   reject = CheckKvFile(*decoded, head, file.substr(file.size() - kKvTrailerBytes), std::ssize(file));

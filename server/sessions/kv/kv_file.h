@@ -1,10 +1,12 @@
-// KvFile is how the KV that a turn left is written to disk: a file by itself, which is used as a whole or not at all.
+// KvFile is how the KV that a turn left is written to disk: a file by itself, or one that goes on from the file of an earlier turn of the
+// session, whose payload begins alike. It is used as a whole or not at all.
 //
 //   header   4 KiB: {magic 8, major u16, minor u16, features u32, endian mark u32, directory 16, session 16, turn u64, computed i32,
 //            live i32, tokens 32, policy 32, model 32, device 32, layers i32, KV heads i32, head size i32, slots of a block i32,
-//            type u8, inspected u8, bytes of a block u64, bytes of the payload u64, bytes of a chunk u32, wall clock i64}, zeros, crc u32
-//   table    a crc u32 of each chunk of the payload, zeros up to whole 4 KiB
-//   payload  what Device::ExportBlocks wrote, block after block
+//            type u8, inspected u8, bytes of a block u64, bytes of the payload u64, bytes of a chunk u32, wall clock i64; with the feature
+//            kKvFeatureBase: turn of the file before u64, bytes of the payload that are there u64}, zeros, crc u32
+//   table    a crc u32 of each chunk of the payload, of those in the file before, too; zeros up to whole 4 KiB
+//   payload  what Device::ExportBlocks wrote, block after block, without what is in the file before
 //   trailer  24 bytes: {magic 8, bytes of the file u64, crc of header and table u32, crc of these 20 bytes u32}
 //
 // Numbers are little endian; what is in the payload is as the machine has it, which the endian mark (written as the machine has it,
@@ -37,6 +39,7 @@ inline constexpr uint16_t kKvFileMinor = 0;
 inline constexpr size_t kKvHeaderBytes = 4096;
 inline constexpr size_t kKvTrailerBytes = 24;
 inline constexpr size_t kKvChunkBytes = 1 << 20;
+inline constexpr uint32_t kKvFeatureBase = 1;
 inline constexpr size_t kKvDeviceBytes = 32;
 
 // What the bytes of a block mean. Of two that differ in anything the one cannot be read as the other.
@@ -70,12 +73,16 @@ struct KvFileHeader {
   KvBinding binding;
   int32_t live = 0;    // slots; >= 1
   int64_t wall_s = 0;  // Unix time at which the turn ended
+  // The first bytes of the payload are the first of that turn's; 0: the file has all of it.
+  uint64_t base_turn = 0;
+  int64_t base_bytes = 0;  // whole chunks, and less than there are
 
   int64_t payload_bytes() const;
   int64_t chunks() const;
   // Header and table together: the payload begins behind them.
   int64_t head_bytes() const;
-  int64_t file_bytes() const { return head_bytes() + payload_bytes() + static_cast<int64_t>(kKvTrailerBytes); }
+  int64_t own_bytes() const { return payload_bytes() - base_bytes; }  // of the payload, in this file
+  int64_t file_bytes() const { return head_bytes() + own_bytes() + static_cast<int64_t>(kKvTrailerBytes); }
 };
 
 // Why a file is not used. kNone: it is.
@@ -128,7 +135,7 @@ bool CheckBlockPositions(const KvFileHeader& header, int64_t i, std::span<const 
 // Whether every live slot of it has a score that is a number.
 bool CheckBlockScores(const KvFileHeader& header, int64_t i, std::span<const std::byte> block);
 
-// A whole file in memory; the checks above together. `binding` null: whosever it is. On kNone *header and *payload (within `file`)
+// A whole file in memory, with all of its payload; the checks above together. `binding` null: whosever it is. On kNone *header and *payload (within `file`)
 // are set.
 KvReject ReadKvFile(std::string_view file, const KvFormat& own, const KvBinding* binding, KvFileHeader* header,
                     std::string_view* payload);

@@ -12,8 +12,6 @@
 namespace hydrant {
 namespace {
 
-// Between two of them the writer looks for what is more urgent: a name costs 30 µs.
-constexpr size_t kSweptAtOnce = 64;
 // How much the writer steps back: the engine computes, and clients wait. The reader is waited for.
 constexpr int kNiceness = 10;
 // The last file's part of the rate of reading: some five count.
@@ -88,6 +86,7 @@ void KvKeeper::Write(KvWrite write, bool urgent, std::function<void(bool)> done)
     // One at least, however large it is.
     const bool room = waiting_bytes_ == 0 || waiting_bytes_ + bytes <= options_.waiting_bytes_max;
     if (!stopping_ && (room || urgent)) {
+      if (!room) write.tokens.reset();
       if (!room) write.kv = {};  // who waits hears of it on the thread that it hears everything on
       const auto taken = static_cast<int64_t>(write.kv.size);
       Writing& writing = (urgent ? urgent_ : background_).emplace_back();
@@ -142,7 +141,8 @@ void KvKeeper::Remove(const SessionName& session, std::function<void()> done) {
   }
 }
 
-void KvKeeper::Supersede(const SessionName& session, uint64_t turn) {
+void KvKeeper::Supersede(const SessionName& session, uint64_t turn, bool grows) {
+  if (grows) return;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const KvFileEntry* entry = catalogue_.Find(session);
@@ -234,15 +234,18 @@ void KvKeeper::Tell(const SessionName& session, uint64_t turn) {
 
 // Takes the session's file away, and out of the catalogue.
 void KvKeeper::Lose(const SessionName& session) {
-  uint64_t turn = 0;
+  std::vector<uint64_t> turns;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const KvFileEntry* entry = catalogue_.Find(session);
     if (entry == nullptr) return;
-    turn = entry->turn;
+    turns = entry->bases;
+    turns.push_back(entry->turn);
     catalogue_.Remove(session);
   }
-  if (disk_.Remove(session, turn, /*sync=*/false) < 0) {
+  // The newest first: none is without what it goes on from.
+  for (size_t i = turns.size(); i-- > 0;) {
+    if (disk_.Remove(session, turns[i], /*sync=*/false) == 0) continue;
     const std::lock_guard<std::mutex> lock(mutex_);
     ++counts_.errors;
   }
@@ -263,9 +266,10 @@ void KvKeeper::DoRemoval(Removal& removal) {
 void KvKeeper::DoWrite(Writing& writing) {
   const KvWrite& write = writing.write;
   KvOutcome outcome = writing.cancelled ? KvOutcome::kWentOn : KvOutcome::kFailed;
+  int64_t written = 0;
   try {
     const bool nothing = writing.cancelled || (write.kv.empty() && write.received == nullptr);
-    if (!nothing) outcome = WriteOne(write);
+    if (!nothing) outcome = WriteOne(write, &written);
   } catch (const std::bad_alloc&) {
     // No memory for the header.
   }
@@ -278,9 +282,7 @@ void KvKeeper::DoWrite(Writing& writing) {
     goes = std::exchange(cancelled_, false) && durable;
     if (durable && !goes) {
       ++counts_.writes;
-      counts_.written_bytes += write.received != nullptr
-                                   ? static_cast<uint64_t>(write.received->header().payload_bytes())
-                                   : uint64_t{write.kv.size};
+      counts_.written_bytes += static_cast<uint64_t>(written);
       Observe(static_cast<double>(now_us - writing.since_us) * 1e-6, &write_times_);
     }
   }
@@ -306,8 +308,69 @@ void KvKeeper::Pace(int64_t bytes) {
                     [this] { return stopping_ || cancelled_ || !urgent_.empty() || !removals_.empty(); });
 }
 
-KvOutcome KvKeeper::WriteOne(const KvWrite& write) {
+// The file that this one may go on from: of an earlier turn, whose history is the beginning of this one's.
+std::shared_ptr<const OpenKvFile> KvKeeper::BaseOf(const KvWrite& write) {
+  uint64_t turn = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const KvFileEntry* entry = catalogue_.Find(write.binding.session);
+    if (write.tokens == nullptr || entry == nullptr || entry->damaged || entry->turn >= write.binding.turn) {
+      return nullptr;
+    }
+    turn = entry->turn;
+  }
+  KvReject reject = KvReject::kNone;
+  std::shared_ptr<const OpenKvFile> file = disk_.Open(write.binding.session, turn, &reject);
+  if (file == nullptr) return nullptr;
+  const KvBinding& before = file->header().binding;
+  const auto computed = static_cast<size_t>(before.computed);
+  const bool is_beginning = before.session == write.binding.session && before.policy == write.binding.policy &&
+                            computed <= write.tokens->size() &&
+                            before.tokens == DigestOfTokens(std::span(*write.tokens).first(computed));
+  return is_beginning ? file : nullptr;
+}
+
+// What makes room may be the very file that this one would go on from.
+bool KvKeeper::MakeRoomFor(const KvWrite& write, KvFileHeader* header, std::string* head) {
+  if (!MakeRoom(write, disk_.BytesOf(*header))) return false;
+  if (header->base_turn == 0) return true;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (catalogue_.Find(write.binding.session) != nullptr) return true;
+  }
+  header->base_turn = 0;
+  header->base_bytes = 0;
+  head->replace(0, kKvHeaderBytes, EncodeKvHeader(*header));
+  return MakeRoom(write, disk_.BytesOf(*header));
+}
+
+// Notes what became of a write. Returns the turns of the session's files that are not needed any more.
+std::vector<uint64_t> KvKeeper::NoteFile(const KvWrite& write, const KvFileHeader& header, int error) {
+  KvFileEntry file = {write.binding.turn, disk_.BytesOf(header), write.used_s, write.tenant, {}};
+  std::vector<uint64_t> gone;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (error < 0) {
+    ++counts_.errors;
+    retry_at_us_ = options_.clock() + options_.retry_us;
+  }
+  const KvFileEntry* entry = catalogue_.Find(write.binding.session);
+  if (entry != nullptr && (error == 0 || entry->turn == file.turn)) {
+    std::vector<uint64_t>& turns = header.base_turn != 0 ? file.bases : gone;
+    turns = entry->bases;
+    if (entry->turn != file.turn) turns.push_back(entry->turn);
+    if (header.base_turn != 0) file.bytes += entry->bytes;
+  }
+  if (error == 0) {
+    catalogue_.Put(write.binding.session, std::move(file));
+  } else if (entry != nullptr && entry->turn == write.binding.turn) {
+    catalogue_.Remove(write.binding.session);  // it was of the same turn, and is gone
+  }
+  return gone;
+}
+
+KvOutcome KvKeeper::WriteOne(const KvWrite& write, int64_t* written) {
   KvFileHeader header;
+  std::string head;
   if (write.received != nullptr) {
     header = write.received->header();
   } else {
@@ -322,30 +385,21 @@ KvOutcome KvKeeper::WriteOne(const KvWrite& write) {
   if (!owner.has_value() || owner->turn != write.binding.turn) return KvOutcome::kWentOn;
   // A disk that does not write is not asked again and again: whoever waits hears at once that it does not.
   const bool waits = options_.clock() < retry_at_us_;
-  if (waits || !MakeRoom(write, disk_.BytesOf(header))) {
+  if (write.received == nullptr && !waits) {
+    head = EncodeKvHead(header, write.kv.view());
+    if (const std::shared_ptr<const OpenKvFile> base = BaseOf(write)) disk_.PutOnto(*base, &header, &head);
+  }
+  if (waits || !MakeRoomFor(write, &header, &head)) {
     const std::lock_guard<std::mutex> lock(mutex_);
     ++counts_.passed;
     return waits ? KvOutcome::kFailed : KvOutcome::kNoRoom;
   }
   const int error = write.received != nullptr
                         ? disk_.Adopt(*write.received)
-                        : disk_.Write(header, write.kv.view(), [this](int64_t bytes) { Pace(bytes); });
-  uint64_t before = 0;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (error < 0) {
-      ++counts_.errors;
-      retry_at_us_ = options_.clock() + options_.retry_us;
-    }
-    const KvFileEntry* entry = catalogue_.Find(write.binding.session);
-    if (entry != nullptr && entry->turn != write.binding.turn) before = entry->turn;
-    if (error == 0) {
-      catalogue_.Put(write.binding.session, {write.binding.turn, disk_.BytesOf(header), write.used_s, write.tenant});
-    } else if (entry != nullptr && before == 0) {
-      catalogue_.Remove(write.binding.session);  // it was of the same turn, and is gone
-    }
-  }
-  if (error == 0 && before != 0) (void)disk_.Remove(write.binding.session, before, /*sync=*/false);
+                        : disk_.Write(header, head, write.kv.view(), [this](int64_t bytes) { Pace(bytes); });
+  const std::vector<uint64_t> gone = NoteFile(write, header, error);
+  for (size_t i = gone.size(); i-- > 0;) (void)disk_.Remove(write.binding.session, gone[i], /*sync=*/false);
+  *written = header.own_bytes();
   return error == 0 ? KvOutcome::kTaken : KvOutcome::kFailed;
 }
 
@@ -361,74 +415,6 @@ bool KvKeeper::MakeRoom(const KvWrite& write, int64_t bytes) {
   }
   for (const SessionName& session : losers) Lose(session);
   return true;
-}
-
-void KvKeeper::SweepSome() {
-  if (!unswept_.has_value()) {
-    std::vector<std::string> names;
-    const int error = disk_.List(&names);
-    if (error < 0) {
-      resealed_ = false;  // nobody knows what is there
-      const std::lock_guard<std::mutex> lock(mutex_);
-      ++counts_.errors;
-    }
-    unswept_ = std::move(names);
-  }
-  for (size_t i = 0; i < kSweptAtOnce && !unswept_->empty(); ++i) {
-    const std::string name = std::move(unswept_->back());
-    unswept_->pop_back();
-    SweepFile(name);
-  }
-  if (!unswept_->empty()) return;
-  unswept_->shrink_to_fit();
-  CutToSize();
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    swept_ = true;
-  }
-  if (options_.on_swept) options_.on_swept(resealed_);
-}
-
-void KvKeeper::SweepFile(const std::string& name) {
-  if (name == "." || name == "..") return;
-  const std::optional<KvFileNameParts> parts = ParseKvFileName(name);
-  if (parts.has_value()) {
-    const std::optional<Options::Owner> owner = options_.owner_of(parts->session);
-    if (owner.has_value() && owner->turn == parts->turn) {
-      if (const int error = disk_.Reseal(name); error < 0) {
-        resealed_ = false;
-        const std::lock_guard<std::mutex> lock(mutex_);
-        ++counts_.errors;
-      }
-      const int64_t bytes = disk_.SizeOf(name);
-      if (bytes < 0) return;  // somebody else's, or it cannot be read: left alone
-      {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        // What was written meanwhile is known already.
-        if (catalogue_.Find(parts->session) != nullptr) return;
-        catalogue_.Put(parts->session, {parts->turn, bytes, owner->used_s, owner->tenant});
-      }
-      Tell(parts->session, parts->turn);
-      return;
-    }
-  } else if (!name.ends_with(".kv.tmp") || name.find(incoming_mark_) != std::string::npos) {
-    return;  // none of ours, or just coming
-  }
-  if (disk_.RemoveNamed(name) < 0) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    ++counts_.errors;
-  }
-}
-
-// The limit may have been another one before.
-void KvKeeper::CutToSize() {
-  std::vector<SessionName> losers;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    (void)catalogue_.MakeRoom(0, "", options_.bytes_max, 0, options_.weight_of, &losers);
-    counts_.evicted += losers.size();
-  }
-  for (const SessionName& session : losers) Lose(session);
 }
 
 bool KvKeeper::MayHave(const SessionName& session, uint64_t turn) const {
@@ -512,6 +498,8 @@ void KvKeeper::RunReader() {
         Observe(static_cast<double>(now_us - reading.since_us) * 1e-6, &read_times_);
       } else {
         ++counts_.rejected[static_cast<size_t>(reject)];
+        // What comes next would be no better for going on from it.
+        if (reject != KvReject::kMemory) catalogue_.SetDamaged(reading.file->header().binding.session);
       }
     }
     reading.done(std::move(kv));

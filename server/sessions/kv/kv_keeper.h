@@ -59,6 +59,8 @@ struct KvWrite {
   std::string tenant;  // its name
   int64_t used_s = 0;  // Unix time of the turn's end
   KvBytes kv;          // empty: there is none, and `done` hears so
+  // The history's; only where its KV never changes but grows: what a file of an earlier turn has of it is not written again.
+  std::shared_ptr<const std::vector<int32_t>> tokens;
   // In its place: what came from another server, and is on the disk under another name. Its Finish was well.
   std::shared_ptr<KvIncoming> received;
   std::shared_ptr<KvOutcome> outcome;  // said before `done` is told; null: nobody asks for more than that
@@ -68,7 +70,7 @@ struct KvCounts {
   int64_t files = 0;
   int64_t bytes = 0;
   uint64_t writes = 0;         // files that were written
-  uint64_t written_bytes = 0;  // of them
+  uint64_t written_bytes = 0;  // of them, without what was in files before
   uint64_t reads = 0;          // files that were read back, and found to be right
   uint64_t read_bytes = 0;
   uint64_t errors = 0;   // writes and removals that failed
@@ -118,14 +120,14 @@ class KvKeeper {
   void Stop();
 
   // `done` is told on the writing thread (after Stop on this one) whether the file is durable; null: nobody asks. Somebody waits for it
-  // where it is `urgent`. Another file of the session goes.
+  // where it is `urgent`. Other files of the session go, but for those that it goes on from.
   void Write(KvWrite write, bool urgent, std::function<void(bool durable)> done);
   // Whether what is not urgent would be taken.
   bool has_room() const;
   // No file of the session is left when `done` is called; null: nobody asks. Throws std::bad_alloc, and then nothing happens.
   void Remove(const SessionName& session, std::function<void()> done);
-  // The session's last turn is this one: a file of another goes.
-  void Supersede(const SessionName& session, uint64_t turn);
+  // The session's last turn is this one: a file of another goes, or, where its KV only `grows`, waits to be gone on from.
+  void Supersede(const SessionName& session, uint64_t turn, bool grows = false);
   // `look` is called soon.
   void Wake();
 
@@ -187,13 +189,18 @@ class KvKeeper {
   bool RemovalIsDue() const;
   void DoRemoval(Removal& removal);
   void DoWrite(Writing& writing);
-  KvOutcome WriteOne(const KvWrite& write);
+  KvOutcome WriteOne(const KvWrite& write, int64_t* written);
+  std::shared_ptr<const OpenKvFile> BaseOf(const KvWrite& write);
+  bool MakeRoomFor(const KvWrite& write, KvFileHeader* header, std::string* head);
+  std::vector<uint64_t> NoteFile(const KvWrite& write, const KvFileHeader& header, int error);
   void Pace(int64_t bytes);
   bool MakeRoom(const KvWrite& write, int64_t bytes);
   void Lose(const SessionName& session);
   void Tell(const SessionName& session, uint64_t turn);
   void SweepSome();
-  void SweepFile(const std::string& name);
+  void SweepStray(const std::string& name);
+  void SweepSession(const SessionName& session, const std::vector<uint64_t>& turns);
+  std::optional<KvFileEntry> FilesOf(const SessionName& session, const std::vector<uint64_t>& turns);
   void CutToSize();
   bool LetIn(int64_t own_bytes, int64_t more);
   bool ReadHangs() const;
@@ -219,7 +226,7 @@ class KvKeeper {
   std::condition_variable arrived_;       // for the writer
   std::condition_variable read_arrived_;  // for the reader
   // Guarded by mutex_.
-  KvCatalogue catalogue_;  // changed by the writing thread alone
+  KvCatalogue catalogue_;  // files come and go by the writing thread alone
   std::deque<Removal> removals_;
   std::deque<Writing> urgent_, background_;
   std::optional<SessionName> in_hand_;  // whose file is being written

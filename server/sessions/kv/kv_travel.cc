@@ -21,6 +21,8 @@ std::unique_ptr<KvOutgoing> KvOutgoing::Open(KvDisk& disk, std::shared_ptr<const
   header = out->file_->header();
   header.format.directory = {};
   header.binding.session = {};
+  header.base_turn = 0;  // the chunks are all of it, wherever they lie here
+  header.base_bytes = 0;
   out->head_ = EncodeKvHeader(header) + head.substr(kKvHeaderBytes);
   out->trailer_ = EncodeKvTrailer(header, out->head_);
   uint32_t crc = Crc32c(out->head_);
@@ -89,6 +91,7 @@ KvReject KvIncoming::TakeHeader() {
   KvReject reject = KvReject::kNone;
   const std::optional<KvFileHeader> header = DecodeKvHeader(buffer_, &reject);
   if (!header.has_value()) return reject;
+  if (header->base_turn != 0) return KvReject::kShort;
   sent_ = header_ = *header;
   if (sent_.format.directory != DirectoryId{}) return KvReject::kDirectory;
   if (sent_.binding.session != SessionName{}) return KvReject::kSession;

@@ -106,6 +106,7 @@ class SessionStoreKv : public testing::Test {
     SessionPast past;
     past.tokens.assign(tokens, 5);
     past.computed = static_cast<int32_t>(tokens) - 1;
+    if (evicts_) past.spec.preset = KvPreset::kH2o;
     if (parks_) Park({turn.value().session(), turn.value().turn()}, past.computed);
     const auto durable = std::make_shared<std::promise<Durability>>();
     turn.value().Commit(std::move(past), [durable](Durability is) { durable->set_value(is); });
@@ -129,6 +130,7 @@ class SessionStoreKv : public testing::Test {
   int64_t promised_bytes_max_ = 1 << 20;
   int64_t now_us_ = 1'000'000;
   bool parks_ = true;
+  bool evicts_ = false;
   std::mutex mutex_;
   std::map<TurnId, KvBytes> parked_;
   std::unique_ptr<SessionJournal> journal_;
@@ -170,8 +172,12 @@ TEST_F(SessionStoreKv, WhoIsLeftAloneIsWritten) {
   parks_ = false;
   EXPECT_EQ(Turn("s", 50), Durability::kTokens);
   LookAfter(6);
-  EXPECT_EQ(Files(), 0) << "of a turn that is past";
+  EXPECT_EQ(Files(), 1) << "of a turn that is past, for the next one's to go on from: it keeps everything";
   EXPECT_EQ(StateOf("s"), SessionState::kCold);
+  evicts_ = true;
+  EXPECT_EQ(Turn("s", 60), Durability::kTokens);
+  LookAfter(6);
+  EXPECT_EQ(Files(), 0) << "nothing goes on from it now";
 }
 
 TEST_F(SessionStoreKv, WhatHasToMakeRoomIsWrittenUnlessItIsNobodys) {

@@ -69,8 +69,8 @@ class Test:
         self.binary, self.model, self.temp, self.shim, self.keys = binary, model, temp, shim, keys
         self.expected = {}
 
-    def server(self, directory=None, *more, model=None, environment=None, keys=None):
-        flags = ("--threads", 2, "--no-ui", "--max-model-len", 512, "--no-enable-prefix-caching", *more)
+    def server(self, directory=None, *more, model=None, environment=None, keys=None, context=512):
+        flags = ("--threads", 2, "--no-ui", "--max-model-len", context, "--no-enable-prefix-caching", *more)
         if directory is not None:
             flags = ("--session-dir", directory, *(self.keys if keys is None else keys), *flags)
         return ServerProcess(self.binary, model or self.model, flags, environment)
@@ -114,6 +114,29 @@ class Test:
             server.process.wait()
         files = sorted(pathlib.Path(directory, "kv").iterdir())
         assert len(files) == len(POLICIES) and all(file.name.endswith(".3.kv") for file in files), files
+
+    def grows(self):
+        """A chat that keeps everything writes what a turn adds, goes on from all its files after kill -9, and from none that changed."""
+        directory, lengths, context = f"{self.temp}/grows", (5000, 600, 600), 8192  # a MiB of KV is 1,900 or 3,600 tokens
+        with self.server(context=context) as server:
+            expected = [say(server, "full-long", turn, length=length)[0] for turn, length in enumerate(lengths, 1)]
+        written = []
+        for turn, length in enumerate(lengths, 1):
+            server = self.server(directory, "--session-durability", "kv", context=context)
+            said, cached = say(server, "full-long", turn, length=length, durable="kv")
+            assert said == expected[turn - 1] and (cached > 0) == (turn > 1), f"turn {turn}: {cached} tokens were not computed"
+            written.append(metric(server, "hydrant_session_kv_written_bytes_total"))
+            server.process.kill()
+            server.process.wait()
+        files = sorted(pathlib.Path(directory, "kv").iterdir())
+        assert len(files) == 3 and written[1] < written[0] / 2, (files, written)
+        content = bytearray(files[0].read_bytes())
+        content[500_000] ^= 0x10
+        files[0].write_bytes(content)
+        with self.server(directory, "--session-durability", "kv", context=context) as server:
+            assert say(server, "full-long", 4, durable="kv")[1] == 0, "a damaged file is gone on from"
+            assert metric(server, 'hydrant_session_kv_rejected_total{reason="damaged"}') == 1
+            assert len(list(pathlib.Path(directory, "kv").iterdir())) == 1, "all is written anew"
 
     def moved(self):
         """A session's state goes to another server with its KV, over HTTP, by way of a file and by a handover."""
@@ -404,7 +427,7 @@ def main():
     with small_model(arguments.model) as (temp, model):
         test = Test(arguments.binary, model, temp, arguments.shim, key_flags(arguments, temp))
         test.never_stopped()
-        parts = {part.__name__: part for part in (test.stopped, test.killed, test.moved, test.idle, test.pushed_out, test.nobody_keeps, test.hanging, test.slower, test.rotated, test.refused)}
+        parts = {part.__name__: part for part in (test.stopped, test.killed, test.grows, test.moved, test.idle, test.pushed_out, test.nobody_keeps, test.hanging, test.slower, test.rotated, test.refused)}
         if os.environ.get("HYDRANT_LONG"):
             parts["moved_in_vain"] = test.moved_in_vain
         for name, part in parts.items():

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,7 +50,7 @@ class Keeping : public testing::Test {
     };
     swept_ = {};
     options.on_swept = [this](bool all) { swept_.set_value(all); };
-    keeper_ = std::make_unique<KvKeeper>(std::move(directory), TinyFormat(), std::move(options));
+    keeper_ = std::make_unique<KvKeeper>(std::move(directory), TinyFormat(block_bytes_), std::move(options));
   }
   void Start() {
     KvKeeper::Hooks hooks;
@@ -69,27 +70,35 @@ class Keeping : public testing::Test {
     return binding;
   }
   KvWrite WriteOf(uint8_t session, uint64_t turn, const std::string& tenant = "t") {
+    KvFileHeader header = TinyHeader(kLive, block_bytes_);
+    header.binding = BindingOf(session, turn);
+    return WriteOf(header, TinyPayload(header, session), tenant);
+  }
+  KvWrite WriteOf(const KvFileHeader& header, std::span<const std::byte> payload, const std::string& tenant) {
+    const uint8_t session = header.binding.session[0];
+    const uint64_t turn = header.binding.turn;
     KvWrite write;
-    write.binding = BindingOf(session, turn);
+    write.binding = header.binding;
     write.tenant = tenant;
     write.used_s = session;
-    KvFileHeader header = TinyHeader(kLive);
-    header.binding = write.binding;
-    const std::vector<std::byte> payload = TinyPayload(header, session);
     const auto bytes = std::make_shared<std::byte[]>(payload.size());
     std::copy(payload.begin(), payload.end(), bytes.get());
-    write.kv = {bytes, payload.size(), header.binding.computed, kLive};
+    write.kv = {bytes, payload.size(), header.binding.computed, header.live};
     const std::lock_guard<std::mutex> lock(mutex_);
     log_[write.binding.session] = {turn, write.used_s, tenant};
     return write;
   }
   bool Keep(uint8_t session, uint64_t turn, const std::string& tenant = "t") {
+    return Keep(WriteOf(session, turn, tenant));
+  }
+  bool Keep(KvWrite write) {
     std::promise<bool> kept;
-    keeper_->Write(WriteOf(session, turn, tenant), /*urgent=*/true, [&](bool durable) { kept.set_value(durable); });
+    keeper_->Write(std::move(write), /*urgent=*/true, [&](bool durable) { kept.set_value(durable); });
     return kept.get_future().get();
   }
-  KvBytes ReadBack(uint8_t session, uint64_t turn) {
-    const auto file = keeper_->Open(BindingOf(session, turn).session, turn, [&] { return BindingOf(session, turn); });
+  KvBytes ReadBack(uint8_t session, uint64_t turn) { return ReadBack(BindingOf(session, turn)); }
+  KvBytes ReadBack(const KvBinding& binding) {
+    const auto file = keeper_->Open(binding.session, binding.turn, [&] { return binding; });
     if (file == nullptr) return {};
     std::promise<KvBytes> read;
     keeper_->Read(file, [&](KvBytes kv) { read.set_value(std::move(kv)); });
@@ -114,6 +123,7 @@ class Keeping : public testing::Test {
 
   const TempDir temp_;
   const std::string path_ = temp_.File("kv");
+  int64_t block_bytes_ = TinyFormat().block_bytes;
   int64_t bytes_max_ = 1 << 20;
   int64_t bytes_per_s_ = 0;
   int64_t waiting_bytes_max_ = 1 << 20;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
@@ -94,6 +95,133 @@ TEST_P(KvDiskCalls, IsWholeOrNotThereWhicheverCallFails) {
         if (result != 0 && failure != 0 && !loses_power) {
           EXPECT_TRUE(read.empty()) << "a write that failed is not found: " << failure << " at call " << k;
         }
+      }
+      if (reached_end) {
+        EXPECT_EQ(result, 0);
+      }
+    }
+  }
+}
+
+// Turns whose KV grows, all of one history as far as their headers say.
+struct Growing {
+  static KvFileHeader HeaderOf(uint64_t turn, int32_t live) {
+    KvFileHeader header = TinyHeader(live, kBlockBytes);
+    header.binding = TinyHeader(200, kBlockBytes).binding;
+    header.binding.turn = turn;
+    return header;
+  }
+  std::vector<std::byte> PayloadOf(const KvFileHeader& header) const {
+    return {all.begin(), all.begin() + header.payload_bytes()};
+  }
+  bool IsPayload(const std::vector<std::byte>& read, const KvFileHeader& header) const {
+    return std::ssize(read) == header.payload_bytes() && std::memcmp(read.data(), all.data(), read.size()) == 0;
+  }
+  // Behind the file of the turn before, where that can be. Returns as KvDisk::Write; `*own` is what was to be written of the payload.
+  int Append(KvDisk& files, const KvFileHeader& whole, int64_t* own = nullptr) const {
+    KvFileHeader header = whole;
+    const std::vector<std::byte> payload = PayloadOf(header);
+    std::string head = EncodeKvHead(header, payload);
+    KvReject reject = KvReject::kNone;
+    const auto base = files.Open(header.binding.session, header.binding.turn - 1, &reject);
+    if (base != nullptr) files.PutOnto(*base, &header, &head);
+    if (own != nullptr) *own = header.own_bytes();
+    return files.Write(header, head, payload);
+  }
+
+  const std::vector<std::byte> all = TinyPayload(HeaderOf(1, 200));
+  const KvFileHeader first = HeaderOf(7, 64), second = HeaderOf(8, 100), third = HeaderOf(9, 112);  // 1.2, 2.1, 2.1 MB
+};
+
+TEST(KvDisk, WhatGrowsIsWrittenOnceAndReadFromAllItsFiles) {
+  const Growing growing;
+  for (const std::string& key : {std::string(), kKey}) {
+    ModelDisk disk;
+    const std::unique_ptr<KvDisk> files = MountOn(disk, key);
+    int64_t own = 0;
+    ASSERT_EQ(growing.Append(*files, growing.first, &own), 0);
+    EXPECT_EQ(own, growing.first.payload_bytes());
+    ASSERT_EQ(growing.Append(*files, growing.second, &own), 0);
+    EXPECT_EQ(own, growing.second.payload_bytes() - (1 << 20)) << "whole chunks are not written again";
+    ASSERT_EQ(growing.Append(*files, growing.third, &own), 0);
+    EXPECT_EQ(own, growing.third.payload_bytes() - (2 << 20));
+    std::vector<std::byte> read;
+    for (const KvFileHeader& header : {growing.first, growing.second, growing.third}) {
+      EXPECT_EQ(ReadBack(*files, header, &read), KvReject::kNone);
+      EXPECT_TRUE(growing.IsPayload(read, header));
+    }
+    // Whatever is not as it was in any of them.
+    const ModelDisk::Names names = disk.names;
+    for (const auto& [name, file] : names) {
+      const std::string whole = file->bytes;
+      for (size_t at = 100; at < whole.size(); at += at < 5000 ? 1511 : 300'017) {
+        file->bytes[at] = static_cast<char>(file->bytes[at] ^ 4);
+        const KvReject reject = ReadBack(*files, growing.third, &read);
+        EXPECT_TRUE(reject != KvReject::kNone || growing.IsPayload(read, growing.third)) << name << " at " << at;
+        // The newest file's table is what counts, and a chunk that a later file has again is read there.
+        const bool read_nowhere = (at >= kKvHeaderBytes && at < 2 * kKvHeaderBytes) || at > kKvChunkBytes;
+        EXPECT_TRUE(reject != KvReject::kNone || read_nowhere) << name << " at " << at;
+        file->bytes = whole;
+      }
+      file->bytes = whole.substr(0, whole.size() / 2);
+      EXPECT_NE(ReadBack(*files, growing.third, &read), KvReject::kNone) << name;
+      file->bytes = whole;
+      disk.names.erase(name);
+      const bool newest = name == KvFileName(growing.third.binding.session, 9);
+      EXPECT_EQ(ReadBack(*files, growing.third, &read), newest ? KvReject::kNone : KvReject::kShort) << name;
+      EXPECT_TRUE(!newest || read.empty());
+      disk.names = names;
+    }
+    // One of the same name with another payload.
+    ASSERT_EQ(files->Write(growing.first, TinyPayload(growing.first, /*seed=*/6)), 0);
+    EXPECT_EQ(ReadBack(*files, growing.third, &read), KvReject::kDamaged);
+  }
+}
+
+TEST(KvDisk, ASessionIsInSoManyFilesAndThenInOne) {
+  ModelDisk disk;
+  const std::unique_ptr<KvDisk> files = MountOn(disk);
+  const Growing growing;
+  int64_t own = 0;
+  for (uint64_t turn = 1; turn <= KvDisk::kFilesMax + 1; ++turn) {
+    ASSERT_EQ(growing.Append(*files, Growing::HeaderOf(turn, 64), &own), 0);
+    const bool whole = turn == 1 || turn > KvDisk::kFilesMax;
+    EXPECT_EQ(own, growing.first.payload_bytes() - (whole ? 0 : 1 << 20)) << turn;
+    std::vector<std::byte> read;
+    EXPECT_EQ(ReadBack(*files, Growing::HeaderOf(turn, 64), &read), KvReject::kNone) << turn;
+  }
+}
+
+// What was there before stays as it was.
+TEST(KvDisk, AnAppendIsWholeOrNotThereWhicheverCallFails) {
+  const Growing growing;
+  std::mt19937 random(12);
+  for (const int failure : {-EIO, 0}) {  // 0: killed
+    bool reached_end = false;
+    for (int64_t k = 0; !reached_end; ++k) {
+      ASSERT_LT(k, 100);
+      ModelDisk disk;
+      ASSERT_EQ(growing.Append(*MountOn(disk), growing.first), 0);
+      disk.calls = 0;
+      (failure == 0 ? disk.kill_at : disk.fail_at) = k;
+      disk.failure = failure;
+      int result = -1;
+      try {
+        result = growing.Append(*MountOn(disk), growing.second);
+      } catch (const Killed&) {
+        result = -1;
+      }
+      reached_end = disk.calls <= k;
+      disk.kill_at = disk.fail_at = -1;
+      for (const bool loses_power : {false, true}) {
+        if (loses_power) disk.LosePower(random);
+        std::vector<std::byte> read;
+        EXPECT_EQ(ReadBack(*MountOn(disk), growing.first, &read), KvReject::kNone) << failure << " at " << k;
+        EXPECT_TRUE(growing.IsPayload(read, growing.first));
+        const KvReject reject = ReadBack(*MountOn(disk), growing.second, &read);
+        if (result != 0 && read.empty()) continue;
+        EXPECT_EQ(reject, KvReject::kNone) << failure << " at call " << k << (loses_power ? ", power lost" : "");
+        EXPECT_TRUE(growing.IsPayload(read, growing.second));
       }
       if (reached_end) {
         EXPECT_EQ(result, 0);

@@ -118,11 +118,38 @@ TEST(KvFile, IsReadByEveryVersionThatUnderstandsIt) {
   const std::string file = FileOf(written, TinyPayload(written));
   EXPECT_EQ(Read(WithHeaderBytes(file, 8, "\x01"), written), KvReject::kNone);
   EXPECT_EQ(Read(WithHeaderBytes(file, 8, "\x02"), written), KvReject::kOtherVersion) << "another major version";
-  EXPECT_EQ(Read(WithHeaderBytes(file, 12, "\x01"), written), KvReject::kOtherVersion) << "a feature that is not known";
+  EXPECT_EQ(Read(WithHeaderBytes(file, 12, "\x02"), written), KvReject::kOtherVersion) << "a feature that is not known";
+  EXPECT_EQ(Read(WithHeaderBytes(file, 12, "\x01"), written), KvReject::kDamaged) << "nothing is before turn 0";
   EXPECT_EQ(Read(WithHeaderBytes(file, 4000, "more"), written), KvReject::kDamaged);
   EXPECT_EQ(Read(WithHeaderBytes(WithHeaderBytes(file, 10, "\x01"), 4000, "more"), written), KvReject::kNone)
       << "a later minor version says more";
   EXPECT_EQ(Read(WithHeaderBytes(file, 16, "\x01\x02\x03\x04"), written), KvReject::kLayout) << "another machine";
+}
+
+TEST(KvFile, SaysWhatIsInTheFileBefore) {
+  KvFileHeader header = TinyHeader(100, 300'000);  // 2.1 MB
+  const auto read = [](const KvFileHeader& from) {
+    KvReject reject = KvReject::kNone;
+    const std::optional<KvFileHeader> back = DecodeKvHeader(EncodeKvHeader(from), &reject);
+    if (back.has_value()) {
+      EXPECT_EQ(back->base_turn, from.base_turn);
+      EXPECT_EQ(back->base_bytes, from.base_bytes);
+      EXPECT_EQ(back->file_bytes(), from.file_bytes());
+    }
+    return reject;
+  };
+  const int64_t whole = header.file_bytes();
+  header.base_turn = header.binding.turn - 1;
+  header.base_bytes = 2 << 20;
+  EXPECT_EQ(read(header), KvReject::kNone);
+  EXPECT_EQ(header.file_bytes(), whole - (2 << 20));
+  for (const int64_t bytes : {int64_t{0}, int64_t{1000}, int64_t{-1} << 20, int64_t{3} << 20, INT64_MAX}) {
+    header.base_bytes = bytes;
+    EXPECT_EQ(read(header), KvReject::kDamaged) << bytes;
+  }
+  header.base_bytes = 1 << 20;
+  header.base_turn = header.binding.turn;
+  EXPECT_EQ(read(header), KvReject::kDamaged) << "itself";
 }
 
 TEST(KvFile, HasPositionsThatItsTokensHave) {

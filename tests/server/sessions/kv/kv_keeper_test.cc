@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "server/process/clock.h"
-#include "tests/server/sessions/journal/model_disk.h"
 #include "tests/server/sessions/kv/keeping.h"
 #include "tests/server/sessions/kv/kv_bytes.h"
 #include "tests/support/temp_dir.h"
@@ -48,38 +47,6 @@ TEST_F(Keeping, ReadsBackWhatWasWritten) {
   struct stat status {};
   ASSERT_EQ(stat((path_ + "/" + Files().front()).c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
-}
-
-// Nothing that a start knows comes from the process before it, and what is asked for does not wait for the sweep.
-TEST_F(Keeping, ARestartFindsWhatTheLogKnowsAndRemovesTheRest) {
-  Start();
-  for (uint8_t session = 1; session <= 4; ++session) EXPECT_TRUE(Keep(session, 5));
-  keeper_.reset();
-  std::ofstream(path_ + "/" + KvFileName(BindingOf(5, 1).session, 1) + ".tmp") << "a write that was cut off";
-  std::ofstream(path_ + "/notes.txt") << "somebody else's";
-  log_.erase(BindingOf(2, 5).session);     // forgotten
-  log_[BindingOf(3, 5).session].turn = 6;  // went on without its KV being written
-  told_.clear();
-  Open();
-  EXPECT_EQ(keeper_->Open(BindingOf(1, 5).session, 5, [&] { return BindingOf(1, 5); })->header().live, kLive);
-  Start();
-  Remove(4);  // waits for the sweep, that knows of the file
-  EXPECT_EQ(Told(1), 5u);
-  EXPECT_EQ(Told(3), 0u);
-  EXPECT_THAT(Files(), testing::UnorderedElementsAre(KvFileName(BindingOf(1, 5).session, 5), "notes.txt"));
-  EXPECT_EQ(keeper_->counts().files, 1);
-  EXPECT_TRUE(Has(1, 5));
-}
-
-// Nobody knows which key files need that it has not seen.
-TEST_F(Keeping, ASweepThatCouldNotListIsNotAllOfThem) {
-  ModelDisk disk;
-  disk.fail_at = 0;
-  Open(disk.Mount());
-  Start();
-  EXPECT_FALSE(swept_.get_future().get());
-  EXPECT_EQ(keeper_->counts().errors, 1u);
-  keeper_.reset();
 }
 
 TEST_F(Keeping, SaysWhyItDoesNotReadAFile) {

@@ -1,0 +1,128 @@
+// The part of KvKeeper that looks at the files a start finds: which belong to sessions, and together, and which go.
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "server/sessions/kv/kv_keeper.h"
+
+namespace hydrant {
+namespace {
+
+// Between two of them the writer looks for what is more urgent: a name costs 30 µs.
+constexpr size_t kSweptAtOnce = 64;
+
+}  // namespace
+
+void KvKeeper::SweepSome() {
+  if (!unswept_.has_value()) {
+    std::vector<std::string> names;
+    const int error = disk_.List(&names);
+    if (error < 0) {
+      resealed_ = false;  // nobody knows what is there
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ++counts_.errors;
+    }
+    // A session's files together, and before them what was not finished.
+    const auto is_strange = [](const std::string& name) { return !ParseKvFileName(name).has_value(); };
+    const auto files = std::partition(names.begin(), names.end(), is_strange);
+    std::sort(files, names.end());
+    unswept_ = std::move(names);
+  }
+  for (size_t i = 0; i < kSweptAtOnce && !unswept_->empty(); ++i) {
+    const std::string name = std::move(unswept_->back());
+    unswept_->pop_back();
+    const std::optional<KvFileNameParts> file = ParseKvFileName(name);
+    if (!file.has_value()) {
+      SweepStray(name);
+      continue;
+    }
+    std::vector<uint64_t> turns = {file->turn};
+    while (!unswept_->empty()) {
+      const std::optional<KvFileNameParts> next = ParseKvFileName(unswept_->back());
+      if (!next.has_value() || next->session != file->session) break;
+      turns.push_back(next->turn);
+      unswept_->pop_back();
+    }
+    SweepSession(file->session, turns);
+  }
+  if (!unswept_->empty()) return;
+  unswept_->shrink_to_fit();
+  CutToSize();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    swept_ = true;
+  }
+  if (options_.on_swept) options_.on_swept(resealed_);
+}
+
+// The files of the session that belong together, and what they take; nullopt: none is of its last turn, or it cannot be read.
+std::optional<KvFileEntry> KvKeeper::FilesOf(const SessionName& session, const std::vector<uint64_t>& turns) {
+  const std::optional<Options::Owner> owner = options_.owner_of(session);
+  if (!owner.has_value() || std::find(turns.begin(), turns.end(), owner->turn) == turns.end()) return std::nullopt;
+  KvFileEntry entry = {owner->turn, 0, owner->used_s, owner->tenant, {}};
+  // What is not what it should be is refused when somebody asks for it.
+  KvReject reject = KvReject::kNone;
+  std::shared_ptr<const OpenKvFile> newest;
+  if (turns.size() > 1) newest = disk_.Open(session, owner->turn, &reject);
+  for (const OpenKvFile* file = newest.get(); file != nullptr && file->base() != nullptr; file = file->base()) {
+    entry.bases.insert(entry.bases.begin(), file->header().base_turn);
+  }
+  return entry;
+}
+
+// REQUIRES: all turns of which there are files.
+void KvKeeper::SweepSession(const SessionName& session, const std::vector<uint64_t>& turns) {
+  std::optional<KvFileEntry> known;  // what was written meanwhile
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const KvFileEntry* entry = catalogue_.Find(session)) known = *entry;
+  }
+  std::optional<KvFileEntry> kept = known.has_value() ? known : FilesOf(session, turns);
+  bool is_ours = kept.has_value();
+  for (const uint64_t turn : turns) {
+    const std::string name = KvFileName(session, turn);
+    const bool stays = kept.has_value() && (turn == kept->turn || std::find(kept->bases.begin(), kept->bases.end(),
+                                                                            turn) != kept->bases.end());
+    if (!stays) {
+      if (disk_.RemoveNamed(name) == 0) continue;
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ++counts_.errors;
+      continue;
+    }
+    if (const int error = disk_.Reseal(name); error < 0) {
+      resealed_ = false;
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ++counts_.errors;
+    }
+    const int64_t bytes = disk_.SizeOf(name);
+    is_ours = is_ours && bytes >= 0;  // else somebody else's, or it cannot be read: left alone
+    kept->bytes += std::max<int64_t>(0, bytes);
+  }
+  if (!is_ours || known.has_value()) return;
+  const uint64_t turn = kept->turn;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    catalogue_.Put(session, *std::move(kept));
+  }
+  Tell(session, turn);
+}
+
+void KvKeeper::SweepStray(const std::string& name) {
+  if (!name.ends_with(".kv.tmp") || name.find(incoming_mark_) != std::string::npos) return;  // none of ours, or coming
+  if (disk_.RemoveNamed(name) == 0) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++counts_.errors;
+}
+
+// The limit may have been another one before.
+void KvKeeper::CutToSize() {
+  std::vector<SessionName> losers;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    (void)catalogue_.MakeRoom(0, "", options_.bytes_max, 0, options_.weight_of, &losers);
+    counts_.evicted += losers.size();
+  }
+  for (const SessionName& session : losers) Lose(session);
+}
+
+}  // namespace hydrant
