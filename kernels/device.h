@@ -215,8 +215,10 @@ class Device {
   virtual std::unique_ptr<AdapterWeight> MakeAdapterWeight(const LinearSpec& weight, const AdapterSpec& spec) = 0;
   // AdapterWeight::bytes() of it.
   virtual int64_t AdapterBytes(const LinearSpec& weight, const AdapterSpec& spec) const = 0;
-  // Puts an adapter into a slot, in the place of what it had; `parts` [spec().parts()], empty: the weight stays as it is. Between
-  // steps: steps that were queued before have the old one. Allocates.
+  // Puts an adapter into a slot, in the place of what it had; `parts` [spec().parts()], empty: the weight stays as it is. Any
+  // thread, one call at a time, beside whatever steps run: those that are launched once it has returned have it. REQUIRES: no step
+  // that is queued or runs has a row with the slot. Throws as Allocate does, and never with empty `parts` on a sound device; the
+  // slot's part of this weight is empty then, or still what it was.
   virtual void SetAdapter(AdapterWeight& weight, int32_t slot, std::span<const AdapterFactors> parts) = 0;
   // Allocates the scratch memory for steps within `bounds`. Throws as Allocate does.
   virtual void ReserveScratch(const StepBounds& bounds) = 0;
@@ -229,7 +231,7 @@ class Device {
 #undef HYDRANT_OP
 
   // The products of a step, with checked shapes. x [n, cols], y [n, rows]; n = x.rows may be less than the batch's, but with
-  // `adapters` (null: none) x has the rows of BeginStep, and each gets what its adapter adds, beside the bias.
+  // `adapters` (null: none) x has the rows of BeginStep, and each gets what its adapter adds, in front of the activation.
   // y = x W^T + bias, or y += x W^T + bias if `accumulate`.
   void Linear(const LinearWeight& weight, Matrix x, Matrix y, bool accumulate,
               const AdapterWeight* adapters = nullptr) {

@@ -3,16 +3,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/process/log.h"
 
 namespace hydrant {
 
 std::unique_ptr<AdapterRegistry> MakeAdapters(const Config& config, const Checkpoint& checkpoint, const Sizing& sizing,
-                                              const std::unique_ptr<Engine>& engine) {
+                                              Executor& executor) {
   if (sizing.adapters.slots == 0) return nullptr;
-  auto put = [&engine](int32_t slot, std::shared_ptr<const Adapter> adapter) {
-    engine->PutAdapter(slot, std::move(adapter));
-  };
+  auto put = [&executor](int32_t slot, const Adapter& adapter) { executor.PutAdapter(slot, adapter); };
   return std::make_unique<AdapterRegistry>(AdapterRegistry::Options{.targets = AdapterTargets::Of(checkpoint),
                                                                     .model_name = config.served_model_name,
                                                                     .slots = sizing.adapters.slots,
@@ -26,8 +23,6 @@ absl::Status LoadAdapters(const Config& config, AdapterRegistry* adapters) {
       return absl::FailedPreconditionError(
           absl::StrCat("--lora-modules: ", module.name, "=", module.path, ": ", status.message()));
     }
-    const LogField fields[] = {{"name", module.name}, {"rank", int64_t{adapters->Find(module.name)->rank}}};
-    Log(LogLevel::kInfo, "adapter loaded", fields);
   }
   return absl::OkStatus();
 }

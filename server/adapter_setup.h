@@ -8,16 +8,16 @@
 
 #include "absl/status/status.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/run/executor.h"
 #include "server/adapters/adapter_registry.h"
 #include "server/config.h"
-#include "server/engine/engine.h"
 #include "server/sizing.h"
 
 namespace hydrant {
 
-// Null without --enable-lora. `engine`: which has the slots. It is there before the first Load, and as long as any.
+// Null without --enable-lora. `executor` has the slots, and outlives it.
 std::unique_ptr<AdapterRegistry> MakeAdapters(const Config& config, const Checkpoint& checkpoint, const Sizing& sizing,
-                                              const std::unique_ptr<Engine>& engine);
+                                              Executor& executor);
 
 // Those of --lora-modules, which are there from the first request on. REQUIRES: not null where there are any.
 absl::Status LoadAdapters(const Config& config, AdapterRegistry* adapters);

@@ -443,7 +443,7 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
     context.request.calls_are_json_answers = CallsAreJsonAnswers(context.chat.tool_calls);
   }
   context.sessions = parts->sessions.get();
-  parts->adapters = MakeAdapters(config, checkpoint, sizing, parts->engine);
+  parts->adapters = MakeAdapters(config, checkpoint, sizing, *parts->executor);
   context.adapters = parts->adapters.get();
   parts->summary = absl::StrCat(context.request.model_names.front(), " in ", sizing.weight_formats, " on ",
                                 parts->device->name(), "; ", DescribeRoom(sizing.limits));

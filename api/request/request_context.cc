@@ -11,7 +11,9 @@ std::string CheckModelField(ObjectReader* request, const RequestContext& context
   std::string name = request->String("model", "", std::numeric_limits<size_t>::max(), /*identifier=*/true);
   if (request->failed()) return "";
   const std::vector<std::string>& names = context.model_names;
-  if (std::find(names.begin(), names.end(), name) == names.end()) request->FailWith(ModelNotFound(names.front()));
+  const bool is_one = std::find(names.begin(), names.end(), name) != names.end() ||
+                      (context.is_other_model != nullptr && context.is_other_model(name));
+  if (!is_one) request->FailWith(ModelNotFound(names.front()));
   return name;
 }
 

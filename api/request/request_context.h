@@ -6,6 +6,7 @@
 #define HYDRANT_API_REQUEST_REQUEST_CONTEXT_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,6 +44,7 @@ struct RequestHeaders {
 struct RequestContext : SamplingDefaults {
   RequestLimits limits;
   std::vector<std::string> model_names;  // names that `model` may have; the first is the one in responses
+  std::function<bool(std::string_view)> is_other_model;  // whether it may have this one, too; null: it may not
   int32_t vocab_size = 0;
   int32_t context = 0;     // max_model_len
   int32_t state_cols = 0;  // numbers of a token's hidden state

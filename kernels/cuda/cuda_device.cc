@@ -166,7 +166,7 @@ std::unique_ptr<RopeTable> CudaDevice::MakeRope(const RopeSpec& spec) {
 }
 
 std::unique_ptr<AdapterWeight> CudaDevice::MakeAdapterWeight(const LinearSpec& weight, const AdapterSpec& spec) {
-  return std::make_unique<CudaAdapterWeight>(weight, spec, host_visible_, stream_);
+  return std::make_unique<CudaAdapterWeight>(weight, spec, host_visible_, adapter_uploads_);
 }
 
 int64_t CudaDevice::AdapterBytes(const LinearSpec& weight, const AdapterSpec& spec) const {

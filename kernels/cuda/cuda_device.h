@@ -119,6 +119,7 @@ class CudaDevice final : public Device {
   const bool graphs_wanted_;
   const cudaDeviceProp properties_;
   cuda::Stream stream_;
+  cuda::Stream adapter_uploads_;  // of SetAdapter's thread
   cuda::BlasHandle blas_;
   std::unique_ptr<cuda::CudaBuffer> blas_workspace_;
   std::unique_ptr<cuda::Uploads> uploads_;  // of ops that are not part of the step's table

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "model/files/dequantize.h"
 #include "model/files/file_error.h"
@@ -181,8 +182,8 @@ absl::StatusOr<std::map<std::string, Module, std::less<>>> ModulesOf(const std::
   return modules;
 }
 
-// [shape[0], shape[1]] as fp32.
-absl::StatusOr<std::vector<float>> Values(const RawTensor& tensor, int64_t rows, int64_t cols) {
+// [rows, cols], all of them finite.
+absl::StatusOr<AdapterFactor> FactorOf(const RawTensor& tensor, int64_t rows, int64_t cols) {
   if (!tensor.refused_type.empty()) {
     return FileError(tensor.file, "tensor " + Quoted(tensor.name), "dtype ", tensor.refused_type,
                      " is not supported (F32, F16 and BF16 are)");
@@ -190,14 +191,14 @@ absl::StatusOr<std::vector<float>> Values(const RawTensor& tensor, int64_t rows,
   if (tensor.shape != std::vector<int64_t>{rows, cols}) {
     return FileError(tensor.file, "tensor " + Quoted(tensor.name), "its shape is not [", rows, ", ", cols, "]");
   }
-  std::vector<float> values(static_cast<size_t>(rows * cols));
+  std::vector<float> values(static_cast<size_t>(cols));
   const int64_t bytes = RowBytes(tensor.format, cols);
   bool finite = true;
   for (int64_t row = 0; row < rows; ++row) {
-    finite &= DequantizeRow(tensor.format, tensor.data.data() + row * bytes, cols, values.data() + row * cols);
+    finite &= DequantizeRow(tensor.format, tensor.data.data() + row * bytes, cols, values.data());
   }
   if (!finite) return Wrong(tensor, "holds a NaN or an infinity");
-  return values;
+  return AdapterFactor{.format = tensor.format, .cols = cols, .data = tensor.data};
 }
 
 // What a module's A and B do to each matrix in it.
@@ -214,14 +215,11 @@ absl::Status AddChanges(const Config& config, const std::string& name, const Mod
     return FileError(kAdapterConfig, "'r'", "rank ", rank, " of ", Quoted(name), " is above the limit of ", rank_max);
   }
   HYDRANT_ASSIGN_OR_RETURN(const float scale, config.ScaleOf(name, rank));
-  HYDRANT_ASSIGN_OR_RETURN(const std::vector<float> a, Values(*module.a, rank, found.front().cols));
-  HYDRANT_ASSIGN_OR_RETURN(const std::vector<float> b, Values(*module.b, AdapterTargets::RowsOf(found), rank));
+  HYDRANT_ASSIGN_OR_RETURN(const AdapterFactor a, FactorOf(*module.a, rank, found.front().cols));
+  HYDRANT_ASSIGN_OR_RETURN(const AdapterFactor b, FactorOf(*module.b, AdapterTargets::RowsOf(found), rank));
   for (const AdapterTarget& target : found) {
-    AdapterChange change = {.rank = rank, .scale = scale, .a = a, .b = {}};
-    for (int64_t row = 0; row < target.rows; ++row) {
-      const int64_t from = target.stored_rows.empty() ? row : target.stored_rows[static_cast<size_t>(row)];
-      change.b.insert(change.b.end(), b.begin() + from * rank, b.begin() + (from + 1) * rank);
-    }
+    AdapterChange change = {.rank = rank, .scale = scale, .a = a, .b = b};
+    change.b.rows = target.stored_rows;
     if (!adapter.changes.emplace(Adapter::Place(target.layer, target.role), std::move(change)).second) {
       return Wrong(*module.a, "is of a module that another tensor is of, too");
     }
@@ -231,6 +229,17 @@ absl::Status AddChanges(const Config& config, const std::string& name, const Mod
 }
 
 }  // namespace
+
+std::vector<float> AdapterFactor::Values() const {
+  const int64_t bytes = RowBytes(format, cols);
+  const size_t count = rows.empty() ? data.size() / static_cast<size_t>(bytes) : rows.size();
+  std::vector<float> values(count * static_cast<size_t>(cols));
+  for (size_t row = 0; row < count; ++row) {
+    const int64_t from = rows.empty() ? static_cast<int64_t>(row) : rows[row];
+    DequantizeRow(format, data.data() + from * bytes, cols, values.data() + row * static_cast<size_t>(cols));
+  }
+  return values;
+}
 
 absl::StatusOr<AdapterFiles> ReadAdapterFiles(const std::string& path, const AdapterTargets& targets,
                                               int32_t rank_max) {
@@ -242,14 +251,15 @@ absl::StatusOr<AdapterFiles> ReadAdapterFiles(const std::string& path, const Ada
   return files;
 }
 
-absl::StatusOr<Adapter> ParseAdapter(const AdapterFiles& files, const AdapterTargets& targets, int32_t rank_max) {
+absl::StatusOr<Adapter> ParseAdapter(AdapterFiles files, const AdapterTargets& targets, int32_t rank_max) {
   HYDRANT_ASSIGN_OR_RETURN(const JsonDocument document,
                            JsonDocument::Parse(files.config, kConfigLimits, kAdapterConfig));
   Config config;
   HYDRANT_RETURN_IF_ERROR(config.Read(document.root()));
-  HYDRANT_ASSIGN_OR_RETURN(const std::vector<RawTensor> tensors, ParseSafetensors(files.weights, kAdapterWeights));
-  HYDRANT_ASSIGN_OR_RETURN(const auto modules, ModulesOf(tensors));
   Adapter adapter;
+  adapter.weights = std::make_shared<const std::string>(std::move(files.weights));
+  HYDRANT_ASSIGN_OR_RETURN(const std::vector<RawTensor> tensors, ParseSafetensors(*adapter.weights, kAdapterWeights));
+  HYDRANT_ASSIGN_OR_RETURN(const auto modules, ModulesOf(tensors));
   adapter.base_model = config.base_model;
   for (const auto& [name, module] : modules) {
     HYDRANT_RETURN_IF_ERROR(AddChanges(config, name, module, targets, rank_max, adapter));

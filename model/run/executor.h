@@ -162,8 +162,8 @@ class Executor {
     return Await(ticket);
   }
 
-  // Puts an adapter into a slot that rows may name from the next Launch on (RowCounts::adapter). Steps that were launched have what was
-  // there before. An executor without weights has no use for it.
+  // Puts an adapter into a slot that rows of steps launched after this may name (RowCounts::adapter): AdapterSlots::Put. Any thread,
+  // beside whatever steps run. An executor without weights has no use for it.
   virtual void PutAdapter(int32_t /*slot*/, const Adapter& /*adapter*/) {}
 
   // The parked KV of a turn, for whoever keeps it elsewhere; empty: there is none, or a slice of it is still to be copied.

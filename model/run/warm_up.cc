@@ -27,8 +27,13 @@ constexpr TurnId kTurn = {.session = ~uint64_t{0}, .turn = 1};
 
 class Steps {
  public:
-  Steps(Executor& executor, const ModelExecutorOptions& options, const EvictionPolicy& policy)
-      : executor_(executor), options_(options), policy_(policy), blocks_(static_cast<size_t>(options.blocks)) {
+  // `adapter`: of all rows; the slot may be empty.
+  Steps(Executor& executor, const ModelExecutorOptions& options, const EvictionPolicy& policy, int32_t adapter = -1)
+      : executor_(executor),
+        options_(options),
+        policy_(policy),
+        adapter_(adapter),
+        blocks_(static_cast<size_t>(options.blocks)) {
     std::iota(blocks_.begin(), blocks_.end(), 0);
     prompt_.resize(static_cast<size_t>(options.batch_tokens_max));
   }
@@ -50,6 +55,14 @@ class Steps {
       block += WholeBlocks(count) / kBlockSlots;
     }
     executor_.Run(input);
+  }
+
+  // Generate for all numbers of sequences up to `most` that are multiplied by different kernels.
+  void GenerateAll(int32_t most) {
+    Generate(most);
+    for (const int32_t sequences : kRowCounts) {
+      if (sequences < most) Generate(sequences);
+    }
   }
 
   // Short prompts and two tokens each, sequence i in block i.
@@ -126,6 +139,7 @@ class Steps {
     row.block_table = row.score_table = Blocks(state_row % options_.blocks, 1);
     row.sample = true;
     row.logprobs = 1;
+    row.adapter = adapter_;
     row.policy = &policy_;
     row.sampling = &sampling_;
     return row;
@@ -138,6 +152,7 @@ class Steps {
   Executor& executor_;
   const ModelExecutorOptions& options_;
   const EvictionPolicy policy_;
+  const int32_t adapter_;
   const SamplingParams sampling_{.top_p = 0.9f, .top_k = 4};
   std::vector<int32_t> blocks_;
   std::vector<int32_t> prompt_;
@@ -160,11 +175,15 @@ absl::Status WarmUp(Executor& executor, const ModelExecutorOptions& options) {
       Steps steps(executor, options, policy);
       steps.Prompts(policy.evicts ? std::min(kCutTokensMax, options.batch_tokens_max) : options.batch_tokens_max);
       if (!generates) continue;
-      steps.Generate(sequences_max);
-      for (const int32_t sequences : kRowCounts) {
-        if (sequences < sequences_max) steps.Generate(sequences);
-      }
+      steps.GenerateAll(sequences_max);
       if (policy.evicts && options.batch_tokens_max >= kPrompt) steps.Rest();
+    }
+    // What is launched for rows with adapters is other, and of policies depends on whether keys stand at their ranks alone.
+    for (const EvictionPolicy& policy : {full, rolling}) {
+      if (options.adapters.slots == 0) break;
+      Steps steps(executor, options, policy, /*adapter=*/0);
+      steps.Prompts(std::min(kCutTokensMax, options.batch_tokens_max));
+      if (generates) steps.GenerateAll(sequences_max);
     }
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(

@@ -14,7 +14,8 @@ namespace hydrant {
 
 // Runs steps of every kind on an executor that was made with `options`: the largest one of prompts, generated tokens in the numbers
 // of rows that are multiplied by different kernels, each without a budget, with one, and with one whose keys stand at their
-// ranks; cuts, questions, copies, and a session parked and restored. What it leaves in the cache means nothing, and nothing is left
+// ranks; cuts, questions, copies, and a session parked and restored; prompts and generated tokens once more with adapters, where there are
+// slots for them. What it leaves in the cache means nothing, and nothing is left
 // parked. Errors: RESOURCE_EXHAUSTED.
 // REQUIRES: no sequence is in progress; options.dump is null.
 absl::Status WarmUp(Executor& executor, const ModelExecutorOptions& options);

@@ -25,19 +25,27 @@ std::vector<TensorRole> RolesOf(WeightRole role, bool gated) {
   }
 }
 
-// What `adapter` does to the parts of a matrix; empty: nothing.
-std::vector<AdapterFactors> FactorsOf(const Adapter& adapter, int32_t layer, const std::vector<TensorRole>& roles) {
-  std::vector<AdapterFactors> factors(roles.size());
-  bool any = false;
-  for (size_t i = 0; i < roles.size(); ++i) {
-    const AdapterChange* change = adapter.Find(layer, roles[i]);
-    if (change == nullptr) continue;
-    factors[i] = {.rank = change->rank, .scale = change->scale, .a = change->a, .b = change->b};
-    any = true;
+// What `adapter` does to the parts of a matrix.
+class PartFactors {
+ public:
+  PartFactors(const Adapter& adapter, int32_t layer, const std::vector<TensorRole>& roles) {
+    values_.reserve(2 * roles.size());
+    factors_.resize(roles.size());
+    for (size_t i = 0; i < roles.size(); ++i) {
+      const AdapterChange* change = adapter.Find(layer, roles[i]);
+      if (change == nullptr) continue;
+      const std::vector<float>& a = values_.emplace_back(change->a.Values());
+      const std::vector<float>& b = values_.emplace_back(change->b.Values());
+      factors_[i] = {.rank = change->rank, .scale = change->scale, .a = a, .b = b};
+    }
   }
-  if (!any) factors.clear();
-  return factors;
-}
+  std::span<const AdapterFactors> factors() const { return factors_; }
+  bool empty() const { return values_.empty(); }
+
+ private:
+  std::vector<std::vector<float>> values_;
+  std::vector<AdapterFactors> factors_;
+};
 
 }  // namespace
 
@@ -74,19 +82,34 @@ int64_t AdapterSlots::Bytes(const WeightPlan& plan, const AdapterLimits& limits,
   return bytes;
 }
 
+template <typename Call>
+void AdapterSlots::ForEach(const Call& call) const {
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const auto each = [&](const std::unique_ptr<AdapterWeight>& weight, WeightRole role) {
+      if (weight != nullptr) call(*weight, static_cast<int32_t>(i), role);
+    };
+    each(layers_[i].qkv, WeightRole::kQkv);
+    each(layers_[i].o, WeightRole::kO);
+    each(layers_[i].up, WeightRole::kUp);
+    each(layers_[i].down, WeightRole::kDown);
+  }
+}
+
 void AdapterSlots::Put(int32_t slot, const Adapter& adapter) {
   assert(adapter.rank <= limits_.rank_max);
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    const Layer& layer = layers_[i];
-    const auto put = [&](const std::unique_ptr<AdapterWeight>& weight, WeightRole role) {
-      if (weight == nullptr) return;
-      const bool gated = weight->spec().parts() == 2;
-      device_.SetAdapter(*weight, slot, FactorsOf(adapter, static_cast<int32_t>(i), RolesOf(role, gated)));
-    };
-    put(layer.qkv, WeightRole::kQkv);
-    put(layer.o, WeightRole::kO);
-    put(layer.up, WeightRole::kUp);
-    put(layer.down, WeightRole::kDown);
+  const auto clear = [&] {
+    ForEach([&](AdapterWeight& weight, int32_t, WeightRole) { device_.SetAdapter(weight, slot, {}); });
+  };
+  // First, so that it never has some of one adapter and some of another.
+  clear();
+  try {
+    ForEach([&](AdapterWeight& weight, int32_t layer, WeightRole role) {
+      const PartFactors parts(adapter, layer, RolesOf(role, weight.spec().parts() == 2));
+      if (!parts.empty()) device_.SetAdapter(weight, slot, parts.factors());
+    });
+  } catch (...) {
+    clear();
+    throw;
   }
 }
 

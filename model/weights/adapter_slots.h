@@ -1,7 +1,7 @@
 // AdapterSlots keeps the adapters (LoRA) that a model can run with: for every layer's matrices what they add, in slots that are fixed
 // from the start. Rows of a step name their slot (RowCounts::adapter).
 //
-// Thread: engine.
+// Thread: any for Put; the rest engine.
 #ifndef HYDRANT_MODEL_WEIGHTS_ADAPTER_SLOTS_H_
 #define HYDRANT_MODEL_WEIGHTS_ADAPTER_SLOTS_H_
 
@@ -43,14 +43,19 @@ class AdapterSlots {
   static int64_t Bytes(const WeightPlan& plan, const AdapterLimits& limits,
                        const std::function<int64_t(const LinearSpec&, const AdapterSpec&)>& bytes_of);
 
-  // Between steps: those queued before have what was in the slot. REQUIRES: the adapter was read for this model with a rank up
-  // to the limit.
+  // Expands and lays out one matrix after the other, beside whatever steps run. REQUIRES: no step that is queued or runs has a row
+  // with the slot; no other Put is in progress; the adapter was read for this model with a rank up to the limit. Throws
+  // std::bad_alloc, or what the device throws: the slot is empty then.
   void Put(int32_t slot, const Adapter& adapter);
 
   const Layer& layer(int32_t layer) const { return layers_[static_cast<size_t>(layer)]; }
   const AdapterLimits& limits() const { return limits_; }
 
  private:
+  // call(weight, layer, role) for all that there are.
+  template <typename Call>
+  void ForEach(const Call& call) const;
+
   Device& device_;
   const AdapterLimits limits_;
   std::vector<Layer> layers_;

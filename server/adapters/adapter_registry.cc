@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <cassert>
 #include <ctime>
+#include <exception>
 #include <new>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "server/process/clock.h"
+#include "server/process/log.h"
 #include "server/process/sha256.h"
 
 namespace hydrant {
@@ -55,23 +59,23 @@ std::shared_ptr<const int32_t> AdapterRegistry::TakeSlot() {
   return taken;
 }
 
-absl::Status AdapterRegistry::Load(const std::string& name, const std::string& path) {
+absl::StatusOr<std::shared_ptr<const LoadedAdapter>> AdapterRegistry::Read(const std::string& name,
+                                                                           const std::string& path) {
   if (!IsName(name)) {
     return absl::InvalidArgumentError(absl::StrCat("an adapter's name has 1 to ", kNameBytesMax,
                                                    " printable characters without spaces, commas and quotes"));
   }
-  const std::lock_guard loading(loading_);
   if (name == options_.model_name || Find(name) != nullptr) {
     return absl::AlreadyExistsError(absl::StrCat("there is a model '", name, "' already"));
   }
+  auto loaded = std::make_shared<LoadedAdapter>();
   absl::StatusOr<AdapterFiles> files = ReadAdapterFiles(path, options_.targets, options_.rank_max);
   if (!files.ok()) return absl::InvalidArgumentError(files.status().message());
-  absl::StatusOr<Adapter> adapter = ParseAdapter(*files, options_.targets, options_.rank_max);
+  loaded->digest = DigestOf(*files);
+  const absl::StatusOr<Adapter> adapter = ParseAdapter(*std::move(files), options_.targets, options_.rank_max);
   if (!adapter.ok()) return adapter.status();
-  auto loaded = std::make_shared<LoadedAdapter>();
   loaded->name = name;
   loaded->path = path;
-  loaded->digest = DigestOf(*files);
   loaded->rank = adapter->rank;
   loaded->created = static_cast<int64_t>(std::time(nullptr));
   loaded->slot = TakeSlot();
@@ -79,19 +83,55 @@ absl::Status AdapterRegistry::Load(const std::string& name, const std::string& p
     return absl::ResourceExhaustedError(
         absl::StrCat("all ", options_.slots, " slots for adapters are taken (--max-loras)"));
   }
-  options_.put(*loaded->slot, std::make_shared<const Adapter>(*std::move(adapter)));
-  const std::lock_guard lock(mutex_);
-  adapters_.emplace(name, std::move(loaded));
+  options_.put(*loaded->slot, *adapter);
+  return loaded;
+}
+
+absl::Status AdapterRegistry::Load(const std::string& name, const std::string& path) {
+  const std::lock_guard loading(loading_);
+  const int64_t begin_us = MonotonicUs();
+  absl::StatusOr<std::shared_ptr<const LoadedAdapter>> loaded;
+  try {
+    loaded = Read(name, path);
+    if (loaded.ok()) {
+      const std::lock_guard lock(mutex_);
+      adapters_.emplace(name, *loaded);
+    }
+  } catch (const std::bad_alloc&) {
+    loaded = absl::UnavailableError("there is not enough memory to load the adapter");
+  } catch (const std::exception& failure) {
+    // What a device says of itself has no word of a request.
+    loaded = absl::InternalError(absl::StrCat("the adapter could not be put into its slot: ", failure.what()));
+  }
+  if (!loaded.ok()) {
+    const std::string why(loaded.status().message());
+    const LogField fields[] = {{"name", name}, {"path", path}, {"reason", why}};
+    Log(LogLevel::kWarning, "adapter not loaded", fields);
+    return loaded.status();
+  }
+  const LoadedAdapter& adapter = **loaded;
+  const std::string digest = absl::BytesToHexString(adapter.digest);
+  const LogField fields[] = {{"name", name},
+                             {"path", path},
+                             {"digest", digest},
+                             {"rank", int64_t{adapter.rank}},
+                             {"slot", int64_t{*adapter.slot}},
+                             {"us", MonotonicUs() - begin_us}};
+  Log(LogLevel::kInfo, "adapter loaded", fields);
   return absl::OkStatus();
 }
 
 bool AdapterRegistry::Unload(std::string_view name) {
-  std::shared_ptr<const LoadedAdapter> gone;  // its slot is given back without the lock
-  const std::lock_guard lock(mutex_);
-  const auto found = adapters_.find(name);
-  if (found == adapters_.end()) return false;
-  gone = std::move(found->second);
-  adapters_.erase(found);
+  std::shared_ptr<const LoadedAdapter> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = adapters_.find(name);
+    if (found == adapters_.end()) return false;
+    gone = std::move(found->second);
+    adapters_.erase(found);
+  }
+  const LogField fields[] = {{"name", name}, {"slot", int64_t{*gone->slot}}};
+  Log(LogLevel::kInfo, "adapter unloaded", fields);
   return true;
 }
 

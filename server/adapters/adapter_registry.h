@@ -1,11 +1,13 @@
 // AdapterRegistry knows the adapters (LoRA) that requests can name: it reads their folders, gives each a slot of the executor, and
 // takes the slot back when its last request has gone.
 //
-// Thread: any. Load reads files and may take long; the rest holds a short lock.
+// Thread: any. Load reads files, and puts what they hold into its slot: it may take long, beside whatever requests run. The rest holds
+// a short lock.
 //
 // Invariants
 //  1. A slot is one adapter's from Load until the adapter is unloaded and nobody has it any more.
-//  2. What has a name is never exchanged under it: an adapter's digest is that of the files that were read.
+//  2. A name is there once its slot has all of the adapter, and not at all where that failed.
+//  3. What has a name is never exchanged under it: an adapter's digest is that of the files that were read.
 #ifndef HYDRANT_SERVER_ADAPTERS_ADAPTER_REGISTRY_H_
 #define HYDRANT_SERVER_ADAPTERS_ADAPTER_REGISTRY_H_
 
@@ -19,6 +21,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "model/checkpoint/adapter.h"
 #include "model/checkpoint/adapter_targets.h"
 
@@ -41,8 +44,8 @@ class AdapterRegistry {
     std::string model_name;  // a name that no adapter may have
     int32_t slots = 0;       // > 0
     int32_t rank_max = 0;
-    // Puts it into the slot for all requests that are submitted afterwards. Any thread.
-    std::function<void(int32_t slot, std::shared_ptr<const Adapter> adapter)> put;
+    // Executor::PutAdapter. May throw.
+    std::function<void(int32_t slot, const Adapter& adapter)> put;
   };
 
   explicit AdapterRegistry(Options options);
@@ -52,8 +55,9 @@ class AdapterRegistry {
   // Whether it may be one of an adapter: it is fit for a log line, a label and an error.
   static bool IsName(std::string_view name);
 
-  // Errors: ALREADY_EXISTS (the name), INVALID_ARGUMENT (the name, or what is wrong with the folder), RESOURCE_EXHAUSTED (every
-  // slot has an adapter).
+  // One at a time: others wait. Errors: ALREADY_EXISTS (the name), INVALID_ARGUMENT (the name, or what is wrong with the folder),
+  // RESOURCE_EXHAUSTED (every slot has an adapter), UNAVAILABLE (there is not enough memory), INTERNAL (the device did not take it).
+  // Logs what came of it.
   absl::Status Load(const std::string& name, const std::string& path);
   // Requests that have it go on. False: there is none of this name.
   bool Unload(std::string_view name);
@@ -71,6 +75,7 @@ class AdapterRegistry {
   };
 
   std::shared_ptr<const int32_t> TakeSlot();
+  absl::StatusOr<std::shared_ptr<const LoadedAdapter>> Read(const std::string& name, const std::string& path);
 
   const Options options_;
   const std::shared_ptr<Free> free_;

@@ -118,10 +118,6 @@ void Engine::SettleTurn(TurnId id, bool keep) {
   inbox_.PushCall([this, id, keep] { core_->SettleTurn(id, keep); });
 }
 
-void Engine::PutAdapter(int32_t slot, std::shared_ptr<const Adapter> adapter) {
-  inbox_.PushCall([this, slot, adapter = std::move(adapter)] { core_->PutAdapter(slot, *adapter); });
-}
-
 void Engine::DropSession(uint64_t session) {
   inbox_.PushCall([this, session] { core_->DropSession(session); });
 }
@@ -334,7 +330,8 @@ void Engine::Accept(GenerationJob& job) {
                      .choice = choice++,
                      .waiting_tokens = sequence.tokens_to_compute(),
                      .with_logprobs = sequence.logprobs >= 0,
-                     .ledger = job.ledger});
+                     .ledger = job.ledger,
+                     .adapter_use = job.adapter_use});
     try {
       if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnAccept(sequence);
       if (!sequence.staged.empty()) Adopt(sequence);

@@ -74,7 +74,6 @@ class Engine : public EnginePort {
   void PauseAdmission(bool paused) override;
   void ResetPrefixes() override;
   void SettleTurn(TurnId id, bool keep) override;
-  void PutAdapter(int32_t slot, std::shared_ptr<const Adapter> adapter) override;
   void DropSession(uint64_t session) override;
   void ReadKv(uint64_t session, bool evicts, std::shared_ptr<KvReading> out, std::function<void()> done) override;
   void TakeParked(TurnId turn, std::function<void(KvBytes)> done) override;

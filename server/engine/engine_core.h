@@ -85,8 +85,6 @@ class EngineCore {
 
   // Scheduler::ResetPrefixes.
   void ResetPrefixes() { scheduler_.ResetPrefixes(); }
-  // Executor::PutAdapter. No unfinished sequence has the slot.
-  void PutAdapter(int32_t slot, const Adapter& adapter) { executor_.PutAdapter(slot, adapter); }
 
   // Scheduler::SettleTurn and DropSession.
   void SettleTurn(const TurnId& id, bool keep) { scheduler_.SettleTurn(id, keep); }

@@ -41,6 +41,8 @@ struct GenerationJob {
   std::vector<SequenceRequest> sequences;  // not empty
   std::shared_ptr<StreamMailbox> mailbox;
   std::shared_ptr<SequenceLedger> ledger;  // may be null
+  // Let go of when every sequence has ended and no step has a row of one, whoever stays to hear of it. May be null.
+  std::shared_ptr<const void> adapter_use = nullptr;
 };
 
 // A token, an end, or both, on its way to a connection.
@@ -87,7 +89,6 @@ class EnginePort {
   virtual void PauseAdmission(bool paused) = 0;
   virtual void ResetPrefixes() = 0;
   virtual void SettleTurn(TurnId id, bool keep) = 0;
-  virtual void PutAdapter(int32_t slot, std::shared_ptr<const Adapter> adapter) = 0;
   virtual void DropSession(uint64_t session) = 0;
   // Likewise. Calls `done`, which must not throw, once: on the engine thread after the copy, or, with source kNone, on the
   // thread that finds that the engine has ended.

@@ -33,6 +33,7 @@ class EventRouter {
     int32_t waiting_tokens = 0;  // prompt tokens, until the first token is out
     bool with_logprobs = false;
     std::shared_ptr<SequenceLedger> ledger = nullptr;
+    std::shared_ptr<const void> adapter_use = nullptr;  // GenerationJob's
   };
 
   // The changes that a call of Deliver or Refuse made. Who accounts for them does so before Flush: a client that hears

@@ -5,10 +5,12 @@
 #include <optional>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "api/wire/json_body.h"
 #include "api/wire/json_writer.h"
 #include "api/wire/object_reader.h"
+#include "server/frontend/openapi.h"
 #include "server/frontend/routes.h"
 #include "server/frontend/session_routes.h"
 #include "server/http/http_exchange.h"
@@ -23,10 +25,14 @@ namespace asio = boost::asio;
 constexpr size_t kIdsMax = 10'000;
 constexpr int64_t kBodyBytesMax = 1 << 20;
 constexpr size_t kIdBytesMax = 256, kPathBytesMax = 4096;
+// Adapters that are read, or wait for it: more than a program that loads them in turn has, fewer than there are connections.
+constexpr int32_t kLoadsMax = 8;
+constexpr int32_t kLoadAgainS = 5;
 
 struct State {
   explicit State(AdminSources sources_in) : sources(std::move(sources_in)) {}
   const AdminSources sources;
+  std::atomic<int32_t> loads{0};  // of adapters; relaxed: nothing is published through it
 };
 
 std::string Bool(bool value) { return value ? "true" : "false"; }
@@ -191,9 +197,30 @@ HttpResponse LoadAdapter(AdapterRegistry& adapters, ObjectReader& reader) {
   if (reader.failed()) return {};
   const absl::Status status = adapters.Load(name, path);
   if (status.ok()) return PlainText(absl::StrCat("Success: LoRA adapter '", name, "' added successfully."));
-  reader.Fail(absl::IsInvalidArgument(status) && AdapterRegistry::IsName(name) ? "lora_path" : "lora_name",
-              std::string(status.message()));
+  const std::string message(status.message());
+  if (absl::IsUnavailable(status)) {
+    reader.FailWith(Overloaded(message, "out_of_memory", kLoadAgainS));
+  } else if (absl::IsInternal(status)) {
+    reader.FailWith(ServerError(message, "internal_error"));
+  } else {
+    reader.Fail(absl::IsInvalidArgument(status) && AdapterRegistry::IsName(name) ? "lora_path" : "lora_name", message);
+  }
   return {};
+}
+
+// On the thread that reads adapters, in their order.
+asio::awaitable<HttpResponse> LoadInTurn(State& state, const HttpExchange& exchange) {
+  const absl::Cleanup leave = [&state] { state.loads.fetch_sub(1, std::memory_order_relaxed); };
+  if (state.loads.fetch_add(1, std::memory_order_relaxed) >= kLoadsMax) {
+    co_return ErrorResponse(
+        Overloaded(absl::StrCat(kLoadsMax, " adapters are being loaded already."), "queue_full", kLoadAgainS));
+  }
+  HttpResponse response;
+  co_await state.sources.adapter_workers.Run({}, [&] {
+    response = OfObject(state, exchange.body(),
+                        [&state](ObjectReader& reader) { return LoadAdapter(*state.sources.adapters, reader); });
+  });
+  co_return response;
 }
 
 HttpResponse UnloadAdapter(AdapterRegistry& adapters, ObjectReader& reader) {
@@ -249,12 +276,7 @@ std::vector<HttpRoute> MakeAdminRoutes(AdminSources sources) {
   if (state->sources.adapters != nullptr) {
     routes.push_back(Route("POST", "/v1/load_lora_adapter", true, nullptr));
     routes.back().handle = [state](HttpExchange& exchange) -> asio::awaitable<void> {
-      HttpResponse response;
-      // Files are read: nothing for an io thread, nor for those that tokenise.
-      co_await state->sources.disk_workers.Run({0, exchange.client()}, [&] {
-        response = OfObject(*state, exchange.body(),
-                            [&state](ObjectReader& reader) { return LoadAdapter(*state->sources.adapters, reader); });
-      });
+      HttpResponse response = co_await LoadInTurn(*state, exchange);
       co_await exchange.Respond(std::move(response));
     };
     routes.push_back(Route("POST", "/v1/unload_lora_adapter", true, [state](const std::string& body) {
@@ -266,6 +288,11 @@ std::vector<HttpRoute> MakeAdminRoutes(AdminSources sources) {
                         state->sources.tenants, &routes);
   AddHealthRoutes(state->sources.engine, &routes);
   AddMetricsRoute(state->sources.metrics, state->sources.engine, state->sources.sessions, /*open=*/false, &routes);
+  // Last, for it tells of the others; itself is in it, too.
+  const auto openapi = std::make_shared<std::string>();
+  routes.push_back(
+      Route("GET", "/openapi.json", false, [openapi](const std::string&) { return JsonResponse(*openapi); }));
+  *openapi = OpenApiJson(routes, state->sources.request, state->sources.version);
   return routes;
 }
 

@@ -12,6 +12,7 @@
 //   POST /abort_requests    {"request_ids": [...]} and/or {"tenant": name} -> {"aborted": n}
 //   POST /pause, /resume    admits nothing new / goes on -> {"paused": bool}
 //   GET  /metrics, /health, /ping
+//   GET  /openapi.json      these endpoints, as OpenAPI 3.1
 //
 // Thread: built once; handlers run on any strand.
 #ifndef HYDRANT_SERVER_FRONTEND_ADMIN_ROUTES_H_
@@ -22,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "api/request/request_context.h"
 #include "server/adapters/adapter_registry.h"
 #include "server/engine/engine_port.h"
 #include "server/frontend/admission_control.h"
@@ -44,12 +46,14 @@ struct AdminSources {
   SessionStore& sessions;
   const SessionTransfer& transfer;
   AdmissionControl& admission;
-  ListenerContext& service;  // of the tenants' port; /pause sets its `paused`
-  WorkerPool& disk_workers;
-  AdapterRegistry* adapters;  // null: there are none, nor the endpoints
+  ListenerContext& service;     // of the tenants' port; /pause sets its `paused`
+  WorkerPool& adapter_workers;  // one thread
+  AdapterRegistry* adapters;    // null: there are none, nor the endpoints
   std::function<absl::Status()> reload;
   std::function<int64_t()> drain;       // returns the number of requests in flight
   std::function<std::string()> config;  // JSON; null: there is no such endpoint
+  const RequestContext& request;
+  std::string version;
 };
 
 std::vector<HttpRoute> MakeAdminRoutes(AdminSources sources);

@@ -89,6 +89,7 @@ Frontend::Frontend(FrontendOptions options, Metrics& metrics, TenantRegistry& te
       workers_(kWorkerThreads),
       shape_workers_(kShapeThreads),
       disk_workers_(kDiskThreads),
+      adapter_workers_(options_.context.adapters == nullptr ? 0 : 1),
       listener_(io_, context_),
       admin_listener_(control_io_, admin_context_),
       admin_socket_(control_io_, admin_context_),
@@ -117,6 +118,7 @@ Frontend::~Frontend() {
   workers_.Join();
   shape_workers_.Join();
   disk_workers_.Join();
+  adapter_workers_.Join();
   io_.stop();
   control_io_.stop();
 }
@@ -193,8 +195,8 @@ absl::Status Frontend::OpenAdmin() {
   if (!admin.port.has_value() && admin.socket_path.empty()) return absl::OkStatus();
   admin_context_.routes =
       MakeAdminRoutes({tenants_, directory_, *engine_, metrics_, *options_.context.sessions, *transfer_, *admission_,
-                       context_, disk_workers_, options_.context.adapters, [this] { return Reload("admin"); },
-                       [this] { return Drain(); }, options_.admin.config});
+                       context_, adapter_workers_, options_.context.adapters, [this] { return Reload("admin"); },
+                       [this] { return Drain(); }, options_.admin.config, options_.context.request, options_.version});
   if (admin.port.has_value()) {
     const absl::Status opened =
         admin.socket.has_value() ? admin_listener_.Adopt(*admin.socket) : admin_listener_.Open(admin.host, *admin.port);

@@ -135,8 +135,9 @@ class Frontend {
   boost::asio::io_context io_;
   boost::asio::io_context control_io_;
   WorkerPool workers_;
-  WorkerPool shape_workers_;  // of their own, so that no prompt waits for a schema
-  WorkerPool disk_workers_;   // the same of what is on the disk
+  WorkerPool shape_workers_;    // of their own, so that no prompt waits for a schema
+  WorkerPool disk_workers_;     // the same of what is on the disk
+  WorkerPool adapter_workers_;  // and of adapters, which are read one after the other
   HttpListener listener_;
   HttpListener admin_listener_;
   HttpListener admin_socket_;

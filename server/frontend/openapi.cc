@@ -46,7 +46,11 @@ Json Operation(const HttpRoute& route, const std::vector<RequestSchema>& schemas
 }  // namespace
 
 std::string OpenApiJson(const std::vector<HttpRoute>& routes, const RequestContext& context, std::string_view version) {
-  const std::vector<RequestSchema> schemas = RequestSchemas(context);
+  std::vector<RequestSchema> schemas = RequestSchemas(context);
+  std::erase_if(schemas, [&](const RequestSchema& schema) {
+    return std::none_of(routes.begin(), routes.end(),
+                        [&](const HttpRoute& route) { return route.path == schema.path; });
+  });
   Json document = {{"openapi", "3.1.0"}, {"info", {{"title", "Hydrant"}, {"version", std::string(version)}}}};
   Json& paths = document["paths"];
   for (const HttpRoute& route : routes) {

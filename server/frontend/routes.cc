@@ -144,9 +144,7 @@ HttpRoute OnBody(std::string path, const RouteSources& sources, FromBody make) {
         HttpResponse response;
         // Without the limits of generation: nothing is generated.
         RequestContext read = context.request;
-        for (const auto& adapter : AdaptersOf(context, {.adapters = tenant.config.adapters})) {
-          read.model_names.push_back(adapter->name);
-        }
+        read.is_other_model = AdapterCheck(context, tenant.config.adapters);
         const auto work = [&] { response = make(exchange.body(), read, context); };
         const WorkOwner owner = {tenant.index(), exchange.client()};
         co_await workers.RunHereIfSmall(exchange.body().size(), owner, work);
@@ -161,14 +159,20 @@ HttpRoute OnBody(std::string path, const RouteSources& sources, FromBody make) {
   return route;
 }
 
+// The last name of a path, which may end with slashes: never a path of the server's.
+std::string FolderName(std::string_view path) {
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  return std::string(path.substr(path.find_last_of('/') + 1));
+}
+
 // The model, and the adapters that the caller may name.
 std::vector<ModelCard> CardsFor(const RouteSources& sources, const HttpExchange& exchange) {
   std::vector<ModelCard> cards = {sources.model};
-  for (const auto& adapter : AdaptersOf(sources.context, {.adapters = exchange.caller()->config.adapters})) {
+  for (const auto& adapter : AdaptersOf(sources.context, exchange.caller()->config.adapters.get())) {
     ModelCard& card = cards.emplace_back(sources.model);
     card.id = adapter->name;
     card.created = adapter->created;
-    card.root = adapter->path.substr(adapter->path.find_last_of('/') + 1);
+    card.root = FolderName(adapter->path);
     card.parent = sources.model.id;
   }
   return cards;

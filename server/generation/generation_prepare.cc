@@ -316,21 +316,27 @@ ApiResult<PreparedGeneration> PrepareCompletion(std::string_view body, const Ser
   return prepared;
 }
 
-std::vector<std::shared_ptr<const LoadedAdapter>> AdaptersOf(const ServingContext& context, const TenantRules& rules) {
+std::vector<std::shared_ptr<const LoadedAdapter>> AdaptersOf(const ServingContext& context,
+                                                             const AdapterNames* allowed) {
   if (context.adapters == nullptr) return {};
   std::vector<std::shared_ptr<const LoadedAdapter>> adapters = context.adapters->List();
-  if (rules.adapters.has_value()) {
-    std::erase_if(adapters, [&](const auto& adapter) {
-      return std::find(rules.adapters->begin(), rules.adapters->end(), adapter->name) == rules.adapters->end();
-    });
-  }
+  if (allowed != nullptr)
+    std::erase_if(adapters, [&](const auto& adapter) { return !allowed->contains(adapter->name); });
   return adapters;
+}
+
+std::function<bool(std::string_view)> AdapterCheck(const ServingContext& context,
+                                                   std::shared_ptr<const AdapterNames> allowed) {
+  if (context.adapters == nullptr) return nullptr;
+  return [&context, allowed = std::move(allowed)](std::string_view name) {
+    return (allowed == nullptr || allowed->contains(name)) && context.adapters->Find(name) != nullptr;
+  };
 }
 
 RequestContext RequestContextOf(const ServingContext& context, const TenantRules& rules,
                                 const RequestHeaders& headers) {
   RequestContext request = context.request;
-  for (const auto& adapter : AdaptersOf(context, rules)) request.model_names.push_back(adapter->name);
+  request.is_other_model = AdapterCheck(context, rules.adapters);
   if (rules.kv.has_value()) request.kv = *rules.kv;
   request.kv_budget_max = rules.kv_budget_max;
   request.priority_max = rules.priority_max;

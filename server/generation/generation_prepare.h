@@ -30,6 +30,7 @@
 #include "server/shapes/grammar_shape.h"
 #include "server/shapes/shape_cache.h"
 #include "server/tenants/prefix_salts.h"
+#include "server/tenants/tenant_config.h"
 
 namespace hydrant {
 
@@ -61,8 +62,8 @@ struct TenantRules {
   int32_t max_tokens_max = 0;  // longest answer; 0: no limit
   double seconds_max = 0;      // of a request; 0: no limit
   SessionOwner sessions;
-  std::optional<std::vector<std::string>> adapters;  // names that it may ask for; nullopt: all
-  std::string tenant;  // its name, which is the same after the tenants file was read again
+  std::shared_ptr<const AdapterNames> adapters;  // that it may ask for; null: all
+  std::string tenant;                            // its name, which is the same after the tenants file was read again
 };
 
 // A prompt as the engine will see it.
@@ -107,8 +108,12 @@ using PrepareFunction = ApiResult<PreparedGeneration> (*)(std::string_view body,
 ApiResult<PreparedGeneration> PrepareCompletion(std::string_view body, const ServingContext& context,
                                                 const TenantRules& rules = {}, const RequestHeaders& headers = {});
 
-// The adapters that a request of this tenant may name.
-std::vector<std::shared_ptr<const LoadedAdapter>> AdaptersOf(const ServingContext& context, const TenantRules& rules);
+// The adapters that a request of this tenant may name; `allowed` null: all that there are.
+std::vector<std::shared_ptr<const LoadedAdapter>> AdaptersOf(const ServingContext& context,
+                                                             const AdapterNames* allowed);
+// RequestContext::is_other_model for it. The context outlives it.
+std::function<bool(std::string_view)> AdapterCheck(const ServingContext& context,
+                                                   std::shared_ptr<const AdapterNames> allowed);
 
 // The limits and defaults with which a request of this tenant is read, and the names that its `model` may have.
 RequestContext RequestContextOf(const ServingContext& context, const TenantRules& rules, const RequestHeaders& headers);

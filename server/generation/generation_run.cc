@@ -45,17 +45,17 @@ GenerationRun::GenerationRun(PreparedGeneration prepared, const ServingContext& 
       turn_number_(turn_.has_value() ? turn_->turn() : 0),
       session_id_(turn_.has_value() ? turn_->id() : std::string()),
       writer_(std::exchange(prepared.writer, nullptr)),
+      adapter_(std::exchange(prepared.adapter, nullptr)),
+      adapter_digest_(adapter_ == nullptr ? "" : adapter_->digest),
       prepared_(std::move(prepared)),
       context_(context),
       engine_(engine),
       metrics_(metrics),
       arrival_us_(arrival_us),
       tenant_(tenant),
-      prefix_salt_(context.prefix_salts.Of(std::to_string(tenant), prepared_.fields.cache_salt,
-                                           prepared_.adapter == nullptr ? "" : prepared_.adapter->digest)),
+      prefix_salt_(context.prefix_salts.Of(std::to_string(tenant), prepared_.fields.cache_salt, adapter_digest_)),
       head_{std::string(writer_->id_prefix()) + id, static_cast<int64_t>(std::time(nullptr)),
-            prepared_.adapter == nullptr ? context.request.model_names.front() : prepared_.adapter->name,
-            context.system_fingerprint},
+            adapter_ == nullptr ? context.request.model_names.front() : adapter_->name, context.system_fingerprint},
       stops_(std::make_shared<const StopStrings>(prepared_.fields.stop)) {
   const GenerationFields& fields = prepared_.fields;
   writer_->Begin(head_);
@@ -167,21 +167,19 @@ std::vector<RequestAccount::Sequence> GenerationRun::accounts() const {
 
 bool GenerationRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceLedger> ledger) {
   wake_ = wake;
-  if (prepared_.adapter != nullptr) {
-    // The engine has the mailbox until the last sequence has ended, whoever stays to hear of it: so long the slot is theirs.
-    wake = [wake = std::move(wake), slot = prepared_.adapter->slot] { wake(); };
-  }
   mailbox_ = std::make_shared<StreamMailbox>(static_cast<int32_t>(choices_.size()),
                                              context_.limits.stream_buffer_bytes_max, std::move(wake));
   GenerationJob job;
   job.mailbox = mailbox_;
   job.ledger = std::move(ledger);
+  if (adapter_ != nullptr) job.adapter_use = adapter_->slot;
   job.sequences.reserve(choices_.size());
   for (size_t i = 0; i < choices_.size(); ++i) job.sequences.push_back(MakeSequence(i));
   cancel_ = {{0, choices_.size()}};
   const std::optional<uint64_t> first_id = engine_.TrySubmit(std::move(job));
   if (!first_id.has_value()) return false;
   cancel_.front().first = first_id_ = *first_id;
+  adapter_ = nullptr;  // from here on its slot is the engine's, however long the client reads
   return true;
 }
 
@@ -230,7 +228,7 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   if (staging_ != nullptr) sequence.staged = std::move(staging_->kv);  // a turn has one sequence
   sequence.policy = prompt.kv.policy;
   sequence.policy_label = prompt.kv.policy_label;
-  if (prepared_.adapter != nullptr) sequence.adapter = *prepared_.adapter->slot;
+  if (adapter_ != nullptr) sequence.adapter = *adapter_->slot;
   static_cast<ScoringOptions&>(sequence) = fields;
   if (fields.echo) sequence.prompt_logprobs = std::max(fields.logprobs, fields.prompt_logprobs);
   sequence.prompt_ranks = fields.prompt_logprobs >= 0;
@@ -329,7 +327,7 @@ void GenerationRun::EndTurn(FinishReason finish) {
   past.added_special_tokens = prompt.added_special_tokens;
   past.spec = prompt.spec;
   past.kv = prompt.kv;
-  if (prepared_.adapter != nullptr) past.adapter = prepared_.adapter->digest;
+  past.adapter = adapter_digest_;
   past.notes = MakeNotes(past);
   auto commit = std::make_shared<Commit>();
   turn_->Commit(std::move(past), [commit, wake = wake_](Durability durable) {

@@ -141,6 +141,8 @@ class GenerationRun {
   const uint64_t turn_number_;       // 0: of no session
   const std::string session_id_;     // empty: none
   const std::unique_ptr<AnswerWriter> writer_;
+  std::shared_ptr<const LoadedAdapter> adapter_;  // until Submit; null: none
+  const std::string adapter_digest_;              // empty: none
   const PreparedGeneration prepared_;
   const ServingContext& context_;
   EnginePort& engine_;

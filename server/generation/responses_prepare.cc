@@ -204,14 +204,15 @@ class ResponsesPreparer {
     if (std::optional<ApiError> error = CheckNotes()) return *std::move(error);
     ApiResult<PreparedGeneration> prepared = GoOn();
     if (prepared.ok()) return prepared;
-    if (past_.has_value() && past_->newest && IsTaken(prepared.error())) {
+    if (past_.has_value() && past_->newest &&
+        (IsTaken(prepared.error()) || (IsOfAnother(prepared.error()) && !past_->locked))) {
       if (past_->locked) return ConversationLocked();
       past_->newest = false;  // another turn goes on from the same one: a chain is a tree
       return GoOn();
     }
     // What a gateway called it was no reason to have one at a time: it has a session of its own.
     if (stores_ && request_.session_is_affinity && !past_.has_value() &&
-        (IsTaken(prepared.error()) || HasNoPlace(prepared.error()))) {
+        (IsTaken(prepared.error()) || HasNoPlace(prepared.error()) || IsOfAnother(prepared.error()))) {
       request_.session_id.clear();
       request_.session_is_affinity = false;
       return Prepare();
@@ -240,6 +241,9 @@ class ResponsesPreparer {
     return error.code == "session_busy" || error.code == "turn_conflict" || error.code == "session_not_found" ||
            error.code == "session_expired";
   }
+
+  // The session was computed with another adapter than the request names, or without.
+  static bool IsOfAnother(const ApiError& error) { return error.status == 400 && error.param == "model"; }
 
   static bool HasNoPlace(const ApiError& error) {
     return error.code == "session_limit_exceeded" || error.code == "too_many_sessions";

@@ -6,7 +6,10 @@
 #define HYDRANT_SERVER_TENANTS_TENANT_CONFIG_H_
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +28,8 @@ struct TenantLimits {
   int32_t sequences_max = 0;    // sequences that wait or run
 };
 
+using AdapterNames = std::set<std::string, std::less<>>;
+
 struct TenantConfig {
   std::string name = "default";
   std::vector<KeyDigest> keys;  // any of them; none: nobody can present one
@@ -40,8 +45,8 @@ struct TenantConfig {
   std::optional<Durability> session_durability;  // of its sessions' turns; nullopt: the server's
   int32_t priority_max = 0;                      // largest `priority` its requests may have
   int32_t max_tokens_max = 0;  // largest `max_tokens`, and the longest answer to a request without one; 0: none
-  std::optional<std::vector<std::string>> adapters;  // names that its requests may ask for; nullopt: all
-  double request_seconds_max = 0;                    // from a request's head to the end of its answer; 0: none
+  std::shared_ptr<const AdapterNames> adapters;  // that its requests may ask for; null: all
+  double request_seconds_max = 0;                // from a request's head to the end of its answer; 0: none
 };
 
 struct TenantsConfig {

@@ -163,7 +163,10 @@ TenantConfig ReadTenant(JsonView value, const std::string& path, const TenantFac
   tenant.sessions_max = static_cast<int32_t>(reader.Integer("sessions_max", 0, 1, kInt32Max));
   tenant.priority_max = static_cast<int32_t>(reader.Integer("priority_max", 0, 0, kInt32Max));
   tenant.max_tokens_max = static_cast<int32_t>(reader.Integer("max_tokens_max", 0, 1, kInt32Max));
-  if (reader.Has("adapters")) tenant.adapters = reader.Strings("adapters", kAdaptersMax, kAdapterNameBytesMax);
+  if (reader.Has("adapters")) {
+    const std::vector<std::string> names = reader.Strings("adapters", kAdaptersMax, kAdapterNameBytesMax);
+    tenant.adapters = std::make_shared<const AdapterNames>(names.begin(), names.end());
+  }
   ReadSeconds(&reader, shared, &tenant);
   const JsonView prefixes = reader.Raw("public_prefixes");
   if (prefixes.valid() && !(prefixes.is_array() && prefixes.size() == 0)) {

@@ -5,9 +5,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/cpu/cpu_device.h"
@@ -32,16 +34,25 @@ Adapter RandomAdapter(const Checkpoint& checkpoint, int32_t rank, uint32_t seed)
   std::normal_distribution<float> normal(0, 0.01f);
   Adapter adapter;
   adapter.rank = rank;
+  // All matrices have the same numbers, as many as the largest takes.
+  const ModelConfig& config = checkpoint.config;
+  std::string numbers(
+      sizeof(float) * static_cast<size_t>(rank * std::max({config.hidden, config.q_cols(), config.ffn})), 0);
+  for (size_t i = 0; i < numbers.size(); i += sizeof(float)) {
+    const float value = normal(random);
+    std::memcpy(numbers.data() + i, &value, sizeof(value));
+  }
+  adapter.weights = std::make_shared<const std::string>(std::move(numbers));
+  const auto take = [&adapter](int64_t count) {
+    return std::string_view(*adapter.weights).substr(0, static_cast<size_t>(count) * sizeof(float));
+  };
   for (int32_t layer = 0; layer < checkpoint.config.layers; ++layer) {
     for (const TensorRole role : kRoles) {
       const TensorSource* source = checkpoint.tensors.Find(role, layer);
       if (source == nullptr) continue;
-      AdapterChange change = {.rank = rank, .scale = 1, .a = {}, .b = {}};
-      change.a.resize(static_cast<size_t>(rank * source->cols()));
-      change.b.resize(static_cast<size_t>(source->rows() * rank));
-      for (std::vector<float>* values : {&change.a, &change.b}) {
-        for (float& value : *values) value = normal(random);
-      }
+      AdapterChange change = {.rank = rank, .scale = 1, .a = {.cols = source->cols()}, .b = {.cols = rank}};
+      change.a.data = take(rank * source->cols());
+      change.b.data = take(source->rows() * rank);
       adapter.changes.emplace(Adapter::Place(layer, role), std::move(change));
     }
   }

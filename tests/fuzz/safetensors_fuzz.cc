@@ -54,8 +54,9 @@ void CheckAdapter(std::string_view input) {
     const size_t rows = place.second == TensorRole::kUp ? 3 : 2, rank = static_cast<size_t>(change.rank);
     Require(rank >= 1 && change.rank <= adapter->rank && std::isfinite(change.scale),
             "a change has a rank and a scale");
-    Require(change.a.size() == rank * 2 && change.b.size() == rows * rank, "A and B fit the matrix");
-    for (const std::vector<float>* values : {&change.a, &change.b}) {
+    const std::vector<float> a = change.a.Values(), b = change.b.Values();
+    Require(a.size() == rank * 2 && b.size() == rows * rank, "A and B fit the matrix");
+    for (const std::vector<float>* values : {&a, &b}) {
       Require(std::all_of(values->begin(), values->end(), [](float value) { return std::isfinite(value); }),
               "A and B are finite");
     }

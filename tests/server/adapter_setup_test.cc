@@ -56,7 +56,7 @@ class AdapterServing : public testing::Test {
     config_.adapters = true;
     config_.adapters_max = 3;
     config_.adapter_rank_max = 8;
-    config_.adapter_modules = {{"all", Folder("all")}, {"qv", Folder("qv_root")}};
+    config_.adapter_modules = {{"all", Folder("all")}, {"qv", Folder("qv_root") + "//"}};
   }
   void Start() {
     std::promise<void> ready;
@@ -157,6 +157,11 @@ TEST_F(AdapterServing, NamesAreThoseThatTheTenantMayUse) {
   Start();
   EXPECT_THAT(Models("key-every"), ElementsAre("base", "all", "qv"));
   EXPECT_THAT(Models("key-one"), ElementsAre("base", "qv"));
+  const Json document =
+      Json::parse(RawClient(admin_port_).Ask(Get("/openapi.json", "Authorization: Bearer key-admin\r\n")).body);
+  EXPECT_TRUE(document["paths"]["/v1/load_lora_adapter"].contains("post"));
+  EXPECT_FALSE(document["paths"].contains("/v1/completions"));
+  EXPECT_FALSE(document["components"].contains("schemas")) << "those of the clients' port";
   const std::string key = "Authorization: Bearer key-one\r\n";
   const Json card = Json::parse(RawClient(port_).Ask(Get("/v1/models/qv", key)).body);
   EXPECT_EQ(card["parent"], "base");
@@ -256,6 +261,37 @@ TEST_F(AdapterServing, ASessionGoesOnWithItsAdapterOnly) {
   Start();  // reads the sessions of the disk
   ExpectRefused(turn("of-all", "qv"), 400, "model", "another adapter");
   EXPECT_EQ(turn("of-all", "all").status, 200);
+}
+
+TEST_F(AdapterServing, AResponseGoesOnWithAnyModel) {
+  config_.session_headers = {"x-gateway-key"};
+  config_.chat_template_path =
+      dir_.Write("template", "{% for message in messages %}[{{ message['content'] }}]{% endfor %}");
+  Start();
+  const auto respond = [&](const Json& more, const std::string& affinity = "") {
+    Json body = {{"input", "x"}, {"max_output_tokens", 2}, {"temperature", 0}};
+    body.update(more);
+    const std::string text = body.dump();
+    return RawClient(port_).Ask(
+        "POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer key-every\r\n" +
+        (affinity.empty() ? "" : "x-gateway-key: " + affinity + "\r\n") +
+        "Content-Type: application/json\r\nContent-Length: " + std::to_string(text.size()) + "\r\n\r\n" + text);
+  };
+  const auto expect_of = [](const Response& response, const std::string& model) {
+    ASSERT_EQ(response.status, 200) << response.body;
+    EXPECT_EQ(Json::parse(response.body)["model"], model);
+  };
+  const Response first = respond({{"model", "all"}});
+  expect_of(first, "all");
+  const std::string id = Json::parse(first.body)["id"];
+  // A chain is a tree: the newest of it branches as the older ones do.
+  for (const char* model : {"qv", "all", "base"}) {
+    expect_of(respond({{"model", model}, {"previous_response_id", id}}), model);
+  }
+  for (const char* model : {"all", "qv", "base"}) {
+    SCOPED_TRACE("a gateway's key");
+    expect_of(respond({{"model", model}}, "a-key"), model);
+  }
 }
 
 TEST_F(AdapterServing, OneThatCannotBeServedEndsTheStart) {

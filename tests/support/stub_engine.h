@@ -22,7 +22,6 @@ class StubEngine : public EnginePort {
   void PauseAdmission(bool) override {}
   void ResetPrefixes() override {}
   void SettleTurn(TurnId, bool) override {}
-  void PutAdapter(int32_t, std::shared_ptr<const Adapter>) override {}
   void DropSession(uint64_t) override {}
   void ReadKv(uint64_t, bool, std::shared_ptr<KvReading>, std::function<void()> done) override { done(); }
   void TakeParked(TurnId, std::function<void(KvBytes)> done) override { done({}); }

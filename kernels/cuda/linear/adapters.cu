@@ -46,7 +46,8 @@ __global__ void AddAdaptersKernel(StepView step, AdapterView view, int64_t first
   while (row >= view.part_ends[part]) ++part;
   const int32_t rank = view.ranks[slot * view.parts + part];
   if (rank == 0) return;
-  const T* b = static_cast<const T*>(view.b) + (slot * view.rows + row) * view.rank_max;
+  const int64_t first = part == 0 ? 0 : view.part_ends[part - 1];
+  const T* b = static_cast<const T*>(view.b) + (slot * view.rows + first) * view.rank_max + (row - first) * rank;
   const float* h = inner + (token * view.parts + part) * view.rank_max;
   float sum = 0.0f;
   for (int32_t j = 0; j < rank; ++j) sum = fmaf(ToFloat(b[j]), h[j], sum);

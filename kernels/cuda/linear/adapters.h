@@ -22,8 +22,9 @@
 namespace hydrant::cuda {
 
 struct AdapterView {
-  const void* a = nullptr;         // [slots][parts][rank_max][cols]
-  const void* b = nullptr;         // [slots][rows][rank_max]
+  const void* a = nullptr;  // [slots][parts][rank_max][cols]
+  const void* b =
+      nullptr;  // [slots][parts][rows of the part][the part's rank], each part from rank_max times its first row on
   const int32_t* ranks = nullptr;  // [slots][parts]
   const float* scales = nullptr;   // [slots][parts]
   DType dtype = DType::kF32;       // of a and b

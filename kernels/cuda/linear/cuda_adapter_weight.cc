@@ -35,17 +35,17 @@ void Put(DType dtype, float value, std::byte* to) {
 }  // namespace
 
 CudaAdapterWeight::CudaAdapterWeight(const LinearSpec& weight, const AdapterSpec& spec, bool host_visible,
-                                     cudaStream_t stream)
+                                     cudaStream_t uploads)
     : AdapterWeight(spec),
       a_slot_bytes_(ASlotBytes(weight, spec)),
       b_slot_bytes_(BSlotBytes(weight, spec)),
       data_(static_cast<size_t>(Bytes(weight, spec)), host_visible),
-      stream_(stream) {
+      uploads_(uploads) {
   assert(spec.dtype != DType::kF16 && spec.slots > 0 && spec.rank_max > 0);
   assert(spec.parts() >= 1 && spec.parts() <= kAdapterPartsMax);
   assert(std::accumulate(spec.part_rows.begin(), spec.part_rows.end(), int64_t{0}) == weight.rows);
-  CheckCuda(cudaMemsetAsync(data_.data(), 0, data_.bytes(), stream), "cudaMemsetAsync");
-  CheckCuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  CheckCuda(cudaMemsetAsync(data_.data(), 0, data_.bytes(), uploads), "cudaMemsetAsync");
+  CheckCuda(cudaStreamSynchronize(uploads), "cudaStreamSynchronize");
   auto* at = static_cast<std::byte*>(data_.data());
   const auto take = [&at](int64_t bytes) {
     std::byte* begin = at;
@@ -72,36 +72,37 @@ int64_t CudaAdapterWeight::Bytes(const LinearSpec& weight, const AdapterSpec& sp
 void CudaAdapterWeight::Set(int32_t slot, std::span<const AdapterFactors> parts) {
   assert(slot >= 0 && slot < spec_.slots && (parts.empty() || std::ssize(parts) == spec_.parts()));
   const auto element = static_cast<int64_t>(DTypeBytes(spec_.dtype));
-  const int64_t rank_max = spec_.rank_max, cols = view_.cols;
-  std::vector<std::byte> a(static_cast<size_t>(a_slot_bytes_)), b(static_cast<size_t>(b_slot_bytes_));
   std::vector<int32_t> ranks(static_cast<size_t>(spec_.parts()), 0);
   std::vector<float> scales(ranks.size(), 0.0f);
+  std::vector<std::vector<std::byte>> stored;  // until they are uploaded
+  const auto copy = [this](const void* array, int64_t offset_bytes, const void* from, size_t bytes) {
+    auto* to = static_cast<std::byte*>(const_cast<void*>(array)) + offset_bytes;
+    CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, uploads_), "cudaMemcpyAsync");
+  };
+  const auto upload = [&](const void* array, int64_t offset_bytes, std::span<const float> values) {
+    std::vector<std::byte>& bytes = stored.emplace_back(values.size() * static_cast<size_t>(element));
+    for (size_t i = 0; i < values.size(); ++i)
+      Put(spec_.dtype, values[i], bytes.data() + i * static_cast<size_t>(element));
+    copy(array, offset_bytes, bytes.data(), bytes.size());
+  };
   int64_t first_row = 0;
   for (size_t p = 0; p < parts.size(); ++p) {
     const AdapterFactors& part = parts[p];
-    const int64_t rows = spec_.part_rows[p];
-    assert(part.rank >= 0 && part.rank <= rank_max);
-    assert(std::ssize(part.a) == part.rank * cols && std::ssize(part.b) == rows * part.rank);
+    assert(part.rank >= 0 && part.rank <= spec_.rank_max);
+    assert(std::ssize(part.a) == part.rank * view_.cols && std::ssize(part.b) == spec_.part_rows[p] * part.rank);
     ranks[p] = part.rank;
     scales[p] = part.scale;
-    std::byte* const to_a = a.data() + static_cast<int64_t>(p) * rank_max * cols * element;
-    for (size_t i = 0; i < part.a.size(); ++i) Put(spec_.dtype, part.a[i], to_a + static_cast<int64_t>(i) * element);
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t j = 0; j < part.rank; ++j) {
-        Put(spec_.dtype, part.b[static_cast<size_t>(row * part.rank + j)],
-            b.data() + ((first_row + row) * rank_max + j) * element);
-      }
+    const int64_t a_part = static_cast<int64_t>(p) * spec_.rank_max * view_.cols * element;
+    if (part.rank > 0) {
+      upload(view_.a, slot * a_slot_bytes_ + a_part, part.a);
+      upload(view_.b, slot * b_slot_bytes_ + first_row * spec_.rank_max * element, part.b);
     }
-    first_row += rows;
+    first_row += spec_.part_rows[p];
   }
-  const auto copy = [&](const void* array, int64_t slot_bytes, const void* from) {
-    auto* to = static_cast<std::byte*>(const_cast<void*>(array)) + slot * slot_bytes;
-    CopyAndWait(to, from, static_cast<size_t>(slot_bytes), stream_);
-  };
-  copy(view_.a, a_slot_bytes_, a.data());
-  copy(view_.b, b_slot_bytes_, b.data());
-  copy(view_.ranks, std::ssize(ranks) * 4, ranks.data());
-  copy(view_.scales, std::ssize(scales) * 4, scales.data());
+  // After A and B, in the order of the stream.
+  copy(view_.scales, slot * std::ssize(scales) * 4, scales.data(), scales.size() * 4);
+  copy(view_.ranks, slot * std::ssize(ranks) * 4, ranks.data(), ranks.size() * 4);
+  CheckCuda(cudaStreamSynchronize(uploads_), "cudaStreamSynchronize");
 }
 
 }  // namespace hydrant::cuda

@@ -1,6 +1,6 @@
 // CudaAdapterWeight is an AdapterWeight in device memory, as adapters.h reads it.
 //
-// Thread: engine.
+// Thread: engine; Set any, for a slot that no product reads.
 #ifndef HYDRANT_KERNELS_CUDA_LINEAR_CUDA_ADAPTER_WEIGHT_H_
 #define HYDRANT_KERNELS_CUDA_LINEAR_CUDA_ADAPTER_WEIGHT_H_
 
@@ -16,14 +16,14 @@ namespace hydrant::cuda {
 
 class CudaAdapterWeight final : public AdapterWeight {
  public:
-  // No slot has an adapter. Throws std::bad_alloc or CudaError.
-  CudaAdapterWeight(const LinearSpec& weight, const AdapterSpec& spec, bool host_visible, cudaStream_t stream);
+  // No slot has an adapter. `uploads` is the stream of Set, which no step uses. Throws std::bad_alloc or CudaError.
+  CudaAdapterWeight(const LinearSpec& weight, const AdapterSpec& spec, bool host_visible, cudaStream_t uploads);
 
   // bytes() of such a weight.
   static int64_t Bytes(const LinearSpec& weight, const AdapterSpec& spec);
   size_t bytes() const override { return data_.bytes(); }
 
-  // Waits for what the stream has.
+  // Uploads what the adapter has, and waits for that alone. Throws std::bad_alloc or CudaError.
   void Set(int32_t slot, std::span<const AdapterFactors> parts);
 
   const AdapterView& view() const { return view_; }
@@ -31,7 +31,7 @@ class CudaAdapterWeight final : public AdapterWeight {
  private:
   const int64_t a_slot_bytes_, b_slot_bytes_;
   CudaBuffer data_;  // A, B, scales and ranks of all slots
-  cudaStream_t stream_;
+  cudaStream_t uploads_;
   AdapterView view_;
 };
 

@@ -76,14 +76,14 @@ TEST(AdapterFolder, HasAAndBOfEveryMatrixInTheOrderOfTheLayers) {
   EXPECT_EQ(adapter->changes.size(), 4u);
   const AdapterChange* down = adapter->Find(0, TensorRole::kDown);
   ASSERT_NE(down, nullptr);
-  EXPECT_EQ(down->a, folder.ValuesOf(0));
-  EXPECT_EQ(down->b, folder.ValuesOf(1));
+  EXPECT_EQ(down->a.Values(), folder.ValuesOf(0));
+  EXPECT_EQ(down->b.Values(), folder.ValuesOf(1));
   EXPECT_EQ(down->scale, 3.0f);
   const AdapterChange* v = adapter->Find(1, TensorRole::kV);
   ASSERT_NE(v, nullptr);
-  EXPECT_EQ(v->a, folder.ValuesOf(2));
+  EXPECT_EQ(v->a.Values(), folder.ValuesOf(2));
   const std::vector<float> b = folder.ValuesOf(3);  // rows 2 and 5 of it
-  EXPECT_EQ(v->b, (std::vector<float>{b[4], b[5], b[10], b[11]}));
+  EXPECT_EQ(v->b.Values(), (std::vector<float>{b[4], b[5], b[10], b[11]}));
   EXPECT_EQ(adapter->Find(0, TensorRole::kUp), nullptr);
 }
 
@@ -107,8 +107,8 @@ TEST(AdapterFolder, ReadsHalfPrecision) {
       folder.tensors[0].name, "BF16", {2, 4}, std::string("\x80\x3f\x00\xc0", 4) + std::string(12, '\0')};
   const auto adapter = folder.Parse();
   ASSERT_THAT(adapter, IsOk());
-  EXPECT_EQ(adapter->Find(0, TensorRole::kDown)->a[0], 1.0f);
-  EXPECT_EQ(adapter->Find(0, TensorRole::kDown)->a[1], -2.0f);
+  EXPECT_EQ(adapter->Find(0, TensorRole::kDown)->a.Values()[0], 1.0f);
+  EXPECT_EQ(adapter->Find(0, TensorRole::kDown)->a.Values()[1], -2.0f);
 }
 
 struct Refused {

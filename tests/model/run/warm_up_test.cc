@@ -52,7 +52,9 @@ class RecordingExecutor : public Executor {
     for (const StepRow& row : input.rows) {
       sampled_.insert(row.state_row);
       if (row.choose_victim) victims_.insert(row.state_row);
-      if (!row.prefill) generated_rows.insert(static_cast<int32_t>(input.rows.size()));
+      EXPECT_LT(row.adapter, options_.adapters.slots);
+      auto& generated = row.adapter < 0 ? generated_rows : adapted_rows;
+      if (!row.prefill) generated.insert(static_cast<int32_t>(input.rows.size()));
     }
     EXPECT_LE(tokens, options_.batch_tokens_max);
     EXPECT_LE(std::ssize(input.rows), options_.sequences_max);
@@ -73,7 +75,7 @@ class RecordingExecutor : public Executor {
     return std::exchange(output_, {});
   }
 
-  std::set<int32_t> generated_rows;
+  std::set<int32_t> generated_rows, adapted_rows;
   std::set<TurnId> parked;
   int32_t tokens_most = 0, tokens_most_cut = 0;
   bool parks = true;
@@ -95,6 +97,17 @@ TEST(WarmUp, RunsTheLargestStepAndAllNumbersOfRowsThatDiffer) {
   EXPECT_THAT(executor.generated_rows, testing::ElementsAre(1, 2, 3, 4, 5, 9, 17, 33, 64, 65, 100));
   EXPECT_EQ(executor.restored, 2);
   EXPECT_THAT(executor.parked, testing::IsEmpty());
+}
+
+TEST(WarmUp, RunsRowsWithAdaptersWhereThereAreSlots) {
+  ModelExecutorOptions options{.blocks = 500, .sequences_max = 100, .batch_tokens_max = 700, .context_max = 4096};
+  RecordingExecutor plain(options);
+  EXPECT_TRUE(WarmUp(plain, options).ok());
+  EXPECT_THAT(plain.adapted_rows, testing::IsEmpty());
+  options.adapters.slots = 1;
+  RecordingExecutor executor(options);
+  EXPECT_TRUE(WarmUp(executor, options).ok());
+  EXPECT_EQ(executor.adapted_rows, plain.generated_rows);
 }
 
 TEST(WarmUp, SaysThatNothingCanBeParked) {

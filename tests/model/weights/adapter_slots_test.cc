@@ -26,9 +26,9 @@ std::string AdapterPath(const std::string& name) { return GoldenPath("adapters/"
 
 Adapter Read(const Checkpoint& checkpoint, const std::string& name) {
   const AdapterTargets targets = AdapterTargets::Of(checkpoint);
-  const auto files = ReadAdapterFiles(AdapterPath(name), targets, kRankMax);
+  auto files = ReadAdapterFiles(AdapterPath(name), targets, kRankMax);
   EXPECT_THAT(files, IsOk());
-  auto adapter = ParseAdapter(*files, targets, kRankMax);
+  auto adapter = ParseAdapter(*std::move(files), targets, kRankMax);
   EXPECT_THAT(adapter, IsOk());
   return *std::move(adapter);
 }

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,13 +35,15 @@ class AdapterRegistryTest : public testing::Test {
             .model_name = "base",
             .slots = 2,
             .rank_max = rank_max,
-            .put = [this](int32_t slot, const std::shared_ptr<const Adapter>& adapter) {
-              puts_.emplace_back(slot, adapter->rank);
+            .put = [this](int32_t slot, const Adapter& adapter) {
+              if (before_put_) before_put_();
+              puts_.emplace_back(slot, adapter.rank);
             }};
   }
   static std::string Folder(const std::string& name) { return Golden("adapters/" + name); }
 
   AdapterTargets targets_;
+  std::function<void()> before_put_;
   std::vector<std::pair<int32_t, int32_t>> puts_;  // slot, rank
 };
 
@@ -97,6 +102,20 @@ TEST_F(AdapterRegistryTest, RefusesAndKeepsNoSlot) {
   }
   ASSERT_THAT(registry.Load("a", Folder("all")), IsOk());
   EXPECT_THAT(puts_, ElementsAre(std::pair(0, 4)));
+}
+
+TEST_F(AdapterRegistryTest, ANameIsThereOnceItsSlotIsFull) {
+  AdapterRegistry registry(Options());
+  before_put_ = [] { throw std::bad_alloc(); };
+  EXPECT_EQ(registry.Load("a", Folder("all")).code(), absl::StatusCode::kUnavailable);
+  before_put_ = [] { throw std::runtime_error("the device is lost"); };
+  const absl::Status lost = registry.Load("a", Folder("all"));
+  EXPECT_EQ(lost.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(lost.message()), HasSubstr("the device is lost"));
+  EXPECT_EQ(registry.Find("a"), nullptr);
+  before_put_ = [&] { EXPECT_EQ(registry.Find("a"), nullptr); };
+  ASSERT_THAT(registry.Load("a", Folder("all")), IsOk());
+  EXPECT_THAT(puts_, ElementsAre(std::pair(0, 4))) << "a load that failed keeps no slot";
 }
 
 TEST(AdapterModuleTest, IsANameAndAPath) {

@@ -93,6 +93,23 @@ class GenerationRunTest : public testing::Test {
   std::unique_ptr<Metrics> metrics_;
 };
 
+TEST_F(GenerationRunTest, AnAdaptersSlotIsTheEnginesAndNotTheReaders) {
+  ApiResult<PreparedGeneration> prepared = PrepareCompletion(R"({"prompt":"x"})", context_);
+  ASSERT_TRUE(prepared.ok());
+  auto adapter = std::make_shared<LoadedAdapter>();
+  adapter->slot = std::make_shared<const int32_t>(3);
+  const std::weak_ptr<const int32_t> slot = adapter->slot;
+  prepared.value().adapter = std::move(adapter);
+  GenerationRun run(std::move(prepared.value()), context_, queue_, *metrics_, 0, "1", 0);
+  ASSERT_TRUE(run.Submit([] {}, nullptr));
+  EXPECT_EQ(queue_.job.sequences.front().adapter, 3);
+  EXPECT_FALSE(slot.expired());
+  Send(0, 'a', FinishReason::kLength);
+  const std::shared_ptr<StreamMailbox> unread = queue_.job.mailbox;
+  queue_.job = {};
+  EXPECT_TRUE(slot.expired()) << "the answer is still to be read";
+}
+
 // Nothing else is work for an io thread: masks may be in its way.
 TEST_F(GenerationRunTest, AFormIsFollowedWhereTheAnswerHasBegunOrHasToBeClosed) {
   struct Case {
