@@ -1,14 +1,14 @@
 // AdapterWeight is what adapters (LoRA) add to one weight: for a row with the adapter in slot s, y += B_s (scale_s * (A_s x)) before
-// anything else becomes of the sums. Its memory is taken once, for all slots; an adapter goes into a slot, and out of it, between
-// steps.
+// anything else becomes of the sums. Its memory is taken once, for all slots; an adapter goes into a slot, and out of it, while no
+// step has a row with that slot.
 //
-// Thread: engine.
+// Thread: engine; Device::SetAdapter any.
 //
 // Invariants
 //  1. What a row gets depends on its x and on its own adapter alone: not on other rows, their adapters, or what else a slot had.
 //  2. A row without an adapter, and one whose adapter leaves the weight as it is, has the bits of a product without adapters.
-//  3. A x and B h are sums in fp32 in an order that is fixed for a device; only what is stored of A and B is rounded, and x where
-//     the product itself takes it rounded.
+//  3. A x and B h are sums in fp32 in an order that is fixed for a device. Rounded is what is stored of A and B; x where the product
+//     itself takes it rounded; and, where these are bf16, x and h on a device that multiplies bf16.
 #ifndef HYDRANT_KERNELS_ADAPTER_WEIGHT_H_
 #define HYDRANT_KERNELS_ADAPTER_WEIGHT_H_
 

@@ -290,7 +290,10 @@ void CpuDevice::MultiplyRun(const LinearRun& run, const CpuAdapterWeight* adapte
       if (adapters != nullptr) {
         added = adapters->RowsOf(segment);
         added.slots = adapters_.slots.data();
-        added.inner = adapters_.inner.data();
+        added.before = adapters_.before.data();
+        added.after = adapters_.after.data();
+        added.inner = reinterpret_cast<const std::byte*>(adapters_.inner.data());
+        added.add = kernels_.adapter->add;
         call.added = &added;
       }
       call.weight = segment.packed;

@@ -110,7 +110,10 @@ class CpuDevice final : public Device {
     std::vector<int32_t> slots;  // [tokens]; empty: no row has an adapter
     std::vector<int32_t> rows;   // those with one, by slots
     std::vector<Tile> tiles;
-    std::vector<float> inner;  // [tokens][parts][lanes] of the product in progress
+    std::vector<int32_t> before, after;  // [tokens]: AdapterRows
+    // x of the product in progress [tokens][cols], where it is rounded, and A x [tokens][parts][lanes].
+    std::vector<uint16_t> x;
+    std::vector<float> inner;
   };
   AdapterScratch adapters_;
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cassert>
+#include <limits>
 
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/linear/adapter_kernels.h"
@@ -10,8 +11,11 @@ namespace {
 
 // Outputs of one call of AdapterKernels::inner.
 constexpr int64_t kLanes = 16;
-// Rows of one call: as many as read A together.
-constexpr size_t kRowsPerTile = 4;
+// Numbers that are rounded in the time that a second thread needs to begin.
+constexpr int64_t kRoundedAtOnce = 32 * 1024;
+
+// Columns in whole pairs.
+int64_t Paired(int64_t cols) { return (cols + 1) / 2 * 2; }
 
 }  // namespace
 
@@ -33,13 +37,18 @@ void CpuDevice::AdapterScratch::Reserve(const StepBounds& bounds) {
   slots.reserve(tokens);
   rows.reserve(tokens);
   tiles.reserve(tokens);
+  before.resize(tokens);
+  after.resize(tokens);
+  x.resize(tokens * static_cast<size_t>(Paired(bounds.cols_max)));
   inner = std::vector<float>(tokens * static_cast<size_t>(CpuAdapterWeight::InnerFloats(bounds.adapter_rank_max)));
 }
 
 size_t CpuDevice::AdapterScratch::Bytes(const StepBounds& bounds) {
   if (bounds.adapter_rank_max == 0) return 0;
   const auto floats = static_cast<size_t>(CpuAdapterWeight::InnerFloats(bounds.adapter_rank_max));
-  return static_cast<size_t>(bounds.tokens_max) * (2 * sizeof(int32_t) + sizeof(Tile) + floats * sizeof(float));
+  return static_cast<size_t>(bounds.tokens_max) *
+         (4 * sizeof(int32_t) + sizeof(Tile) + static_cast<size_t>(Paired(bounds.cols_max)) * sizeof(uint16_t) +
+          floats * sizeof(float));
 }
 
 // Rows with the same adapter become tiles, wherever they are in the batch.
@@ -58,7 +67,11 @@ void CpuDevice::AdapterScratch::Begin(std::span<const BatchRow> batch) {
   });
   for (size_t i = 0; i < rows.size(); ++i) {
     const int32_t slot = slots[static_cast<size_t>(rows[i])];
-    if (tiles.empty() || tiles.back().slot != slot || tiles.back().count == kRowsPerTile) {
+    const bool follows = i > 0 && slots[static_cast<size_t>(rows[i - 1])] == slot;
+    before[static_cast<size_t>(rows[i])] = follows ? rows[i - 1] : -1;
+    after[static_cast<size_t>(rows[i])] = std::numeric_limits<int32_t>::max();
+    if (follows) after[static_cast<size_t>(rows[i - 1])] = rows[i];
+    if (tiles.empty() || tiles.back().slot != slot || tiles.back().count == kAdapterTileRows) {
       tiles.push_back({.slot = slot, .first = i});
     }
     ++tiles.back().count;
@@ -68,17 +81,30 @@ void CpuDevice::AdapterScratch::Begin(std::span<const BatchRow> batch) {
 void CpuDevice::ComputeInner(const CpuAdapterWeight& weight, Matrix x) {
   AdapterScratch& scratch = adapters_;
   assert(x.rows == std::ssize(scratch.slots) && x.dtype == DType::kF32);
+  const bool rounds = weight.spec().dtype == DType::kBF16 && kernels_.adapter->pairs;
   const int64_t vectors = weight.lanes() / kLanes, per_tile = weight.parts() * vectors;
-  const int64_t stride = weight.parts() * weight.lanes();
-  assert(static_cast<size_t>(x.rows * stride) <= scratch.inner.size());
+  const int64_t element = rounds ? 2 : 4, stride = weight.parts() * weight.lanes() * element;
+  assert(static_cast<size_t>(x.rows * stride) <= scratch.inner.size() * sizeof(float));
+  const int64_t cols = rounds ? Paired(x.cols) : x.cols;
+  if (rounds) {
+    assert(static_cast<size_t>(x.rows * cols) <= scratch.x.size());
+    pool_.ParallelFor(std::ssize(scratch.rows), kRoundedAtOnce / cols + 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t row = scratch.rows[static_cast<size_t>(i)];
+        kernels_.adapter->round(static_cast<const float*>(x.data) + row * x.cols, x.cols,
+                                scratch.x.data() + row * cols);
+      }
+    });
+  }
   pool_.ParallelFor(std::ssize(scratch.tiles) * per_tile, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t item = begin; item < end; ++item) {
       const AdapterScratch::Tile& tile = scratch.tiles[static_cast<size_t>(item / per_tile)];
       const int64_t part = item % per_tile / vectors, first = item % vectors * kLanes;
       if (first >= weight.rank(tile.slot, part)) continue;
       AdapterInner call = weight.InnerOf(tile.slot, part, first);
-      call.x = static_cast<const float*>(x.data);
-      call.inner = scratch.inner.data() + part * weight.lanes() + first;
+      call.x = rounds ? reinterpret_cast<const std::byte*>(scratch.x.data()) : static_cast<const std::byte*>(x.data);
+      call.x_stride = cols * element;
+      call.inner = reinterpret_cast<std::byte*>(scratch.inner.data()) + (part * weight.lanes() + first) * element;
       call.inner_stride = stride;
       call.rows = scratch.rows.data() + tile.first;
       call.count = static_cast<int64_t>(tile.count);

@@ -22,6 +22,7 @@ extern const AttentionKernels kAttentionKernels;
 extern const SamplingKernels kSamplingKernels;
 }  // namespace avx512
 namespace avx512_bf16 {
+extern const AdapterKernels kAdapterKernels;
 extern const LinearKernels kLinearKernels;
 extern const RowKernels kRowKernels;
 extern const AttentionKernels kAttentionKernels;
@@ -43,9 +44,9 @@ const KernelTable& GetKernelTable(CpuIsa isa) {
       &avx512::kRowKernels,    &avx512::kAttentionKernels, &avx512::kSamplingKernels,
       &avx512::kAdapterKernels};
   static constexpr KernelTable kAvx512Bf16 = {
-      CpuIsa::kAvx512Bf16,       &avx512_bf16::kLinearKernels,    &avx512_vnni::kQuantisedKernels,
-      &avx512_bf16::kRowKernels, &avx512_bf16::kAttentionKernels, &avx512_bf16::kSamplingKernels,
-      &avx512::kAdapterKernels};
+      CpuIsa::kAvx512Bf16,          &avx512_bf16::kLinearKernels,    &avx512_vnni::kQuantisedKernels,
+      &avx512_bf16::kRowKernels,    &avx512_bf16::kAttentionKernels, &avx512_bf16::kSamplingKernels,
+      &avx512_bf16::kAdapterKernels};
   // Those that add byte products alone.
   static constexpr KernelTable kAvxVnni = {CpuIsa::kAvxVnni, kAvx2.linear,    &avx_vnni::kQuantisedKernels,
                                            kAvx2.row,        kAvx2.attention, kAvx2.sampling,

@@ -165,14 +165,20 @@ TEST_P(AdapterTest, AddsWhatTheOracleSays) {
         for (size_t i = 0; i < slots_.size(); ++i) {
           const Values xr = ToDouble(std::span(x).subspan(i * static_cast<size_t>(cols), static_cast<size_t>(cols)));
           Values sums = reference::Linear(xr, 1, ToDouble(w), rows, cols, ToDouble(bias));
+          Values rounded(static_cast<size_t>(rows), 0.0);
           Values sizes = reference::LinearMagnitude(xr, 1, ToDouble(w), rows, cols, ToDouble(bias));
           if (slots_[i] >= 0) {
             const Adapter adapter(shape, static_cast<uint32_t>(slots_[i]));
             const Values added = adapter.Added(shape, dtype, xr, false), of = adapter.Added(shape, dtype, xr, true);
-            for (size_t r = 0; r < added.size(); ++r) sums[r] += added[r], sizes[r] += of[r];
+            for (size_t r = 0; r < added.size(); ++r) {
+              sums[r] += added[r], sizes[r] += of[r];
+              // Half a unit in the last of 8 bits of x, and of h.
+              if (dtype == DType::kBF16) rounded[r] = 1.01 * 0x1p-8 * of[r];
+            }
           }
           for (size_t r = 0; r < outputs; ++r) {
-            const double error = static_cast<double>(cols + kRankMax + 8) * 0x1p-24 * (sizes[r] + 3.0);
+            double error = static_cast<double>(cols + kRankMax + 8) * 0x1p-24 * (sizes[r] + 3.0) + rounded[r];
+            if (epilogue == Epilogue::kGate) error += rounded[r + outputs];
             const double sum = sums[r], gate = reference::Activate(Activation::kSilu, sum);
             const double expected = epilogue == Epilogue::kStore        ? sum
                                     : epilogue == Epilogue::kAccumulate ? sum + 3.0

@@ -23,6 +23,14 @@ uint16_t NearestBf16(float value) {
   return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
+// What is stored in pairs beside bf16, in whole ones.
+int64_t Paired(DType dtype, int64_t count) { return dtype == DType::kBF16 ? (count + 1) / 2 * 2 : count; }
+
+// The place of lane `lane` of step or column `at`, in rows of `lanes`.
+int64_t PlaceOf(DType dtype, int64_t at, int64_t lane, int64_t lanes) {
+  return dtype == DType::kBF16 ? (at / 2 * lanes + lane) * 2 + at % 2 : at * lanes + lane;
+}
+
 int64_t PartOf(const AdapterSpec& spec, int64_t row) {
   int64_t part = 0;
   for (; row >= spec.part_rows[static_cast<size_t>(part)]; ++part) row -= spec.part_rows[static_cast<size_t>(part)];
@@ -54,8 +62,9 @@ CpuAdapterWeight::Shape::Shape(const LinearSpec& weight, const AdapterSpec& spec
     parts = 1;
   }
   lanes = WholeLanes(ranks);
-  a_slot_bytes = parts * weight.cols * lanes * ElementBytes(spec.dtype);
-  b_panel_bytes = ranks * kPanelRows * ElementBytes(spec.dtype);
+  a_part_bytes = Paired(spec.dtype, weight.cols) * lanes * ElementBytes(spec.dtype);
+  a_slot_bytes = parts * a_part_bytes;
+  b_panel_bytes = Paired(spec.dtype, ranks) * kPanelRows * ElementBytes(spec.dtype);
   b_slot_bytes = halves / 2 * b_panel_bytes;
 }
 
@@ -93,19 +102,20 @@ void CpuAdapterWeight::PutB(int32_t slot, int64_t rank, int64_t first_row, int64
     if (row < 0 || row >= rows) continue;
     const auto panel = static_cast<int64_t>(i) / kPanelRows, lane = static_cast<int64_t>(i) % kPanelRows;
     for (int64_t j = 0; j < part.rank; ++j) {
-      Put(b_, slot * shape_.b_slot_bytes + panel * shape_.b_panel_bytes, (rank + j) * kPanelRows + lane,
-          part.b[static_cast<size_t>(row * part.rank + j)]);
+      Put(b_, slot * shape_.b_slot_bytes + panel * shape_.b_panel_bytes,
+          PlaceOf(spec_.dtype, rank + j, lane, kPanelRows), part.b[static_cast<size_t>(row * part.rank + j)]);
     }
   }
 }
 
 void CpuAdapterWeight::Set(int32_t slot, std::span<const AdapterFactors> parts) {
   assert(slot >= 0 && slot < spec_.slots && (parts.empty() || std::ssize(parts) == spec_.parts()));
+  std::fill_n(ranks_.begin() + slot * parts_, parts_, 0);
+  if (parts.empty()) return;
   std::memset(static_cast<std::byte*>(a_.data()) + slot * shape_.a_slot_bytes, 0,
               static_cast<size_t>(shape_.a_slot_bytes));
   std::memset(static_cast<std::byte*>(b_.data()) + slot * shape_.b_slot_bytes, 0,
               static_cast<size_t>(shape_.b_slot_bytes));
-  std::fill_n(ranks_.begin() + slot * parts_, parts_, 0);
   std::fill_n(scales_.begin() + slot * parts_ * lanes_, parts_ * lanes_, 0.0f);
   int64_t first_row = 0;
   for (size_t p = 0; p < parts.size(); ++p) {
@@ -114,11 +124,11 @@ void CpuAdapterWeight::Set(int32_t slot, std::span<const AdapterFactors> parts) 
     assert(part.rank >= 0 && part.rank <= spec_.rank_max);
     assert(std::ssize(part.a) == part.rank * cols_ && std::ssize(part.b) == rows * part.rank);
     int32_t& ranks = ranks_[static_cast<size_t>(slot * parts_ + place)];
-    const int64_t a_part = slot * shape_.a_slot_bytes + place * cols_ * lanes_ * ElementBytes(spec_.dtype);
+    const int64_t a_part = slot * shape_.a_slot_bytes + place * shape_.a_part_bytes;
     for (int64_t j = 0; j < part.rank; ++j) {
       scales_[static_cast<size_t>((slot * parts_ + place) * lanes_ + ranks + j)] = part.scale;
       for (int64_t col = 0; col < cols_; ++col) {
-        Put(a_, a_part, col * lanes_ + ranks + j, part.a[static_cast<size_t>(j * cols_ + col)]);
+        Put(a_, a_part, PlaceOf(spec_.dtype, col, ranks + j, lanes_), part.a[static_cast<size_t>(j * cols_ + col)]);
       }
     }
     PutB(slot, ranks, first_row, rows, part);
@@ -128,7 +138,9 @@ void CpuAdapterWeight::Set(int32_t slot, std::span<const AdapterFactors> parts) 
 }
 
 AdapterInner CpuAdapterWeight::InnerOf(int32_t slot, int64_t part, int64_t first) const {
-  const int64_t offset = slot * shape_.a_slot_bytes + (part * cols_ * lanes_ + first) * ElementBytes(spec_.dtype);
+  // The first of two columns, where they are pairs.
+  const int64_t offset = slot * shape_.a_slot_bytes + part * shape_.a_part_bytes +
+                         PlaceOf(spec_.dtype, 0, first, lanes_) * ElementBytes(spec_.dtype);
   return {.a = static_cast<const std::byte*>(a_.data()) + offset,
           .dtype = spec_.dtype,
           .lanes = lanes_,

@@ -1,6 +1,6 @@
 // CpuAdapterWeight is an AdapterWeight in the layouts of adapter_kernels.h.
 //
-// Thread: engine; read by the device's threads during products.
+// Thread: engine, and the device's threads during products; Set any, for a slot that no product reads.
 #ifndef HYDRANT_KERNELS_CPU_LINEAR_CPU_ADAPTER_WEIGHT_H_
 #define HYDRANT_KERNELS_CPU_LINEAR_CPU_ADAPTER_WEIGHT_H_
 
@@ -46,7 +46,7 @@ class CpuAdapterWeight final : public AdapterWeight {
     std::vector<uint8_t> part_of;      // [panels][2]
     bool merged = false;               // all parts are one, the rank of which is the sum of theirs
     int64_t parts = 0, ranks = 0, lanes = 0;
-    int64_t a_slot_bytes = 0, b_panel_bytes = 0, b_slot_bytes = 0;
+    int64_t a_part_bytes = 0, a_slot_bytes = 0, b_panel_bytes = 0, b_slot_bytes = 0;
   };
 
   // Rounds a number to the stored type and puts it `index` elements behind the offset.

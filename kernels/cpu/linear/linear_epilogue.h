@@ -20,67 +20,6 @@ struct Ahead {
   int64_t stride;  // bytes per step
 };
 
-// B h of the rows `rows`, which have one adapter, in panel `panel` of the segment: added to their sums, those of row `begin` first.
-template <int kRows>
-[[maybe_unused]] static void AddOneAdapter(const AdapterRows& added, const int64_t* rows, int64_t begin, int64_t panel,
-                                           float* sums) {
-  const int64_t slot = added.slots[rows[0]];
-  const int64_t element = added.dtype == DType::kF32 ? 4 : 2;
-  const std::byte* b = added.b + slot * added.slot_bytes + panel * added.panel_bytes;
-  for (int half = 0; half < 2; ++half, b += kLanes * element) {
-    const int64_t part = added.part_of[panel * 2 + half];
-    const int32_t rank = added.ranks[slot * added.parts + part];
-    if (rank == 0) continue;  // what is added changes a row's bits
-    const float* inner[kRows];
-    F32x16 sum[kRows];
-    HYDRANT_UNROLL(4)
-    for (int row = 0; row < kRows; ++row) {
-      inner[row] = added.inner + (rows[row] * added.parts + part) * added.lanes;
-      sum[row] = Zero();
-    }
-    const std::byte* at = b;
-    for (int32_t j = 0; j < rank; ++j, at += kPanelRows * element) {
-      const F32x16 weights = added.dtype == DType::kF32 ? Load(reinterpret_cast<const float*>(at))
-                                                        : LoadBf16(reinterpret_cast<const uint16_t*>(at));
-      // The next panel's: the hardware does not look beyond a border of 4 KiB.
-      _mm_prefetch(reinterpret_cast<const char*>(at) + added.panel_bytes, _MM_HINT_T0);
-      HYDRANT_UNROLL(4)
-      for (int row = 0; row < kRows; ++row) sum[row] = MulAdd(Set(inner[row][j]), weights, sum[row]);
-    }
-    HYDRANT_UNROLL(4)
-    for (int row = 0; row < kRows; ++row) {
-      float* to = sums + (rows[row] - begin) * kPanelRows + half * kLanes;
-      Store(to, Load(to) + sum[row]);
-    }
-  }
-}
-
-// The same of rows [begin, end) of a tile, whatever adapters they have; four with the same one read B together. A row without one
-// keeps its bits.
-[[maybe_unused]] static void AddAdapters(const AdapterRows& added, int64_t begin, int64_t end, int64_t panel,
-                                         float* sums) {
-  constexpr int kTogether = 4;
-  assert(end - begin <= 64);
-  uint64_t left = 0;
-  for (int64_t row = begin; row < end; ++row) left |= uint64_t{added.slots[row] >= 0} << (row - begin);
-  while (left != 0) {
-    const int32_t slot = added.slots[begin + __builtin_ctzll(left)];
-    int64_t rows[kTogether];
-    int count = 0;
-    for (uint64_t rest = left; rest != 0 && count < kTogether; rest &= rest - 1) {
-      const int64_t row = begin + __builtin_ctzll(rest);
-      if (added.slots[row] != slot) continue;
-      rows[count++] = row;
-      left &= ~(uint64_t{1} << (row - begin));
-    }
-    if (count == kTogether) {
-      AddOneAdapter<kTogether>(added, rows, begin, panel, sums);
-      continue;
-    }
-    for (int i = 0; i < count; ++i) AddOneAdapter<1>(added, rows + i, begin, panel, sums);
-  }
-}
-
 // Row `row` of x in one panel: 32 sums -> y, of which `outputs` columns exist.
 [[maybe_unused]] static void Finish(const LinearCall& call, int64_t row, const float* sums, const float* bias, float* y,
                                     int64_t outputs) {
@@ -145,7 +84,7 @@ template <int kTileRows, typename MultiplyTile>
       const int64_t begin = TileBeginOf<kTileRows>(call.rows, tile);
       const int64_t end = TileBeginOf<kTileRows>(call.rows, tile + 1);
       multiply_tile(begin, end, data, ahead, sums);
-      if (call.added != nullptr) AddAdapters(*call.added, begin, end, panel, sums);
+      if (call.added != nullptr) call.added->add(*call.added, begin, end, panel, sums);
       ahead.next += stride * strides;
       for (int64_t row = begin; row < end; ++row) {
         const int64_t y_row = call.y_rows == nullptr ? row : call.y_rows[row];
