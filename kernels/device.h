@@ -33,6 +33,7 @@
 #include "kernels/sampling.h"
 #include "kernels/step_batch.h"
 #include "kernels/types.h"
+#include "kernels/weight_pieces.h"
 
 namespace hydrant {
 
@@ -205,6 +206,24 @@ class Device {
                                                    std::span<const float> bias) = 0;
   // LinearWeight::bytes() of the weight that MakeLinear would return, with or without a bias.
   virtual int64_t LinearBytes(const LinearSpec& spec, bool biased) const = 0;
+  // --- weights in pieces (a device that has none of these keeps all weights in memory) --------------------------------
+  // Names the order of the bytes in a piece: of two devices with one name the one can multiply what the other has packed. It changes with
+  // the order. Empty: the device cannot multiply weights in pieces.
+  virtual std::string weight_layout() const { return {}; }
+  // The bytes of the pieces that a weight is cut into, none above `piece_bytes_max` unless it cannot be cut further.
+  virtual std::vector<int64_t> PieceBytes(const LinearSpec&, int64_t /*piece_bytes_max*/) const { return {}; }
+  // The most bytes of WeightPieces::Part that a row of such an embedding table takes.
+  virtual int64_t RowPartBytes(const LinearSpec&) const { return 0; }
+  // A weight of PieceBytes(spec, piece_bytes_max), of which the first one is number `first` of `pieces`; these outlive it. Whatever
+  // multiplies it, or reads rows of it, may throw WeightsLost. No experts. Throws as Allocate does.
+  virtual std::unique_ptr<LinearWeight> MakeLinearInPieces(const LinearSpec&, std::span<const float> /*bias*/,
+                                                           WeightPieces& /*pieces*/, int32_t /*first*/,
+                                                           int64_t /*piece_bytes_max*/) {
+    return nullptr;
+  }
+  // Packs piece `piece`, counted from the weight's first one, at its address. REQUIRES: a weight of MakeLinearInPieces.
+  virtual void PackPiece(LinearWeight&, int32_t /*piece*/, const WeightRows&) {}
+
   // REQUIRES: weights of this device, all `up` of one shape, and all `down`.
   virtual std::unique_ptr<Experts> MakeExperts(Experts::Matrices up, Experts::Matrices down) {
     return std::make_unique<Experts>(std::move(up), std::move(down));

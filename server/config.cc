@@ -238,6 +238,9 @@ std::string Finish(const RawConfig& raw, Config* config) {
   if (config->limits.held_bytes_max < 2 * config->limits.body_bytes_max) {
     return "--max-held-bytes: must be at least twice --max-body-bytes";
   }
+  if (!config->weights_image_dir.empty() && config->weights_memory_bytes == 0) {
+    return "--weights-image-dir needs --weights-memory";
+  }
   if (std::string wrong = FinishSessions(raw, config); !wrong.empty()) return wrong;
   if (std::string wrong = FinishGateways(raw, config); !wrong.empty()) return wrong;
   if (std::string wrong = FinishAdapters(raw, config); !wrong.empty()) return wrong;

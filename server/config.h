@@ -52,8 +52,10 @@ struct Config {
   std::optional<DType> weight_dtype;  // nullopt: auto
   std::optional<KvType> kv_type;      // nullopt: auto
   Quantization quantization = Quantization::kNone;
-  bool adapters = false;     // LoRA
-  int32_t adapters_max = 8;  // in memory at a time
+  int64_t weights_memory_bytes = 0;  // of the matrices; 0: all of them
+  std::string weights_image_dir;     // of the image that the others are read from; empty: beside the model
+  bool adapters = false;             // LoRA
+  int32_t adapters_max = 8;          // in memory at a time
   int32_t adapter_rank_max = 16;
   std::vector<AdapterModule> adapter_modules;  // that are there from the start
   int32_t max_model_len = 0;                   // 0: from the model

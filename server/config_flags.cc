@@ -122,6 +122,13 @@ void AddModelFlags(CLI::App& app, Config& config, RawConfig& raw) {
            "quantise weights at load (int8, int4), or say what they are (gguf, gptq, awq, compressed-tensors, fp8, "
            "mxfp4)")
       ->check(CLI::IsMember(std::vector<std::string>(QuantizationNames().begin(), QuantizationNames().end())));
+  group
+      .Add("--weights-memory", "BYTES", config.weights_memory_bytes,
+           "most memory for weights: those beyond are read from a disk in every step (default: all are in memory)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 50));
+  group.Add(
+      "--weights-image-dir", "DIRECTORY", config.weights_image_dir,
+      "where the file is that they are read from, which is written at the first start (default: beside the model)");
   group.AddSwitch("--enable-lora", config.adapters, "serve adapters (LoRA) beside the model, by names of their own");
   group.AddWithDefault("--max-loras", "N", config.adapters_max, "most adapters in memory, which is taken at the start")
       ->check(CLI::Range(1, 1024));

@@ -132,6 +132,8 @@ void AddModel(const Config& config, Settings* out) {
   out->IntegerIfAny("threads", config.threads);
   out->Text("dtype", NameOrAuto(config.weight_dtype));
   out->Text("quantization", QuantizationName(config.quantization));
+  out->IntegerIfAny("weights_memory", config.weights_memory_bytes);
+  out->Text("weights_image_dir", config.weights_image_dir);
   out->Bool("enable_lora", config.adapters);
   out->Integer("max_loras", config.adapters_max);
   out->Integer("max_lora_rank", config.adapter_rank_max);

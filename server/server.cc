@@ -27,6 +27,7 @@
 #include "server/engine/engine.h"
 #include "server/engine/kv_dump.h"
 #include "server/engine/mask_pool.h"
+#include "server/executor_setup.h"
 #include "server/frontend/frontend.h"
 #include "server/frontend/loading_server.h"
 #include "server/generation/chat_setup.h"
@@ -132,8 +133,9 @@ absl::StatusOr<std::unique_ptr<TenantRegistry>> MakeTenants(const Config& config
   return std::make_unique<TenantRegistry>(SingleTenant(config.api_key), facts);
 }
 
-EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, const ModelConfig& model,
+EngineCoreOptions MakeCoreOptions(const Config& config, const Sizing& sizing, const ModelConfig& model,
                                   double attention_cost, const TenantRegistry& tenants, bool overlap) {
+  const Limits& limits = sizing.limits;
   EngineCoreOptions options;
   options.scheduler.blocks = limits.blocks;
   options.scheduler.spare_score_blocks = limits.spare_score_blocks;
@@ -141,7 +143,9 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Limits& limits, co
   // A job is counted against the bound when it is submitted, so the scheduler's queue never has to refuse one.
   options.scheduler.waiting_max = limits.sequences_max + limits.waiting_sequences_max;
   options.scheduler.tokens_max = limits.batch_tokens_max;
-  options.scheduler.prefill_tokens_max = config.prefill_tokens_max;
+  // A pass over streamed weights costs the same whatever it computes; how much of a prompt that may be is the pacer's to say.
+  const bool all_of_it = sizing.stream_bytes > 0 && !config.origins.contains("max_prefill_tokens");
+  options.scheduler.prefill_tokens_max = all_of_it ? limits.batch_tokens_max : config.prefill_tokens_max;
   options.scheduler.attention_slots_per_token = model.attention_slots_per_token(attention_cost);
   options.scheduler.eos_ids = model.eos_ids;
   options.scheduler.tenants = tenants.options();
@@ -389,20 +393,11 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, const Loa
     if (!dump.ok()) return dump.status();
     parts->kv_dump = std::move(*dump);
   }
-  const ModelExecutorOptions executor_options{.weights = sizing->weights,
-                                              .kv_type = sizing->kv_type,
-                                              .blocks = sizing->limits.blocks,
-                                              .spare_score_blocks = sizing->limits.spare_score_blocks,
-                                              .sequences_max = sizing->limits.sequences_max,
-                                              .batch_tokens_max = sizing->limits.batch_tokens_max,
-                                              .logits_rows_max = sizing->logits_rows_max,
-                                              .context_max = sizing->limits.context_max,
-                                              .swap_blocks = sizing->limits.swap_blocks,
-                                              .adapters = sizing->adapters,
-                                              .on_load = on_load,
-                                              .dump = parts->kv_dump.get()};
+  ModelExecutorOptions executor_options = ExecutorOptionsOf(config, *sizing);
+  executor_options.on_load = on_load;
+  executor_options.dump = parts->kv_dump.get();
   absl::StatusOr<std::unique_ptr<ModelExecutor>> executor =
-      ModelExecutor::Create(checkpoint, *parts->device, executor_options);
+      CreateExecutor(checkpoint, *parts->device, executor_options);
   if (!executor.ok()) return ModelError(executor.status());
   parts->executor = std::move(*executor);
   if (!opened->queues || parts->kv_dump != nullptr) return absl::OkStatus();
@@ -421,7 +416,7 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   const double attention_cost = parts->device->AttentionCost(matrix.format);
   if (absl::Status status = MakeKv(config, checkpoint.config, sizing, parts); !status.ok()) return status;
   EngineCoreOptions core_options =
-      MakeCoreOptions(config, sizing.limits, checkpoint.config, attention_cost, *parts->tenants, parts->overlap);
+      MakeCoreOptions(config, sizing, checkpoint.config, attention_cost, *parts->tenants, parts->overlap);
   parts->masks = std::make_unique<MaskPool>(MaskPool::WorkersFor(UsableCores()));
   core_options.masks = parts->masks.get();
   if (parts->kv != nullptr) {

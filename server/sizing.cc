@@ -57,11 +57,32 @@ int64_t WorkspaceBytes(const ModelConfig& model, const Sizing& sizing, const Dev
   return Transformer::WorkspaceBytes(model, ModelExecutor::LimitsOf(options), device.scratch_bytes);
 }
 
+// What a disk gives at the least, for a bound on how long a step may take before it counts as stalled.
+constexpr double kDiskBytesPerS = 100e6;
+
+// A limit that holds all weights is none.
+absl::Status SizeStream(const Config& config, const WeightPlan& weights, Sizing* sizing) {
+  if (config.weights_memory_bytes == 0 || config.weights_memory_bytes >= weights.bytes()) return absl::OkStatus();
+  if (config.adapters) {
+    return absl::InvalidArgumentError(
+        "--weights-memory: adapters (--enable-lora) cannot be had beside weights that are "
+        "streamed");
+  }
+  sizing->stream_bytes = config.weights_memory_bytes;
+  // Two readings of everything: a step that was begun just after another may have to wait for both.
+  if (!config.origins.contains("engine_stall_s")) {
+    sizing->limits.engine_stall_s += 2 * static_cast<double>(weights.bytes()) / kDiskBytesPerS;
+  }
+  sizing->explanation.push_back(absl::StrCat("weights of ", weights.bytes(), " bytes are streamed through ",
+                                             sizing->stream_bytes, " bytes (--weights-memory)"));
+  return absl::OkStatus();
+}
+
 // What remains of the free memory for KV blocks and for the reserve.
 absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const WeightPlan& weights, const DeviceFacts& device,
                                       const HostFacts& host, Sizing* sizing) {
   const Limits& limits = sizing->limits;
-  const int64_t weight_bytes = weights.bytes();
+  const int64_t weight_bytes = sizing->stream_bytes > 0 ? sizing->stream_bytes : weights.bytes();
   const int64_t position_bytes = weights.position_bytes();
   const char* const table = model.position_rows > 0 ? "position table" : "rotary table";
   sizing->logits_rows_max = ModelExecutor::LogitsRows(model, device.memory_bytes.value_or(0), limits.sequences_max);
@@ -213,6 +234,7 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
   const WeightPlan weights = plan_weights(sizing.weights, limits.context_max);
   sizing.weight_formats = weights.Formats();
   sizing.weight_bytes = weights.BytesByFormat();
+  if (absl::Status status = SizeStream(config, weights, &sizing); !status.ok()) return status;
   const absl::StatusOr<int64_t> free_bytes = LeftForBlocks(model, weights, device, host, &sizing);
   if (!free_bytes.ok()) return free_bytes.status();
 

@@ -128,6 +128,7 @@ inline constexpr ErrorKind kTable[] = {
     {"paused", 503, ErrorType::kOverloaded, "`GET /ready`: admission is paused (`POST /pause`).", "Operator: `POST /resume`."},
     {"queue_full", 503, ErrorType::kOverloaded, "The server's queue is full.", "Try again after `Retry-After` seconds."},
     {"too_many_sessions", 503, ErrorType::kOverloaded, "All sessions that the server keeps have a turn in progress; or it keeps as many as it can, and one more is to be imported.", "Try again after `Retry-After` seconds."},
+    {"weights_unreadable", 503, ErrorType::kOverloaded, "A weight could not be read from the image that `--weights-memory` streams from.", "Try again after `Retry-After` seconds. Operator: the log has the error; see docs/streaming-weights.md."},
     {"queue_time_exceeded", 504, ErrorType::kTimeout, "None of the request's sequences was admitted within `--queue-timeout-s`.", "Try again after `Retry-After` seconds."},
     {"request_time_exceeded", 504, ErrorType::kTimeout, "The request took longer, its wait included, than its own `timeout`, its tenant's `request_seconds_max` or `--request-timeout-s`: the message says which.", "Ask for fewer tokens, or for more time; ask the operator for more."},
 };

@@ -111,6 +111,25 @@ std::unique_ptr<LinearWeight> CpuDevice::MakeLinear(const LinearSpec& spec, cons
 
 int64_t CpuDevice::LinearBytes(const LinearSpec& spec, bool biased) const { return CpuLinear::Bytes(spec, biased); }
 
+// The panels are those of linear_kernels.h and quantised_layout.h, whatever instructions multiply them.
+std::string CpuDevice::weight_layout() const { return "cpu panels 1"; }
+
+std::vector<int64_t> CpuDevice::PieceBytes(const LinearSpec& spec, int64_t piece_bytes_max) const {
+  return CpuLinear::PieceBytes(spec, piece_bytes_max);
+}
+
+int64_t CpuDevice::RowPartBytes(const LinearSpec& spec) const { return CpuLinear::PanelBytesMax(spec); }
+
+std::unique_ptr<LinearWeight> CpuDevice::MakeLinearInPieces(const LinearSpec& spec, std::span<const float> bias,
+                                                            WeightPieces& pieces, int32_t first,
+                                                            int64_t piece_bytes_max) {
+  return std::make_unique<CpuLinear>(spec, bias, pieces, first, piece_bytes_max);
+}
+
+void CpuDevice::PackPiece(LinearWeight& weight, int32_t piece, const WeightRows& rows) {
+  static_cast<CpuLinear&>(weight).PackPiece(piece, rows, *kernels_.linear, pool_);
+}
+
 // Threads with copies of their own round them up to cache lines.
 size_t CpuDevice::PreparedBytes(const StepBounds& bounds) const {
   const auto threads = static_cast<size_t>(pool_.threads());
@@ -176,7 +195,9 @@ void CpuDevice::Embed(const LinearWeight* tokens, float scale, const LinearWeigh
   const auto* second = static_cast<const CpuLinear*>(tokens != nullptr ? positions : nullptr);
   assert(x.cols == first->spec().cols && (second == nullptr || x.cols == second->spec().cols));
   float* out = Floats(x);
-  pool_.ParallelFor(x.rows, RowGrain(x.cols), [&](int64_t begin, int64_t end, int thread) {
+  // Rows that may have to be read from the disk are read by one thread.
+  const bool in_pieces = first->pieces() != nullptr || (second != nullptr && second->pieces() != nullptr);
+  pool_.ParallelFor(x.rows, in_pieces ? x.rows : RowGrain(x.cols), [&](int64_t begin, int64_t end, int thread) {
     // The last row that begins at or before token `begin`; rows follow each other without gaps.
     const BatchRow* row = nullptr;
     if (positions != nullptr) {
@@ -241,7 +262,9 @@ void CpuDevice::Multiply(const LinearWeight& weight, const AdapterWeight* adapte
   if (x.rows == 0) return;
   const auto* added = adapters_.slots.empty() ? nullptr : static_cast<const CpuAdapterWeight*>(adapters);
   if (added != nullptr) ComputeInner(*added, x);
-  for (const LinearRun& run : static_cast<const CpuLinear&>(weight).runs()) {
+  const auto& linear = static_cast<const CpuLinear&>(weight);
+  for (const LinearRun& run : linear.runs()) {
+    if (run.piece >= 0) linear.pieces()->Want(run.piece);
     MultiplyRun(run, added, EpilogueOf(run.part, epilogue), activation, x, y);
   }
 }

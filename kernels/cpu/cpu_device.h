@@ -58,6 +58,13 @@ class CpuDevice final : public Device {
   std::unique_ptr<LinearWeight> MakeLinear(const LinearSpec& spec, const WeightRows& rows,
                                            std::span<const float> bias) override;
   int64_t LinearBytes(const LinearSpec& spec, bool biased) const override;
+  std::string weight_layout() const override;
+  std::vector<int64_t> PieceBytes(const LinearSpec& spec, int64_t piece_bytes_max) const override;
+  int64_t RowPartBytes(const LinearSpec& spec) const override;
+  std::unique_ptr<LinearWeight> MakeLinearInPieces(const LinearSpec& spec, std::span<const float> bias,
+                                                   WeightPieces& pieces, int32_t first,
+                                                   int64_t piece_bytes_max) override;
+  void PackPiece(LinearWeight& weight, int32_t piece, const WeightRows& rows) override;
   std::unique_ptr<RopeTable> MakeRope(const RopeSpec& spec) override;
   std::unique_ptr<AdapterWeight> MakeAdapterWeight(const LinearSpec& weight, const AdapterSpec& spec) override;
   int64_t AdapterBytes(const LinearSpec& weight, const AdapterSpec& spec) const override;

@@ -194,7 +194,11 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Map(int fd, std::string 
     munmap(data, size);
     return FileError(name, "", "more than ", kRegionsMax, " files are open at once");
   }
-  return std::unique_ptr<MappedFile>(new MappedFile(std::move(name), bytes, region));
+  auto file = std::unique_ptr<MappedFile>(new MappedFile(std::move(name), bytes, region));
+  if (struct stat info; fstat(fd, &info) == 0) {
+    file->modified_ns_ = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+  }
+  return file;
 }
 
 void ReadAhead(std::string_view bytes) {

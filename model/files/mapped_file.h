@@ -29,7 +29,8 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::string_view bytes() const { return bytes_; }
-  const std::string& name() const { return name_; }  // without its directories
+  const std::string& name() const { return name_; }     // without its directories
+  int64_t modified_ns() const { return modified_ns_; }  // since 1970, as the file system had it when it was opened
 
  private:
   friend class WeightDirectory;
@@ -38,6 +39,7 @@ class MappedFile {
 
   std::string name_;
   std::string_view bytes_;
+  int64_t modified_ns_ = 0;
   int region_;  // its entry in the SIGBUS table; -1 for an empty file
 };
 

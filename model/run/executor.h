@@ -31,6 +31,7 @@
 #include "kernels/step_batch.h"
 #include "model/checkpoint/adapter.h"
 #include "model/run/pooled_states.h"
+#include "model/weights/weight_stream.h"
 
 namespace hydrant {
 
@@ -165,6 +166,9 @@ class Executor {
   // Puts an adapter into a slot that rows of steps launched after this may name (RowCounts::adapter): AdapterSlots::Put. Any thread,
   // beside whatever steps run. An executor without weights has no use for it.
   virtual void PutAdapter(int32_t /*slot*/, const Adapter& /*adapter*/) {}
+
+  // What was read of weights that are streamed; zeros: none are.
+  virtual WeightStream::Counters WeightReads() const { return {}; }
 
   // The parked KV of a turn, for whoever keeps it elsewhere; empty: there is none, or a slice of it is still to be copied.
   virtual KvBytes Parked(const TurnId&) const { return {}; }

@@ -58,7 +58,14 @@ absl::StatusOr<std::unique_ptr<ModelExecutor>> ModelExecutor::Create(const Check
   try {
     WeightPlan plan = PlanWeights(checkpoint, device, options.weights, options.context_max);
     plan.balance_keys = options.kv_type == KvType::kInt8;
-    Weights weights = LoadWeights(checkpoint, device, plan, options.on_load);
+    Weights weights;
+    if (options.stream.memory_bytes > 0) {
+      absl::StatusOr<Weights> streamed = StreamWeights(checkpoint, device, plan, options.stream, options.on_load);
+      if (!streamed.ok()) return streamed.status();
+      weights = *std::move(streamed);
+    } else {
+      weights = LoadWeights(checkpoint, device, plan, options.on_load);
+    }
     return std::unique_ptr<ModelExecutor>(new ModelExecutor(checkpoint.config, std::move(weights), device, options));
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(absl::StrCat(

@@ -37,6 +37,7 @@ class KvDumpSink {
 
 struct ModelExecutorOptions {
   WeightChoice weights;
+  StreamOptions stream;  // of the weights; memory_bytes 0: all of them lie in memory
   KvType kv_type = KvType::kF32;
   int32_t blocks = 0;              // of the KV pool
   int32_t spare_score_blocks = 0;  // score blocks beyond the blocks' own
@@ -72,6 +73,10 @@ class ModelExecutor : public Executor {
   KvBytes Parked(const TurnId& turn) const override { return parked_.Share(turn); }
   bool Adopt(const TurnId& turn, const KvBytes& parked) override;
   void PutAdapter(int32_t slot, const Adapter& adapter) override { transformer_.adapters()->Put(slot, adapter); }
+
+  WeightStream::Counters WeightReads() const override {
+    return weights().stream != nullptr ? weights().stream->counters() : WeightStream::Counters();
+  }
 
   const KvCacheView& kv() const { return kv_cache_.view(); }
   const Weights& weights() const { return transformer_.weights(); }

@@ -1,11 +1,16 @@
 #include "model/weights/weights.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cmath>
+#include <map>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
 
+#include "model/text/str_cat.h"
 #include "model/weights/key_balance.h"
 
 namespace hydrant {
@@ -56,12 +61,38 @@ class Loader {
     for (const Piece& piece : PiecesOf(planned)) piece.source->ReadAhead();
   }
 
+  // From now on matrices are made in pieces, if `first_of` has their first pieces.
+  void UsePieces(WeightStream& stream, int64_t piece_bytes_max, std::map<const PlannedWeight*, int32_t> first_of) {
+    stream_ = &stream;
+    piece_bytes_max_ = piece_bytes_max;
+    first_of_ = std::move(first_of);
+  }
+
   std::unique_ptr<LinearWeight> Matrix(const PlannedWeight& planned) {
+    if (const auto first = first_of_.find(&planned); first != first_of_.end()) {
+      return device_.MakeLinearInPieces(planned.Spec(), Bias(planned), *stream_, first->second, piece_bytes_max_);
+    }
     const std::vector<Piece> pieces = PiecesOf(planned);
     std::unique_ptr<LinearWeight> weight = device_.MakeLinear(planned.Spec(), RowsOf(pieces), Bias(planned));
     // Else the process would hold the whole file beside what it is packed into.
     for (const Piece& piece : pieces) piece.source->ReturnMemory();
     return weight;
+  }
+
+  // Packs all pieces of a matrix and writes them.
+  absl::Status Write(const PlannedWeight& planned, LinearWeight& weight, WeightImageWriter& writer) {
+    const std::vector<Piece> sources = PiecesOf(planned);
+    const WeightRows rows = RowsOf(sources);
+    const std::vector<int64_t> bytes = device_.PieceBytes(planned.Spec(), piece_bytes_max_);
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      const std::span<std::byte> room = stream_->Room(first_of_.at(&planned) + static_cast<int32_t>(i));
+      device_.PackPiece(weight, static_cast<int32_t>(i), rows);
+      const std::span<std::byte> padding = room.subspan(static_cast<size_t>(bytes[i]));
+      std::fill(padding.begin(), padding.end(), std::byte{0});
+      if (absl::Status status = writer.Write(room); !status.ok()) return status;
+    }
+    for (const Piece& source : sources) source.source->ReturnMemory();
+    return absl::OkStatus();
   }
 
   // A norm without weights multiplies by 1.
@@ -150,6 +181,9 @@ class Loader {
   const TensorTable& tensors_;
   Device& device_;
   Weights& weights_;
+  WeightStream* stream_ = nullptr;  // null: all matrices lie in memory
+  int64_t piece_bytes_max_ = 0;
+  std::map<const PlannedWeight*, int32_t> first_of_;
 };
 
 // The matrices of a layer's experts, until all are there.
@@ -212,31 +246,10 @@ void MakeRopes(const ModelConfig& config, Device& device, int32_t positions_max,
   }
 }
 
-}  // namespace
-
-size_t Weights::step_bytes() const {
-  size_t bytes = head().bytes();
-  if (project_in != nullptr) bytes += project_in->bytes() + project_out->bytes();
-  for (const LayerWeights& layer : layers) {
-    bytes += layer.qkv->bytes() + layer.o->bytes();
-    if (layer.router == nullptr) {
-      bytes += layer.up->bytes() + layer.down->bytes();
-      continue;
-    }
-    const Experts::Matrices &up = layer.experts->up(), &down = layer.experts->down();
-    size_t experts = 0;
-    for (size_t i = 0; i < up.size(); ++i) experts += up[i]->bytes() + down[i]->bytes();
-    // They may be in several formats: a token reads so many of the mean.
-    bytes += layer.router->bytes() + experts / up.size() * static_cast<size_t>(experts_per_token);
-  }
-  return bytes;
-}
-
-Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPlan& plan,
-                    const LoadProgress& progress) {
+// Makes what the plan lists, and the norms.
+void Load(const ModelConfig& config, Device& device, const WeightPlan& plan, Loader& loader, Weights& weights,
+          const LoadProgress& progress) {
   using enum TensorRole;
-  const ModelConfig& config = checkpoint.config;
-  Weights weights;
   weights.experts_per_token = config.experts_per_token;
   weights.layers.resize(static_cast<size_t>(config.layers));
   const auto experts_count = static_cast<size_t>(config.experts);
@@ -245,13 +258,12 @@ Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPl
     layer.up.resize(experts_count);
     layer.down.resize(experts_count);
   }
-  Loader loader(checkpoint, device, weights);
   int64_t total_bytes = 0, loaded_bytes = 0, ahead_bytes = 0;
   for (const PlannedWeight& planned : plan.weights) total_bytes += planned.bytes;
   if (progress) progress(0, total_bytes);
   auto ahead = plan.weights.begin();  // the first one that is not read ahead
   for (const PlannedWeight& planned : plan.weights) {
-    for (; ahead != plan.weights.end() && ahead_bytes < kAheadBytes; ++ahead) {
+    for (; weights.stream == nullptr && ahead != plan.weights.end() && ahead_bytes < kAheadBytes; ++ahead) {
       loader.ReadAhead(*ahead);
       ahead_bytes += ahead->bytes;
     }
@@ -285,6 +297,148 @@ Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPl
     layer.mlp_out_norm = loader.Norm(kMlpOutNorm, {}, i);
   }
   if (config.position_rows == 0) MakeRopes(config, device, plan.positions_max, weights);
+}
+
+// The matrices of a pass in the order in which they are multiplied, after the embedding table where it is no head.
+std::vector<const PlannedWeight*> PassOrder(const WeightPlan& plan) {
+  std::vector<const PlannedWeight*> order;
+  bool own_head = false;
+  for (const PlannedWeight& planned : plan.weights) {
+    if (planned.role == WeightRole::kOwnHead) own_head = true;
+    if (planned.role != WeightRole::kPositions) order.push_back(&planned);
+  }
+  const auto rank = [own_head](const PlannedWeight* planned) {
+    switch (planned->role) {
+      case WeightRole::kEmbedding:
+        return own_head ? 0 : 4;
+      case WeightRole::kProjectIn:
+        return 1;
+      case WeightRole::kProjectOut:
+        return 3;
+      case WeightRole::kOwnHead:
+        return 4;
+      default:
+        return 2;
+    }
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](const PlannedWeight* a, const PlannedWeight* b) { return rank(a) < rank(b); });
+  return order;
+}
+
+// How much of each file is looked at, and how often. A file that changes is written anew, or else it has another time.
+constexpr size_t kSampleBytes = 4096, kSampleEvery = 4 << 20;
+
+// All that an image depends on, in words: the files, and what becomes of each of their tensors.
+std::string ImageIdentity(const Checkpoint& checkpoint, const Device& device, const WeightPlan& plan) {
+  std::string text = StrCat("packed as ", device.weight_layout(), "\n");
+  for (const std::unique_ptr<MappedFile>& file : checkpoint.files) {
+    const std::string_view bytes = file->bytes();
+    uint64_t sum = 0;
+    for (size_t at = 0; at + kSampleBytes <= bytes.size(); at += at == 0 ? kSampleBytes : kSampleEvery) {
+      sum = std::rotl(sum, 7) ^ ImageChecksum(std::as_bytes(std::span(bytes.substr(at, kSampleBytes))));
+    }
+    ReturnMemory(bytes);
+    text += StrCat("file ", file->name(), " ", bytes.size(), " ", file->modified_ns(), " ", sum, "\n");
+  }
+  for (const PlannedWeight& planned : plan.weights) {
+    text +=
+        StrCat(static_cast<int>(planned.role), " ", planned.layer, " ", planned.cols, planned.gated ? " gated" : "");
+    for (const WeightPart& part : planned.parts) {
+      text += StrCat(" ", static_cast<int>(part.tensor), " ", part.first_row, " ", part.rows, " ",
+                     InfoOf(part.stored).name, " ", InfoOf(part.computed).name);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+bool IsToBeWritten(const absl::Status& opened) {
+  return absl::IsNotFound(opened) || absl::IsFailedPrecondition(opened);
+}
+
+}  // namespace
+
+size_t Weights::step_bytes() const {
+  size_t bytes = head().bytes();
+  if (project_in != nullptr) bytes += project_in->bytes() + project_out->bytes();
+  for (const LayerWeights& layer : layers) {
+    bytes += layer.qkv->bytes() + layer.o->bytes();
+    if (layer.router == nullptr) {
+      bytes += layer.up->bytes() + layer.down->bytes();
+      continue;
+    }
+    const Experts::Matrices &up = layer.experts->up(), &down = layer.experts->down();
+    size_t experts = 0;
+    for (size_t i = 0; i < up.size(); ++i) experts += up[i]->bytes() + down[i]->bytes();
+    // They may be in several formats: a token reads so many of the mean.
+    bytes += layer.router->bytes() + experts / up.size() * static_cast<size_t>(experts_per_token);
+  }
+  return bytes;
+}
+
+Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPlan& plan,
+                    const LoadProgress& progress) {
+  Weights weights;
+  Loader loader(checkpoint, device, weights);
+  Load(checkpoint.config, device, plan, loader, weights, progress);
+  return weights;
+}
+
+absl::StatusOr<Weights> StreamWeights(const Checkpoint& checkpoint, Device& device, const WeightPlan& plan,
+                                      const StreamOptions& options, const LoadProgress& progress) {
+  if (device.weight_layout().empty()) {
+    return absl::UnimplementedError(StrCat(device.name(), " cannot multiply weights that are streamed"));
+  }
+  if (checkpoint.config.experts > 0) {
+    return absl::UnimplementedError("the weights of experts cannot be streamed");
+  }
+  const int64_t piece_bytes_max = StreamPlan::PieceBytesMax(options.memory_bytes);
+  const std::vector<const PlannedWeight*> order = PassOrder(plan);
+  StreamPieces pieces;
+  std::map<const PlannedWeight*, int32_t> first_of;
+  for (const PlannedWeight* planned : order) {
+    first_of[planned] = static_cast<int32_t>(pieces.bytes.size());
+    const LinearSpec spec = planned->Spec();
+    const std::vector<int64_t> bytes = device.PieceBytes(spec, piece_bytes_max);
+    pieces.bytes.insert(pieces.bytes.end(), bytes.begin(), bytes.end());
+    // A table that is no head is only read by rows.
+    const bool table = planned->role == WeightRole::kEmbedding;
+    pieces.in_pass.resize(pieces.bytes.size(), !table || checkpoint.config.tied_embeddings);
+    if (table) pieces.part_bytes_max = device.RowPartBytes(spec);
+  }
+  absl::StatusOr<StreamPlan> layout = StreamPlan::Make(pieces, options.memory_bytes);
+  if (!layout.ok()) return layout.status();
+  Weights weights;
+  weights.stream = std::make_unique<WeightStream>(*std::move(layout), device);
+  Loader loader(checkpoint, device, weights);
+  loader.UsePieces(*weights.stream, piece_bytes_max, std::move(first_of));
+  Load(checkpoint.config, device, plan, loader, weights, nullptr);
+
+  const ImageLayout image = {ImageIdentity(checkpoint, device, plan), std::move(pieces.bytes)};
+  const auto place = [&](const PlannedWeight& planned) -> LinearWeight& {
+    std::vector<LoadedExperts> none;
+    return *Place(weights, none, planned);
+  };
+  absl::StatusOr<std::unique_ptr<WeightImage>> opened = WeightImage::Open(options.image, image);
+  if (IsToBeWritten(opened.status())) {
+    auto writer = WeightImageWriter::Create(options.image, image);
+    if (!writer.ok()) return writer.status();
+    opened = WeightImage::Open(options.image, image);  // another process may have written it meanwhile
+    int64_t written_bytes = 0;
+    if (IsToBeWritten(opened.status())) {
+      for (const PlannedWeight* planned : order) {
+        if (progress) progress(written_bytes, plan.bytes());
+        if (absl::Status status = loader.Write(*planned, place(*planned), **writer); !status.ok()) return status;
+        written_bytes += planned->bytes;
+      }
+      if (absl::Status status = (*writer)->Finish(); !status.ok()) return status;
+      opened = WeightImage::Open(options.image, image);
+    }
+  }
+  if (!opened.ok()) return opened.status();
+  if (progress) progress(plan.bytes(), plan.bytes());
+  if (absl::Status status = weights.stream->Start(*std::move(opened)); !status.ok()) return status;
   return weights;
 }
 

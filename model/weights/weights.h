@@ -6,11 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "kernels/device.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/weights/weight_plan.h"
+#include "model/weights/weight_stream.h"
 
 namespace hydrant {
 
@@ -31,6 +34,7 @@ struct LayerWeights {
 };
 
 struct Weights {
+  std::unique_ptr<WeightStream> stream;       // of the matrices below; null: all of them lie in memory
   std::unique_ptr<LinearWeight> embedding;    // [vocab, embedding_cols]
   std::unique_ptr<LinearWeight> own_head;     // [vocab, embedding_cols]; null when embeddings are tied
   std::unique_ptr<LinearWeight> project_in;   // [hidden, embedding_cols]; null where they are equal
@@ -63,6 +67,17 @@ using LoadProgress = std::function<void(int64_t loaded_bytes, int64_t total_byte
 // REQUIRES: the plan is of this checkpoint and device. Throws std::bad_alloc when the memory is not to be had.
 Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPlan& plan,
                     const LoadProgress& progress = nullptr);
+
+struct StreamOptions {
+  int64_t memory_bytes = 0;  // of all matrices, learned positions aside
+  std::string image;         // the path of the image, which is written if there is none of this model and device
+};
+
+// The same with matrices that are read from an image on the disk as they are needed. Writing the image takes no more memory than
+// multiplying from it. `progress` is told of the packing, or of nothing. Errors: INVALID_ARGUMENT where the memory does not do;
+// UNIMPLEMENTED for a device or a model of which weights cannot be streamed; those of WeightImageWriter and WeightImage.
+absl::StatusOr<Weights> StreamWeights(const Checkpoint& checkpoint, Device& device, const WeightPlan& plan,
+                                      const StreamOptions& options, const LoadProgress& progress = nullptr);
 
 }  // namespace hydrant
 

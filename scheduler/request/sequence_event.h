@@ -25,8 +25,9 @@ enum class FinishReason : uint8_t {
   kComplete,    // nothing but the end could follow: the answer has the shape that was asked for
   kNoToken,     // nothing that is allowed and that the model gives a chance could follow
   kShapeLimit,  // a limit ended what the shape of its answer can follow
+  kNoWeights,   // a step that it was part of could not read a weight
 };
-inline constexpr int32_t kFinishReasons = 12;
+inline constexpr int32_t kFinishReasons = 13;
 
 // True if the sequence was not cancelled and did not fail: what it computed counts.
 constexpr bool EndsByItself(FinishReason finish) {

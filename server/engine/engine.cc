@@ -52,7 +52,8 @@ Engine::Engine(std::unique_ptr<EngineCore> core, const Limits& limits, EngineHoo
       inbox_(static_cast<size_t>(limits.inbox_max)),
       core_(std::move(core)),
       router_(hooks_.fan_out, int64_t{limits.sequences_max} + limits.waiting_sequences_max + kRoutesSpare),
-      pacer_(limits.batch_tokens_max),
+      // Before any step: of weights that lie in memory nothing was read.
+      pacer_(limits.batch_tokens_max, core_->counters().weights_read_bytes > 0),
       prefill_rate_(kPrefillRateAtFirst) {
   counters_ = core_->counters();
 }
@@ -278,7 +279,7 @@ void Engine::Step(int64_t started) {
   const std::span<const EngineEvent> events = core_->Step();
   const int64_t ended = core_->now_us();
   if (core_->steps_lost() != lost_before)
-    Log(LogLevel::kError, "engine: out of memory in a step; its requests end with out_of_memory");
+    Log(LogLevel::kError, absl::StrCat("engine: ", core_->loss(), "; the requests of a step end with an error"));
   if (static_cast<double>(ended - started) > limits_.engine_stall_s * 1e6) ++stalls_;
   // Before Publish: a stall that is counted as over must not be found in progress as well.
   step_started_us_.store(ended, std::memory_order_relaxed);

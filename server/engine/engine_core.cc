@@ -8,9 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/kv_cache_view.h"
 #include "kernels/step_batch.h"
+#include "kernels/weight_pieces.h"
 
 namespace hydrant {
 namespace {
+
+// Room for EngineCore::loss(), which is taken at the start.
+constexpr size_t kLossBytes = 1024;
 
 // Scores go with what the sequence's session keeps.
 bool ParksScores(const Request& request) { return request.session != 0 && request.budget.limited(); }
@@ -53,6 +57,7 @@ EngineCore::EngineCore(const EngineCoreOptions& options, Executor& executor, Eng
     flight.restore_policies.reserve(rows);
     flight.input.score_inits.reserve(static_cast<size_t>(options.scheduler.spare_score_blocks));
   }
+  loss_.reserve(kLossBytes);
   asked_.reserve(rows);
   results_.reserve(rows);
   // Those of rows and those of Cancel.
@@ -117,7 +122,7 @@ std::span<const EngineEvent> EngineCore::Step() {
   }
   if (flight(0).waits) Sample(flight(0));
   // A step after a lost one would read what the lost one did not write.
-  if (options_.overlap && !flight(0).lost) {
+  if (options_.overlap && !flight(0).is_lost()) {
     const int64_t begin_us = clock_();
     const StepPlan* next = scheduler_.PlanAhead([this](int32_t sequence) { return CanPlanAhead(sequence); });
     if (next != nullptr) Launch(*next, begin_us);
@@ -161,7 +166,8 @@ void EngineCore::Launch(const StepPlan& plan, int64_t begin_us) {
   InFlightStep& next = flight(in_flight_++);
   next.plan = &plan;
   next.begin_us = begin_us;
-  next.lost = next.answered = next.waits = false;
+  next.answered = next.waits = false;
+  next.lost = FinishReason::kNone;
   next.output.rows.clear();
   BuildInput(plan, &next);
   next.launch_us = clock_();
@@ -170,8 +176,8 @@ void EngineCore::Launch(const StepPlan& plan, int64_t begin_us) {
   if (next.has_masks && !ahead) AskForMasks(next);
   try {
     next.ticket = executor_.Launch(next.input);
-  } catch (const std::bad_alloc&) {
-    return Lose(next);
+  } catch (const std::bad_alloc& why) {
+    return Lose(next, why);
   }
   // What may follow a token is known when the token is.
   next.waits = next.has_masks && ahead;
@@ -205,8 +211,8 @@ void EngineCore::Sample(InFlightStep& flight) {
   }
   try {
     executor_.Sample(flight.ticket, flight.adjustments);
-  } catch (const std::bad_alloc&) {
-    Lose(flight);
+  } catch (const std::bad_alloc& why) {
+    Lose(flight, why);
   }
 }
 
@@ -236,21 +242,23 @@ const LogitAdjustments* EngineCore::AdjustmentsOf(const PlanRow& plan, const Ste
 
 // The step's rows fail. So do the sequences that it was to bring KV for, parked or of a prefix: at their first row, if
 // that is not in this step.
-void EngineCore::Lose(InFlightStep& flight) {
-  flight.lost = true;
+void EngineCore::Lose(InFlightStep& flight, const std::bad_alloc& why) {
+  const bool no_weights = dynamic_cast<const WeightsLost*>(&why) != nullptr;
+  flight.lost = no_weights ? FinishReason::kNoWeights : FinishReason::kNoMemory;
+  loss_.assign(std::string_view(no_weights ? why.what() : "out of memory in a step").substr(0, kLossBytes));
   ++steps_lost_;
   for (const PlanRestore& restore : flight.plan->restores) {
-    extras_[static_cast<size_t>(restore.sequence)].failure = FinishReason::kNoMemory;
+    extras_[static_cast<size_t>(restore.sequence)].failure = flight.lost;
   }
   for (const PlanSwapIn& in : flight.plan->swap_ins) {
-    extras_[static_cast<size_t>(in.sequence)].failure = FinishReason::kNoMemory;
+    extras_[static_cast<size_t>(in.sequence)].failure = flight.lost;
     scheduler_.LoseReturn(in.sequence);
   }
   for (const int32_t index : scheduler_.running_sequences()) {
     const Sequence& sequence = scheduler_.sequence(index);
     const std::span<const uint64_t> admitted = scheduler_.admitted();
     if (sequence.cached > 0 && std::find(admitted.begin(), admitted.end(), sequence.request.id) != admitted.end()) {
-      extras_[static_cast<size_t>(index)].failure = FinishReason::kNoMemory;
+      extras_[static_cast<size_t>(index)].failure = flight.lost;
     }
   }
   std::fill(flight.blank.begin(), flight.blank.end(), RowOutput());
@@ -259,7 +267,7 @@ void EngineCore::Lose(InFlightStep& flight) {
 void EngineCore::Answer(InFlightStep& flight) {
   if (flight.waits) Sample(flight);
   if (std::exchange(flight.answered, true)) return;
-  if (!flight.plan->empty() && !flight.lost) flight.output = executor_.Await(flight.ticket);
+  if (!flight.plan->empty() && !flight.is_lost()) flight.output = executor_.Await(flight.ticket);
   flight.done_us = clock_();
 }
 
@@ -269,7 +277,7 @@ void EngineCore::Report(const InFlightStep& flight, int64_t committed_us, int64_
   const StepPlan& plan = *flight.plan;
   report_.move_us = blocks_left > 0 ? clock_() - committed_us : 0;
   report_.blocks_moved = blocks_left;
-  if (plan.empty() || flight.lost) return;
+  if (plan.empty() || flight.is_lost()) return;
   report_.move_us += flight.output.restore_us;
   for (const PlanRestore& restore : plan.restores) report_.blocks_moved += restore.slice.size();
   for (const PlanSwapIn& in : plan.swap_ins) report_.blocks_moved += in.slice.size();
@@ -350,7 +358,7 @@ void EngineCore::BuildResults(InFlightStep& flight) {
     RowResult& result = results_.emplace_back();
     const Sequence& sequence = scheduler_.sequence(plan.rows[i].sequence);
     Extras& extras = extras_[static_cast<size_t>(plan.rows[i].sequence)];
-    result.failure = flight.lost ? FinishReason::kNoMemory : extras.failure;
+    result.failure = flight.is_lost() ? flight.lost : extras.failure;
     if (result.failure != FinishReason::kNone) continue;
     assert(output.targets.size() == flight.input.rows[i].targets.size());
     assert(std::ssize(output.losses) == plan.rows[i].loss_cuts);
@@ -451,6 +459,9 @@ EngineCounters EngineCore::counters() const {
   counters.scheduler = scheduler_.counters();
   counters.evicted_tokens = evicted_tokens_;
   counters.steps_lost = steps_lost_;
+  const WeightStream::Counters reads = executor_.WeightReads();
+  counters.weights_read_bytes = reads.bytes_read;
+  counters.weights_waited_us = reads.waited_us;
   counters.running = scheduler_.running();
   counters.waiting = scheduler_.waiting();
   const BlockPool& pool = scheduler_.block_manager().pool();

@@ -21,7 +21,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -124,8 +126,10 @@ class EngineCore {
   std::span<const ParkedTurn> parked() const { return mover_.parked(); }
 
   const StepReport& report() const { return report_; }
-  // Steps that failed for lack of memory; their requests end with kNoMemory.
+  // Steps that failed for lack of memory, or of weights that are read from a disk; their requests end with kNoMemory or kNoWeights.
   uint64_t steps_lost() const { return steps_lost_; }
+  // What the last one of these lacked, in words.
+  const std::string& loss() const { return loss_; }
   EngineCounters counters() const;
   const Scheduler& scheduler() const { return scheduler_; }
   // True if a step is in flight: the next call of Step commits that step, and admits no request.
@@ -159,12 +163,15 @@ class EngineCore {
     bool waits = false;                                // for the step before it: it is to be sampled later
     // The policies of input.restores: a sequence without a row may end while the step runs, and its index is another's then.
     std::vector<EvictionPolicy> restore_policies;
-    Executor::Ticket ticket;  // of a plan that is not empty
-    bool lost = false;        // there was no memory for it: nothing is to be awaited
-    bool answered = false;    // Await has returned: `output` is there
+    Executor::Ticket ticket;                  // of a plan that is not empty
+    FinishReason lost = FinishReason::kNone;  // else how its rows end: nothing is to be awaited
+    bool answered = false;                    // Await has returned: `output` is there
     StepOutput output;
     std::vector<RowOutput> blank;  // [sequences_max]: the output of the rows of a lost step
-    std::span<RowOutput> rows_of(size_t count) { return lost ? std::span(blank).first(count) : std::span(output.rows); }
+    bool is_lost() const { return lost != FinishReason::kNone; }
+    std::span<RowOutput> rows_of(size_t count) {
+      return is_lost() ? std::span(blank).first(count) : std::span(output.rows);
+    }
     int64_t begin_us = 0;
     int64_t launch_us = 0;
     int64_t done_us = 0;
@@ -175,7 +182,7 @@ class EngineCore {
   bool EndsByToken(const Sequence& sequence) const;
   void Launch(const StepPlan& plan, int64_t begin_us);
   void AskForMasks(const InFlightStep& flight);
-  void Lose(InFlightStep& flight);
+  void Lose(InFlightStep& flight, const std::bad_alloc& why);
   void Answer(InFlightStep& flight);
   void Report(const InFlightStep& flight, int64_t committed_us, int64_t blocks_left);
   void BuildInput(const StepPlan& plan, InFlightStep* flight);
@@ -207,6 +214,7 @@ class EngineCore {
   std::vector<EngineEvent> events_;
   StepReport report_;
   uint64_t steps_lost_ = 0;
+  std::string loss_;
   std::array<uint64_t, kPolicyLabelsMax> evicted_tokens_ = {};
 };
 

@@ -90,7 +90,9 @@ struct EngineCounters {
   int64_t swapped_blocks = 0;                // that are filled outside the pool for them
   int64_t live_slots = 0;                    // of all running sequences
   uint64_t stalls = 0;                       // steps that took longer than the stall threshold; the engine's
-  uint64_t steps_lost = 0;                   // that there was no memory for
+  uint64_t steps_lost = 0;                   // that there was no memory for, or no weights
+  uint64_t weights_read_bytes = 0;           // of those that are streamed
+  int64_t weights_waited_us = 0;             // that steps waited for them
   std::vector<TenantCounters> tenants = {};  // by tenant index
 };
 

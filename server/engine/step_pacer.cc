@@ -19,6 +19,9 @@ constexpr double kFewTokens = 64;
 constexpr double kFewS = 0.5;
 // How long a step with decodes may take while there are prompts to compute: the time between two tokens of its streams.
 constexpr double kBesideDecodesS = 0.2;
+// Where every step takes the time of a pass over weights on a disk, steps take up to so many times as long as the shortest one: half
+// of the time at most is for prompts, and streams are at most half as fast for them.
+constexpr double kLongSteps = 2;
 // The share of a step beside decodes that prompts get however slow the decodes are: they must be computed some time.
 constexpr double kBesideLeast = 0.25;
 // How long a step that is divided between tenants may take, in lengths of the shortest step. All steps are divided
@@ -56,8 +59,9 @@ constexpr double kBlockMovedNew = 0.25;
 
 }  // namespace
 
-StepPacer::StepPacer(int32_t tokens_max)
+StepPacer::StepPacer(int32_t tokens_max, bool long_steps)
     : tokens_max_(tokens_max),
+      long_steps_(long_steps),
       alone_(std::min<double>(tokens_max, kTokensAtFirst)),
       alone_s_(kAloneS),
       beside_(BesideMost()),
@@ -65,12 +69,21 @@ StepPacer::StepPacer(int32_t tokens_max)
   assert(tokens_max >= kBlockSlots);
 }
 
-// What would take kBesideDecodesS if the decodes took no time.
-double StepPacer::BesideMost() const { return alone_ * (kBesideDecodesS / alone_s_); }
+double StepPacer::AtLeast(double target_s) const {
+  const bool known = shortest_s_ < std::numeric_limits<double>::infinity();
+  return long_steps_ && known ? std::max(target_s, kLongSteps * shortest_s_) : target_s;
+}
+
+double StepPacer::BesideS() const { return AtLeast(kBesideDecodesS); }
+
+// What would take BesideS() if the decodes took no time.
+double StepPacer::BesideMost() const { return alone_ * (BesideS() / alone_s_); }
 
 double StepPacer::Within(double cost) const { return std::clamp<double>(cost, kBlockSlots, kDepthMost * tokens_max_); }
 
-double StepPacer::SharedS() const { return std::clamp(kSharedSteps * shortest_s_, kSharedLeastS, kSharedMostS); }
+double StepPacer::SharedS() const {
+  return AtLeast(std::clamp(kSharedSteps * shortest_s_, kSharedLeastS, kSharedMostS));
+}
 
 StepLimits StepPacer::limits() const {
   return {Within(alone_), Within(beside_),  Within(shared_), std::max(1.0, kSharedLagS / SharedS()),
@@ -102,7 +115,7 @@ void StepPacer::Observe(const StepReport& report) {
   const bool mixed = report.decode_tokens > 0;
   const double few_s = kFewTokens / std::max(1.0, report.prefill_cost) * step_us * 1e-6;
   const double shared_s = SharedS();
-  const double wanted_s = shared ? shared_s : mixed ? kBesideDecodesS : std::clamp(few_s, kAloneS, kFewS);
+  const double wanted_s = shared ? shared_s : mixed ? BesideS() : AtLeast(std::clamp(few_s, kAloneS, kFewS));
   const double factor = wanted_s * 1e6 / step_us;
   double& cost = shared ? shared_ : mixed ? beside_ : alone_;
   const double before = cost;
@@ -116,11 +129,11 @@ void StepPacer::Observe(const StepReport& report) {
   }
   if (!shared && !mixed && cost != before) alone_s_ = wanted_s;
   // If every step has decodes, `alone_` is learned from them: what fits beside decodes fits alone.
-  if (mixed) alone_ = std::max(alone_, beside_ * (alone_s_ / kBesideDecodesS));
+  if (mixed) alone_ = std::max(alone_, beside_ * (alone_s_ / BesideS()));
   alone_ = Within(alone_);
   beside_ = Within(std::clamp(beside_, BesideMost() * kBesideLeast, BesideMost()));
   // Where even a few rows take longer, fewer would not be faster.
-  shared_ = Within(std::max(shared_, BesideMost() * (shared_s / kBesideDecodesS) * kBesideLeast));
+  shared_ = Within(std::max(shared_, BesideMost() * (shared_s / BesideS()) * kBesideLeast));
 }
 
 }  // namespace hydrant

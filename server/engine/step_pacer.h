@@ -20,8 +20,9 @@ namespace hydrant {
 
 class StepPacer {
  public:
-  // REQUIRES: tokens_max >= kBlockSlots.
-  explicit StepPacer(int32_t tokens_max);
+  // `long_steps`: every step takes the time of a pass over weights on a disk, whatever it computes. REQUIRES: tokens_max >=
+  // kBlockSlots.
+  explicit StepPacer(int32_t tokens_max, bool long_steps = false);
 
   void Observe(const StepReport& report);
 
@@ -35,14 +36,18 @@ class StepPacer {
   double BlockMoved() const;
   int64_t BlocksMovedMost() const;
 
+  double AtLeast(double target_s) const;  // how long a step with such a target is to take, by what every step takes
+  double BesideS() const;
+
+  double shortest_s_ = std::numeric_limits<double>::infinity();  // of all steps so far
   const double tokens_max_;
+  const bool long_steps_;
   double alone_;                // prompts, in a step without decodes
   double alone_s_;              // how long that step is to take
   double beside_;               // prompts, beside decodes
   double shared_;               // everything, in a step for which several tenants have something
   double block_moved_s_ = 0.0;  // how long a block takes that is parked or restored; 0: none has been
   double step_s_ = 0.0;         // how long a step takes, by the last ones; 0: there was none
-  double shortest_s_ = std::numeric_limits<double>::infinity();  // of all steps so far
 };
 
 }  // namespace hydrant

@@ -23,6 +23,8 @@ std::optional<ApiError> ErrorOf(FinishReason finish) {
       return ServerError("The model produced numbers that are not finite.", "numerical_error");
     case FinishReason::kNoMemory:
       return Overloaded("The server is out of memory.", "out_of_memory", 1);
+    case FinishReason::kNoWeights:
+      return Overloaded("The server could not read the model's weights from its disk.", "weights_unreadable", 1);
     case FinishReason::kRefused:
       return Overloaded("The engine could not accept the request.", "engine_refused", 1);
     case FinishReason::kTooLarge:

@@ -150,8 +150,12 @@ constexpr SampledSeries<Scrape> kEngineSeries[] = {
      [](const Scrape& s) { return static_cast<double>(s.shapes.kept_bytes); }},
     {"hydrant_stalls_total", "Steps longer than the stall threshold (--engine-stall-s).", nullptr, nullptr,
      [](const Scrape& s) { return static_cast<double>(s.engine.stalls + (s.stalled ? 1 : 0)); }},
-    {"hydrant_steps_lost_total", "Steps that failed because the device or the host had no memory for them.", nullptr,
-     nullptr, [](const Scrape& s) { return static_cast<double>(s.engine.steps_lost); }},
+    {"hydrant_weights_read_bytes_total", "Weights read from the disk (--weights-memory).", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.weights_read_bytes); }},
+    {"hydrant_weights_wait_seconds_total", "Time that steps waited for weights from the disk.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.weights_waited_us) * 1e-6; }},
+    {"hydrant_steps_lost_total", "Steps that failed for lack of memory, or of weights from the disk.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.steps_lost); }},
 };
 
 constexpr SampledSeries<TenantCounters> kTenantSeries[] = {

@@ -37,6 +37,7 @@ struct HarnessOptions {
   int64_t parked_blocks_max = 0;
   int64_t swap_blocks = 0;
   AdapterLimits adapters = {};
+  StreamOptions stream = {};  // of the weights
   KvDumpSink* dump = nullptr;
   bool overlap = HarnessDeviceQueues();  // of steps; not with a dump
   std::function<std::unique_ptr<Executor>(Executor&)>
@@ -69,6 +70,7 @@ class EngineHarness {
     auto executor =
         ModelExecutor::Create(*checkpoint_, *device_,
                               ModelExecutorOptions{.weights = {options.dtype, options.keep_quantised},
+                                                   .stream = options.stream,
                                                    .kv_type = options.kv_type.value_or(KvTypeOf(options.dtype)),
                                                    .blocks = options.blocks,
                                                    .spare_score_blocks = options.spare_score_blocks,

@@ -77,6 +77,8 @@ TEST(Config, EveryFlagArrives) {
                               "--threads", "3",
                               "--dtype", "bfloat16",
                               "--quantization", "int4",
+                              "--weights-memory", "123456",
+                              "--weights-image-dir", "/srv/images",
                               "--enable-lora",
                               "--max-loras", "2",
                               "--max-lora-rank", "32",
@@ -126,6 +128,8 @@ TEST(Config, EveryFlagArrives) {
   EXPECT_EQ(config.weight_dtype, DType::kBF16);
   EXPECT_EQ(config.kv_type, KvType::kF32);
   EXPECT_EQ(config.quantization, Quantization::kInt4);
+  EXPECT_EQ(config.weights_memory_bytes, 123'456);
+  EXPECT_EQ(config.weights_image_dir, "/srv/images");
   EXPECT_TRUE(config.adapters);
   EXPECT_EQ(config.adapters_max, 2);
   EXPECT_EQ(config.adapter_rank_max, 32);

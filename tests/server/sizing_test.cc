@@ -65,6 +65,23 @@ TEST(Sizing, APrefixCacheHasTwoSpareScoreBlocksPerBlock) {
   EXPECT_EQ(DeriveLimits(config, Model(), kDevice, kHost)->limits.spare_score_blocks, 0);
 }
 
+TEST(Sizing, StreamedWeightsLeaveTheirMemoryToThePool) {
+  Config config;
+  const Sizing all = *DeriveLimits(config, Model(), kDevice, kHost);
+  const int64_t bytes = Plan(Model(), all.weights, all.limits.context_max).bytes();
+  config.weights_memory_bytes = bytes;
+  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, kHost)->stream_bytes, 0) << "all fit";
+  config.weights_memory_bytes = bytes / 4;
+  const Sizing streamed = *DeriveLimits(config, Model(), kDevice, kHost);
+  EXPECT_EQ(streamed.stream_bytes, bytes / 4);
+  EXPECT_GT(streamed.limits.blocks, all.limits.blocks);
+  EXPECT_GT(streamed.limits.engine_stall_s, all.limits.engine_stall_s);
+  config.origins["engine_stall_s"] = "flag";
+  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, kHost)->limits.engine_stall_s, all.limits.engine_stall_s);
+  config.adapters = true;
+  EXPECT_THAT(DeriveLimits(config, Model(), kDevice, kHost).status().message(), HasSubstr("--weights-memory"));
+}
+
 TEST(Sizing, SessionsMayParkAsMuchAsThePoolHolds) {
   const int64_t block = BlockBytes(Model(), KvType::kBF16);
   const auto parked = [](const Config& config) {

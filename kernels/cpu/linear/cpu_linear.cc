@@ -66,13 +66,54 @@ int64_t BiasBytes(const LinearSpec& spec) { return AllPanels(spec) * kPanelRows 
 
 // Where lane `lane` of a segment's panel comes from: a row of the weight, or -1. Side by side, the up projection's rows are those
 // behind the gate's.
-int64_t SourceRow(int64_t first_row, int64_t outputs, int64_t panel_outputs, int64_t panel, int64_t lane) {
+int64_t SourceRow(int64_t first_row, int64_t outputs, int64_t panel_outputs, int64_t up_rows, int64_t panel,
+                  int64_t lane) {
   const int64_t output = panel * panel_outputs + lane % panel_outputs;
   if (output >= outputs) return -1;
-  return first_row + output + (lane < panel_outputs ? 0 : outputs);
+  return first_row + output + (lane < panel_outputs ? 0 : up_rows);
 }
 int64_t SourceRow(const LinearSegment& segment, int64_t panel, int64_t lane) {
-  return SourceRow(segment.first_row, segment.packed.outputs, segment.packed.panel_outputs, panel, lane);
+  return SourceRow(segment.first_row, segment.packed.outputs, segment.packed.panel_outputs, segment.up_rows, panel,
+                   lane);
+}
+
+// Panels [begin, end) of a segment as one of their own.
+LinearSegment Slice(const LinearSegment& segment, int64_t begin, int64_t end) {
+  LinearSegment slice = segment;
+  const int64_t outputs = begin * segment.packed.panel_outputs;
+  slice.packed.outputs = std::min(segment.packed.outputs - outputs, (end - begin) * segment.packed.panel_outputs);
+  slice.first_row += outputs;
+  slice.first_output += outputs;
+  slice.panels = end - begin;
+  slice.weight_panel += begin;
+  return slice;
+}
+
+// The runs cut into runs of at most `bytes_max` each, if a panel has no more, numbered as pieces from 0 on.
+std::vector<LinearRun> CutRuns(const std::vector<LinearRun>& runs, int64_t bytes_max) {
+  std::vector<LinearRun> cut;
+  for (const LinearRun& run : runs) {
+    int64_t left = 0;
+    const auto begin_piece = [&] {
+      left = bytes_max;
+      cut.push_back({.quantised = run.quantised, .part = run.part, .piece = static_cast<int32_t>(cut.size())});
+    };
+    begin_piece();
+    for (const LinearSegment& segment : run.segments) {
+      for (int64_t panel = 0; panel < segment.panels;) {
+        if (left < segment.packed.panel_bytes && !cut.back().segments.empty()) begin_piece();
+        const int64_t fit = std::max<int64_t>(1, left / segment.packed.panel_bytes);
+        const int64_t end = std::min(segment.panels, panel + fit);
+        LinearSegment slice = Slice(segment, panel, end);
+        slice.first_panel = cut.back().panels;
+        cut.back().panels += slice.panels;
+        cut.back().segments.push_back(slice);
+        left -= slice.panels * slice.packed.panel_bytes;
+        panel = end;
+      }
+    }
+  }
+  return cut;
 }
 
 }  // namespace
@@ -96,28 +137,19 @@ const char* LinearRun::panel(int64_t index) const {
   return segment->panel(index - segment->first_panel);
 }
 
-CpuLinear::CpuLinear(const LinearSpec& spec, const WeightRows& rows, std::span<const float> bias,
-                     const LinearKernels& kernels, ThreadPool& pool)
-    : LinearWeight(spec),
-      data_(static_cast<size_t>(AllPanelBytes(spec))),
-      bias_(bias.empty() ? 0 : static_cast<size_t>(BiasBytes(spec))) {
-  assert(spec.rows > 0 && spec.cols > 0);
-  assert(!spec.gated || spec.rows % 2 == 0);
-  assert(bias.empty() || static_cast<int64_t>(bias.size()) == spec.rows);
-  const char* data = static_cast<const char*>(data_.data());
+// With null data.
+std::vector<LinearRun> CpuLinear::RunsOf(const LinearSpec& spec) {
+  std::vector<LinearRun> runs;
   int64_t panels = 0;
-  const float* segment_bias = bias.empty() ? nullptr : static_cast<const float*>(bias_.data());
   for (const SegmentRows& rows_of : SegmentsOf(spec)) {
     const bool quantised = IsQuantised(rows_of.format);
     assert(!quantised || LayoutOf(rows_of.format).code_bits > 0);
-    const auto found = std::find_if(runs_.begin(), runs_.end(), [&](const LinearRun& run) {
+    const auto found = std::find_if(runs.begin(), runs.end(), [&](const LinearRun& run) {
       return run.quantised == quantised && run.part == rows_of.part;
     });
     LinearRun& run =
-        found != runs_.end() ? *found : runs_.emplace_back(LinearRun{.quantised = quantised, .part = rows_of.part});
-    LinearSegment segment{.packed = {.data = data,
-                                     .bias = segment_bias,
-                                     .format = rows_of.format,
+        found != runs.end() ? *found : runs.emplace_back(LinearRun{.quantised = quantised, .part = rows_of.part});
+    LinearSegment segment{.packed = {.format = rows_of.format,
                                      .inputs = spec.cols,
                                      .outputs = rows_of.outputs,
                                      .panel_outputs = rows_of.panel_outputs,
@@ -126,12 +158,34 @@ CpuLinear::CpuLinear(const LinearSpec& spec, const WeightRows& rows, std::span<c
                           .first_output = rows_of.first_output,
                           .first_panel = run.panels,
                           .panels = rows_of.panels(),
-                          .weight_panel = panels};
+                          .weight_panel = panels,
+                          .up_rows = rows_of.outputs};
     panels += segment.panels;
-    data += segment.panels * segment.packed.panel_bytes;
-    if (segment_bias != nullptr) segment_bias += segment.panels * kPanelRows;
     run.panels += segment.panels;
     run.segments.push_back(segment);
+  }
+  return runs;
+}
+
+CpuLinear::CpuLinear(const LinearSpec& spec, const WeightRows& rows, std::span<const float> bias,
+                     const LinearKernels& kernels, ThreadPool& pool)
+    : LinearWeight(spec),
+      data_(static_cast<size_t>(AllPanelBytes(spec))),
+      bias_(bias.empty() ? 0 : static_cast<size_t>(BiasBytes(spec))),
+      runs_(RunsOf(spec)) {
+  assert(spec.rows > 0 && spec.cols > 0);
+  assert(!spec.gated || spec.rows % 2 == 0);
+  // Segments lie in the order of their panels, whatever run they belong to.
+  std::vector<LinearSegment*> segments;
+  for (LinearRun& run : runs_) {
+    for (LinearSegment& segment : run.segments) segments.push_back(&segment);
+  }
+  std::sort(segments.begin(), segments.end(),
+            [](const LinearSegment* a, const LinearSegment* b) { return a->weight_panel < b->weight_panel; });
+  const char* data = static_cast<const char*>(data_.data());
+  for (LinearSegment* segment : segments) {
+    segment->packed.data = data;
+    data += segment->panels * segment->packed.panel_bytes;
   }
   PackBias(bias);
   for (const LinearRun& run : runs_) {
@@ -139,6 +193,48 @@ CpuLinear::CpuLinear(const LinearSpec& spec, const WeightRows& rows, std::span<c
       pool.ParallelFor(segment.panels, 1,
                        [&](int64_t begin, int64_t end, int) { PackPanels(segment, rows, kernels, begin, end); });
     }
+  }
+}
+
+CpuLinear::CpuLinear(const LinearSpec& spec, std::span<const float> bias, WeightPieces& pieces, int32_t first,
+                     int64_t piece_bytes_max)
+    : LinearWeight(spec),
+      data_(0),
+      bias_(bias.empty() ? 0 : static_cast<size_t>(BiasBytes(spec))),
+      runs_(CutRuns(RunsOf(spec), piece_bytes_max)),
+      pieces_(&pieces),
+      first_piece_(first) {
+  for (LinearRun& run : runs_) {
+    run.piece += first;
+    const char* data = reinterpret_cast<const char*>(pieces.address(run.piece));
+    for (LinearSegment& segment : run.segments) {
+      segment.packed.data = data;
+      data += segment.panels * segment.packed.panel_bytes;
+    }
+  }
+  PackBias(bias);
+}
+
+std::vector<int64_t> CpuLinear::PieceBytes(const LinearSpec& spec, int64_t piece_bytes_max) {
+  std::vector<int64_t> bytes;
+  for (const LinearRun& run : CutRuns(RunsOf(spec), piece_bytes_max)) {
+    int64_t& sum = bytes.emplace_back(0);
+    for (const LinearSegment& segment : run.segments) sum += segment.panels * segment.packed.panel_bytes;
+  }
+  return bytes;
+}
+
+int64_t CpuLinear::PanelBytesMax(const LinearSpec& spec) {
+  int64_t most = 0;
+  for (const SegmentRows& segment : SegmentsOf(spec)) most = std::max(most, PanelBytes(segment.format, spec.cols));
+  return most;
+}
+
+void CpuLinear::PackPiece(int32_t piece, const WeightRows& rows, const LinearKernels& kernels, ThreadPool& pool) {
+  assert(pieces_ != nullptr);
+  for (const LinearSegment& segment : runs_[static_cast<size_t>(piece)].segments) {
+    pool.ParallelFor(segment.panels, 1,
+                     [&](int64_t begin, int64_t end, int) { PackPanels(segment, rows, kernels, begin, end); });
   }
 }
 
@@ -150,18 +246,20 @@ std::vector<int64_t> CpuLinear::RowsOfPanels(const LinearSpec& spec) {
   std::vector<int64_t> rows;
   for (const SegmentRows& segment : SegmentsOf(spec)) {
     for (int64_t lane = 0; lane < segment.panels() * kPanelRows; ++lane) {
-      rows.push_back(
-          SourceRow(segment.first_row, segment.outputs, segment.panel_outputs, lane / kPanelRows, lane % kPanelRows));
+      rows.push_back(SourceRow(segment.first_row, segment.outputs, segment.panel_outputs, segment.outputs,
+                               lane / kPanelRows, lane % kPanelRows));
     }
   }
   return rows;
 }
 
 void CpuLinear::PackBias(std::span<const float> bias) {
+  assert(bias.empty() || static_cast<int64_t>(bias.size()) == spec_.rows);
   if (bias.empty()) return;
-  for (const LinearRun& run : runs_) {
-    for (const LinearSegment& segment : run.segments) {
-      auto* packed = const_cast<float*>(segment.packed.bias);
+  for (LinearRun& run : runs_) {
+    for (LinearSegment& segment : run.segments) {
+      auto* packed = static_cast<float*>(bias_.data()) + segment.weight_panel * kPanelRows;
+      segment.packed.bias = packed;
       for (int64_t i = 0; i < segment.panels * kPanelRows; ++i) {
         const int64_t row = SourceRow(segment, i / kPanelRows, i % kPanelRows);
         packed[i] = row < 0 ? 0.0f : bias[static_cast<size_t>(row)];
@@ -208,6 +306,10 @@ void CpuLinear::ReadRow(int64_t row, const LinearKernels& kernels, float* out) c
       const int64_t in_segment = row - segment.first_output;
       if (in_segment < 0 || in_segment >= segment.packed.outputs) continue;
       const char* panel = segment.panel(in_segment / kPanelRows);
+      if (pieces_ != nullptr) {
+        const char* address = reinterpret_cast<const char*>(pieces_->address(run.piece));
+        panel = reinterpret_cast<const char*>(pieces_->Part(run.piece, panel - address, segment.packed.panel_bytes));
+      }
       if (run.quantised) {
         UnpackQuantisedRow(segment.packed.format, panel, in_segment % kPanelRows, spec_.cols, out);
       } else {

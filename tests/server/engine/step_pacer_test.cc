@@ -190,5 +190,17 @@ TEST(StepPacer, ItStartsWithinTheConfiguredMost) {
   EXPECT_EQ(pacer.limits().alone, 50);
 }
 
+// A pass over weights on a disk takes two seconds, whatever it computes.
+TEST(StepPacer, WhereEveryStepTakesSecondsPromptsStillGoOn) {
+  StepPacer alone(2048, true), beside(2048, true), shared(2048, true);
+  EXPECT_GT(Settle(alone, {.fixed_us = 2'000'000, .token_us = 2000}), 800);
+  Settle(beside, {.fixed_us = 2'000'000, .token_us = 2000, .decode_us = 100'000});
+  EXPECT_GT(beside.limits().beside_decodes, 700);
+  Settle(shared, {.fixed_us = 2'000'000, .token_us = 2000, .shared = true});
+  EXPECT_GT(shared.limits().shared, 700);
+  // And no step takes more than about twice that.
+  EXPECT_LT(alone.limits().alone, 1300);
+}
+
 }  // namespace
 }  // namespace hydrant

@@ -122,6 +122,8 @@ TEST(Metrics, EverySeriesOfTheContractIsThereAtZeroFromTheFirstScrape) {
       {"hydrant_parks_lost_total", "counter", {}},
       {"hydrant_stalls_total", "counter", {}},
       {"hydrant_steps_lost_total", "counter", {}},
+      {"hydrant_weights_read_bytes_total", "counter", {}},
+      {"hydrant_weights_wait_seconds_total", "counter", {}},
       {"hydrant_requests_total", "counter", {"tenant=\"default\""}},
       {"hydrant_prompt_tokens_total", "counter", {"tenant=\"default\""}},
       {"hydrant_generation_tokens_total", "counter", {"tenant=\"default\""}},
