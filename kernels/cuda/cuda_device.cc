@@ -293,42 +293,43 @@ void CudaDevice::Multiply(const LinearWeight& weight, const AdapterWeight* adapt
   const auto* added = step_->adapted() ? static_cast<const CudaAdapterWeight*>(adapters) : nullptr;
   assert(added == nullptr || x.rows == step_->tokens());
   for (int64_t begin = 0; begin < x.rows; begin += kProductRows) {
-    const int64_t n = std::min(kProductRows, x.rows - begin);
+    const Chunk chunk = {.begin = begin, .n = std::min(kProductRows, x.rows - begin), .of = x.rows};
     const cuda::Input in(RowsFrom(x, begin), x.dtype);
     const cuda::Output out(RowsFrom(y, begin), y.dtype);
     if (added != nullptr) {
-      MultiplyAdapted(linear, added->view(), epilogue, activation, begin, in, n, out);
+      MultiplyAdapted(linear, added->view(), epilogue, activation, in, chunk, out);
     } else {
-      MultiplyRows(linear, epilogue, activation, in, n, out);
+      MultiplyRows(linear, epilogue, activation, in, chunk, out);
     }
   }
   Done();
 }
 
 void CudaDevice::MultiplyRows(const CudaLinear& weight, Epilogue epilogue, Activation activation, const cuda::Input& x,
-                              int64_t n, const cuda::Output& y) {
+                              const Chunk& chunk, const cuda::Output& y) {
   if (weight.packed()) {
-    MultiplyPacked(weight, epilogue, activation, x, n, y);
-  } else if (n <= cuda::kMatvecRowsMax) {
-    cuda::LaunchMatvec(stream_, weight.view(), epilogue, activation, x, n, y);
+    MultiplyPacked(weight, epilogue, activation, x, chunk, y);
+  } else if (chunk.n <= cuda::kMatvecRowsMax) {
+    cuda::LaunchMatvec(stream_, weight.view(), epilogue, activation, x, chunk.n, y);
   } else {
-    MultiplyMany(weight.view(), epilogue, activation, x, n, y);
+    MultiplyMany(weight.view(), epilogue, activation, x, chunk.n, y);
   }
 }
 
 // What is activated goes through `gate_`: adapters change the sums.
 void CudaDevice::MultiplyAdapted(const CudaLinear& weight, const cuda::AdapterView& adapters, Epilogue epilogue,
-                                 Activation activation, int64_t first_token, const cuda::Input& x, int64_t n,
+                                 Activation activation, const cuda::Input& x, const Chunk& chunk,
                                  const cuda::Output& y) {
+  const int64_t n = chunk.n;
   assert(static_cast<size_t>(n * adapters.parts * adapters.rank_max) * sizeof(float) <= adapter_inner_->bytes());
   auto* inner = static_cast<float*>(adapter_inner_->data());
-  cuda::LaunchAdapterInner(stream_, step_->view(), adapters, first_token, x, n, inner);
+  cuda::LaunchAdapterInner(stream_, step_->view(), adapters, chunk.begin, x, n, inner);
   const bool activates = epilogue == Epilogue::kActivate || epilogue == Epilogue::kGate;
   const int64_t rows = weight.spec().rows;
   assert(!activates || static_cast<size_t>(n * rows) * sizeof(float) <= gate_->bytes());
   float* sums = static_cast<float*>(activates ? gate_->data() : y.data);
-  MultiplyRows(weight, activates ? Epilogue::kStore : epilogue, activation, x, n, sums);
-  cuda::LaunchAddAdapters(stream_, step_->view(), adapters, first_token, inner, n, sums);
+  MultiplyRows(weight, activates ? Epilogue::kStore : epilogue, activation, x, chunk, sums);
+  cuda::LaunchAddAdapters(stream_, step_->view(), adapters, chunk.begin, inner, n, sums);
   if (epilogue == Epilogue::kGate) cuda::LaunchGate(stream_, nullptr, activation, sums, y, n, rows / 2);
   if (epilogue == Epilogue::kActivate) {
     cuda::LaunchFinishProduct(stream_, nullptr, /*activates=*/true, activation, sums, y, n, rows);
@@ -381,18 +382,19 @@ void CudaDevice::MultiplyMany(const WeightView& weight, Epilogue epilogue, Activ
 }
 
 void CudaDevice::MultiplyUnpacked(const CudaLinear& weight, Epilogue epilogue, Activation activation, const void* x,
-                                  int64_t n, const cuda::Output& y) {
-  const int64_t rows = weight.spec().rows, cols = weight.spec().cols;
+                                  const Chunk& chunk, const cuda::Output& y) {
+  const int64_t rows = weight.spec().rows, cols = weight.spec().cols, n = chunk.n;
   const int64_t of_slice = cuda::UnpackedRows(rows, cols, static_cast<int64_t>(shared_->bytes()));
   float* sums = SumsFor(epilogue, n, rows, y);
   auto* unpacked = static_cast<std::byte*>(shared_->data());
+  const bool is_there = chunk.begin > 0 && of_slice >= rows;
   for (int64_t begin = 0; begin < rows; begin += of_slice) {
     const int64_t end = std::min(rows, begin + of_slice);
     int64_t part_begin = 0;
     for (const cuda::PackedView& part : weight.parts()) {
       const int64_t part_end = part_begin + part.rows;
       const int64_t from = std::max(begin, part_begin), until = std::min(end, part_end);
-      if (from < until) {
+      if (from < until && !is_there) {
         cuda::LaunchUnpack(stream_, part, from - part_begin, until - from, unpacked + (from - begin) * cols * 2);
       }
       part_begin = part_end;
@@ -403,11 +405,11 @@ void CudaDevice::MultiplyUnpacked(const CudaLinear& weight, Epilogue epilogue, A
 }
 
 void CudaDevice::MultiplyPacked(const CudaLinear& weight, Epilogue epilogue, Activation activation,
-                                const cuda::Input& x, int64_t n, const cuda::Output& y) {
-  const int64_t rows = weight.spec().rows, cols = weight.spec().cols;
+                                const cuda::Input& x, const Chunk& chunk, const cuda::Output& y) {
+  const int64_t rows = weight.spec().rows, cols = weight.spec().cols, n = chunk.n;
   int64_t stride = cols;
   const void* operand = Rounded(x, DType::kBF16, n, cols, &stride);
-  if (n >= cuda::kUnpackRows) return MultiplyUnpacked(weight, epilogue, activation, operand, n, y);
+  if (chunk.of >= cuda::kUnpackRows) return MultiplyUnpacked(weight, epilogue, activation, operand, chunk, y);
   const std::vector<cuda::PackedView>& parts = weight.parts();
   const int32_t multiprocessors = properties_.multiProcessorCount;
   if (epilogue != Epilogue::kGate) {

@@ -5,8 +5,8 @@
 // Invariants
 //  1. Those of Device but for one: products with weights of a DType are formed by different kernels for different numbers of
 //     rows, so that a row's bits depend on how many rows are in the step. For equal steps they are equal. Products with weights
-//     kept as they are stored have the same bits in every step of fewer than kUnpackRows (linear/unpack.h); in larger ones they
-//     are products with the weight rounded to bf16.
+//     kept as they are stored have the same bits in all products of fewer than kUnpackRows (linear/unpack.h); larger ones are
+//     products with the weight rounded to bf16.
 //  2. Errors of CUDA are CudaError, thrown by the op that learns of them; the device is not used after one.
 #ifndef HYDRANT_KERNELS_CUDA_CUDA_DEVICE_H_
 #define HYDRANT_KERNELS_CUDA_CUDA_DEVICE_H_
@@ -88,20 +88,24 @@ class CudaDevice final : public Device {
   void Synchronize();
   // The end of every op: tests wait for it.
   void Done();
-  // The product of `n` rows by the kernel for so many.
+  // Rows of a product that are formed together: `n` of `of`, from `begin` on.
+  struct Chunk {
+    int64_t begin = 0, n = 0, of = 0;
+  };
+  // The product of a chunk by the kernel for so many rows; of a weight that is kept as it is stored, by that for all of the product's.
   void MultiplyRows(const cuda::CudaLinear& weight, Epilogue epilogue, Activation activation, const cuda::Input& x,
-                    int64_t n, const cuda::Output& y);
-  // The same with what the adapters of these rows add; they are those of the step from `first_token` on.
+                    const Chunk& chunk, const cuda::Output& y);
+  // The same with what the adapters of these rows add; they are those of the step from `chunk.begin` on.
   void MultiplyAdapted(const cuda::CudaLinear& weight, const cuda::AdapterView& adapters, Epilogue epilogue,
-                       Activation activation, int64_t first_token, const cuda::Input& x, int64_t n,
-                       const cuda::Output& y);
+                       Activation activation, const cuda::Input& x, const Chunk& chunk, const cuda::Output& y);
   void MultiplyMany(const cuda::WeightView& weight, Epilogue epilogue, Activation activation, const cuda::Input& x,
                     int64_t n, const cuda::Output& y);
   void MultiplyPacked(const cuda::CudaLinear& weight, Epilogue epilogue, Activation activation, const cuda::Input& x,
-                      int64_t n, const cuda::Output& y);
-  // The same for many rows: slices of the weight become bf16 in `shared_`, and the library multiplies them. x [n, cols] of bf16.
+                      const Chunk& chunk, const cuda::Output& y);
+  // The same for many rows: slices of the weight become bf16 in `shared_`, and the library multiplies them. x [n, cols] of bf16. A
+  // weight that is one slice is unpacked for the first chunk, and lies there for the others.
   void MultiplyUnpacked(const cuda::CudaLinear& weight, Epilogue epilogue, Activation activation, const void* x,
-                        int64_t n, const cuda::Output& y);
+                        const Chunk& chunk, const cuda::Output& y);
   // What a product by the library consists of. x [n, cols] as a `dtype`, rows *stride apart, which becomes cols where nothing is
   // to be rounded.
   const void* Rounded(const cuda::Input& x, DType dtype, int64_t n, int64_t cols, int64_t* stride);

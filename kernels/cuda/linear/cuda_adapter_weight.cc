@@ -2,6 +2,7 @@
 
 #include <cuda_bf16.h>
 
+#include <array>
 #include <cassert>
 #include <cstring>
 #include <numeric>
@@ -72,8 +73,9 @@ int64_t CudaAdapterWeight::Bytes(const LinearSpec& weight, const AdapterSpec& sp
 void CudaAdapterWeight::Set(int32_t slot, std::span<const AdapterFactors> parts) {
   assert(slot >= 0 && slot < spec_.slots && (parts.empty() || std::ssize(parts) == spec_.parts()));
   const auto element = static_cast<int64_t>(DTypeBytes(spec_.dtype));
-  std::vector<int32_t> ranks(static_cast<size_t>(spec_.parts()), 0);
-  std::vector<float> scales(ranks.size(), 0.0f);
+  // Nothing that is made for an empty adapter may fail for want of memory.
+  std::array<int32_t, kAdapterPartsMax> ranks = {};
+  std::array<float, kAdapterPartsMax> scales = {};
   std::vector<std::vector<std::byte>> stored;  // until they are uploaded
   const auto copy = [this](const void* array, int64_t offset_bytes, const void* from, size_t bytes) {
     auto* to = static_cast<std::byte*>(const_cast<void*>(array)) + offset_bytes;
@@ -100,8 +102,9 @@ void CudaAdapterWeight::Set(int32_t slot, std::span<const AdapterFactors> parts)
     first_row += spec_.part_rows[p];
   }
   // After A and B, in the order of the stream.
-  copy(view_.scales, slot * std::ssize(scales) * 4, scales.data(), scales.size() * 4);
-  copy(view_.ranks, slot * std::ssize(ranks) * 4, ranks.data(), ranks.size() * 4);
+  const int64_t count_bytes = int64_t{spec_.parts()} * 4;
+  copy(view_.scales, slot * count_bytes, scales.data(), static_cast<size_t>(count_bytes));
+  copy(view_.ranks, slot * count_bytes, ranks.data(), static_cast<size_t>(count_bytes));
   CheckCuda(cudaStreamSynchronize(uploads_), "cudaStreamSynchronize");
 }
 

@@ -23,21 +23,23 @@ inline constexpr int64_t kUnpackRows = 129;
 // tiles that leaves many of them idle: 4096 x 14336 fits as a whole.
 inline constexpr int64_t kUnpackBytesMax = int64_t{128} << 20;
 
-// Outputs of a slice, all but the last one's, are whole tiles of the library.
-inline constexpr int64_t kUnpackOutputs = 256;
+// Outputs of a slice, all but the last one's, are whole tiles of the library; of the packed weight where there is no room for one.
+inline constexpr int64_t kUnpackOutputs = 256, kUnpackOutputsMin = 32;
 
 // Bytes for slices of matrices of up to 2 * cols_max x cols_max, where a product has up to `product_rows`; none where no product is
 // large enough.
 constexpr int64_t UnpackBytes(int64_t product_rows, int64_t cols_max) {
   if (product_rows < kUnpackRows) return 0;
-  return std::max(std::min(4 * cols_max * cols_max, kUnpackBytesMax), 64 * cols_max);
+  return std::max(std::min(4 * cols_max * cols_max, kUnpackBytesMax), 2 * kUnpackOutputsMin * cols_max);
 }
 
 // Outputs of each slice of a weight [rows, cols] but the last: as few slices as `bytes` of room allow, of about one size.
+// REQUIRES: room for kUnpackOutputsMin.
 constexpr int64_t UnpackedRows(int64_t rows, int64_t cols, int64_t bytes) {
-  const int64_t room = bytes / (2 * cols), slices = (rows + room - 1) / room;
-  const int64_t even = (rows + slices - 1) / slices;
-  return std::min(room, (even + kUnpackOutputs - 1) / kUnpackOutputs * kUnpackOutputs);
+  const int64_t fitting = bytes / (2 * cols);
+  const int64_t unit = fitting >= kUnpackOutputs ? kUnpackOutputs : kUnpackOutputsMin, room = fitting / unit * unit;
+  const int64_t slices = (rows + room - 1) / room, even = (rows + slices - 1) / slices;
+  return (even + unit - 1) / unit * unit;
 }
 
 // to [count, weight.cols] of bf16 = outputs [first, first + count) of `weight`: each element as the stored row expands to it

@@ -418,13 +418,31 @@ TEST_F(UnpackedProductTest, GoesThroughALargeWeightInSlices) {
   }
 }
 
+// A product of more rows than are formed together has one kind of weights in all of them.
+class LongProductTest : public MatrixFixture {
+ protected:
+  static constexpr int64_t kCols = 256, kRows = 2049;
+  LongProductTest() : MatrixFixture({.tokens_max = kRows, .cols_max = kCols}) {}
+};
+
+TEST_F(LongProductTest, ItsLastRowIsMultipliedAsItsFirst) {
+  const PackedWeight weight(kCols, {{33, WeightFormat::kQ4_K}}, 23);
+  Floats x = Random(kRows * kCols, 24);
+  std::copy_n(x.begin(), kCols, x.end() - kCols);
+  const Matrix out = On(kRows, weight.rows());
+  device_->Linear(*weight.On(*device_), On(kRows, kCols, x), out, /*accumulate=*/false);
+  const Floats y = Read(out);
+  EXPECT_EQ(Floats(y.begin(), y.begin() + weight.rows()), Floats(y.end() - weight.rows(), y.end()));
+}
+
 TEST(UnpackedRows, SlicesAreFewAndEven) {
   constexpr int64_t kRoom = int64_t{128} << 20;
   EXPECT_EQ(cuda::UnpackedRows(4096, 14336, kRoom), 4096);
   EXPECT_EQ(cuda::UnpackedRows(28672, 4096, kRoom), 14336);
   EXPECT_EQ(cuda::UnpackedRows(28673, 4096, kRoom), 14592);
   EXPECT_EQ(cuda::UnpackedRows(100, 4096, kRoom), 256);
-  EXPECT_EQ(cuda::UnpackedRows(40, 64, 30 * 128), 30);
+  EXPECT_EQ(cuda::UnpackedRows(600, 64, 300 * 128), 256);
+  EXPECT_EQ(cuda::UnpackedRows(40, 64, 40 * 128), 32);
   EXPECT_EQ(cuda::UnpackBytes(cuda::kUnpackRows - 1, 4096), 0);
   EXPECT_EQ(cuda::UnpackBytes(cuda::kUnpackRows, 4096), 4 * 4096 * 4096);
   EXPECT_EQ(cuda::UnpackBytes(2048, 14336), kRoom);
