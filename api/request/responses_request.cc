@@ -20,11 +20,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Fields of the other endpoints that have another name here, or no place in an answer.
-struct OtherField {
+struct ResponsesOther {
   std::string_view name;
   std::string_view instead;  // empty: nothing does the same
 };
-constexpr std::array<OtherField, 18> kOtherFields = {{
+constexpr std::array<ResponsesOther, 18> kResponsesOthers = {{
     {"add_generation_prompt", ""},
     {"best_of", ""},
     {"continue_final_message", ""},
@@ -46,12 +46,12 @@ constexpr std::array<OtherField, 18> kOtherFields = {{
 }};
 
 // Fields of this endpoint that are of other servers' where they come to another one.
-constexpr std::array<std::string_view, 7> kOwnFields = {
+constexpr std::array<std::string_view, 7> kResponsesOwn = {
     "metadata", "prompt_cache_key", "reasoning", "safety_identifier", "service_tier", "store", "user"};
 
-void RefuseOtherFields(ObjectReader* request) {
+void RefuseResponsesOthers(ObjectReader* request) {
   const ObjectReader::Unlogged unlogged(request);
-  for (const OtherField& field : kOtherFields) {
+  for (const ResponsesOther& field : kResponsesOthers) {
     if (!request->Has(field.name)) continue;
     const std::string name(field.name);
     if (field.instead.empty()) return request->FailUnsupported(name, absl::StrCat("'", name, "' on /v1/responses"));
@@ -191,7 +191,7 @@ Json OrNull(const std::optional<int64_t>& value) { return value.has_value() ? Js
 
 void ReadResponses(ObjectReader* reader, const RequestContext& context, JsonBudget* budget, ResponsesRequest* request) {
   const size_t id_bytes_max = context.limits.identifier_bytes_max;
-  RefuseOtherFields(reader);
+  RefuseResponsesOthers(reader);
   ReadPlace(reader, context, request);
   request->instructions = reader->String("instructions", "", std::string::npos, /*identifier=*/false);
   request->items = ReadItems(reader, "input", context, budget);
@@ -222,7 +222,7 @@ void ReadResponses(ObjectReader* reader, const RequestContext& context, JsonBudg
   const Json cache_key = EchoedString(reader, "prompt_cache_key", id_bytes_max);
   reader->String("service_tier", "", 32, /*identifier=*/true);  // there is one
   Json metadata = ReadMetadata(reader);
-  RefuseGenerationFields(reader, kOwnFields);
+  RefuseGenerationFields(reader, kResponsesOwn);
   if (reader->failed()) return;
   const Json instructions = reader->Has("instructions") ? Json(request->instructions) : Json(nullptr);
   Json head = {{"instructions", instructions}, {"tools", std::move(tools.echoed)}};

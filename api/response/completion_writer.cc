@@ -54,7 +54,7 @@ void AppendTopLogprobs(std::string* out, const PositionLogprobs& position, bool 
   out->push_back('}');
 }
 
-void AppendLogprobs(std::string* out, const std::vector<PositionLogprobs>& positions, bool as_ids) {
+void AppendLegacyLogprobs(std::string* out, const std::vector<PositionLogprobs>& positions, bool as_ids) {
   const auto append_list = [&](std::string_view name, const auto& append_one) {
     out->append(name);
     for (size_t i = 0; i < positions.size(); ++i) {
@@ -84,7 +84,7 @@ void AppendChoice(std::string* out, const AnswerChoice& choice, bool as_ids) {
   AppendJsonString(out, choice.text);
   out->append(",\"logprobs\":");
   if (choice.logprobs.has_value()) {
-    AppendLogprobs(out, *choice.logprobs, as_ids);
+    AppendLegacyLogprobs(out, *choice.logprobs, as_ids);
   } else {
     out->append("null");
   }
@@ -142,7 +142,7 @@ void CompletionWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
   }
   out->append(",\"logprobs\":");
   if (delta.logprobs != nullptr) {
-    AppendLogprobs(out, *delta.logprobs, tokens_as_ids_);
+    AppendLegacyLogprobs(out, *delta.logprobs, tokens_as_ids_);
   } else {
     out->append("null");
   }

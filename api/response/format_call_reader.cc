@@ -14,7 +14,7 @@ namespace hydrant {
 using grammar::CallEvent;
 using grammar::Grammar;
 using grammar::Region;
-using Kind = AnswerPiece::Kind;
+using PieceKind = AnswerPiece::Kind;
 
 namespace {
 
@@ -88,12 +88,12 @@ size_t FormatCallReader::Advance(std::string_view text) {
 size_t FormatCallReader::Push(std::string_view text, AnswerPieces* pieces) {
   for (size_t at = 0; at < text.size();) {
     if (passes_all_) {
-      AddPiece(Kind::kText, text.substr(at), pieces);
+      AddPiece(PieceKind::kText, text.substr(at), pieces);
       break;
     }
     if (IsInPlainText()) {
       const size_t mark = std::min(text.find(trigger_.front(), at), text.size());
-      AddPiece(Kind::kText, text.substr(at, mark - at), pieces);
+      AddPiece(PieceKind::kText, text.substr(at, mark - at), pieces);
       at = mark;
       if (at == text.size()) break;
     }
@@ -104,7 +104,7 @@ size_t FormatCallReader::Push(std::string_view text, AnswerPieces* pieces) {
     if (read == next.size()) continue;
     if (IsInPlainText() && read == 0) {
       // Every byte may come here; one that is too much work is text.
-      AddPiece(Kind::kText, next.substr(0, 1), pieces);
+      AddPiece(PieceKind::kText, next.substr(0, 1), pieces);
       ++at;
     } else if (GiveUp(pieces)) {
       return at;
@@ -138,7 +138,7 @@ void FormatCallReader::TakeEvents(size_t recent, AnswerPieces* pieces) {
   for (const CallEvent& event : events_) {
     switch (event.kind) {
       case CallEvent::Kind::kText:
-        AddPiece(Kind::kText, event.text, pieces);
+        AddPiece(PieceKind::kText, event.text, pieces);
         behind -= event.text.size();
         held_.erase(0, held_.size() - behind);
         end_bytes_ = 0;
@@ -161,13 +161,13 @@ void FormatCallReader::TakeEvents(size_t recent, AnswerPieces* pieces) {
 }
 
 void FormatCallReader::Tell(AnswerPieces* pieces) {
-  if (!std::exchange(told_, true)) pieces->push_back({Kind::kCall, std::exchange(name_, {}), 0, ""});
+  if (!std::exchange(told_, true)) pieces->push_back({PieceKind::kCall, std::exchange(name_, {}), 0, ""});
   has_calls_ = true;
-  AddPiece(Kind::kArguments, std::exchange(untold_, {}), pieces);
+  AddPiece(PieceKind::kArguments, std::exchange(untold_, {}), pieces);
 }
 
 void FormatCallReader::EndCall(bool whole, AnswerPieces* pieces) {
-  pieces->push_back({whole ? Kind::kCallEnd : Kind::kCallCut, "", 0, ""});
+  pieces->push_back({whole ? PieceKind::kCallEnd : PieceKind::kCallCut, "", 0, ""});
   told_ = false;
 }
 
@@ -193,7 +193,7 @@ bool FormatCallReader::GiveUp(AnswerPieces* pieces) {
   const size_t mark = goes_on ? 0 : trigger_.empty() ? (has_calls_ ? held.npos : 0) : held.rfind(trigger_);
   BeginAnew();
   if (!hands_over_ || mark == held.npos || held.empty()) {
-    AddPiece(Kind::kText, held, pieces);
+    AddPiece(PieceKind::kText, held, pieces);
     return false;
   }
   held_ = held.substr(mark);

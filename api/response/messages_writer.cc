@@ -12,7 +12,7 @@ namespace hydrant {
 namespace {
 
 // Their SDKs take the prompt for the sum of what was read from the cache and what was not.
-void AppendUsageObject(std::string* out, const Usage& usage) {
+void AppendMessageUsage(std::string* out, const Usage& usage) {
   out->append("{\"input_tokens\":");
   AppendJsonInteger(out, usage.prompt_tokens - usage.cached_tokens);
   out->append(",\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":");
@@ -101,7 +101,7 @@ std::string MessagesWriter::Body(const Answer& answer) {
   out.append("],");
   AppendStop(&out, answer.usage.completion_tokens);
   out.append(",\"usage\":");
-  AppendUsageObject(&out, answer.usage);
+  AppendMessageUsage(&out, answer.usage);
   if (answer.kv.has_value()) AppendKvMember(&out, *answer.kv);
   if (answer.turn.has_value()) AppendTurnMember(&out, *answer.turn);
   out.push_back('}');
@@ -187,7 +187,7 @@ void MessagesWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
     out->append(",\"message\":");
     AppendMessageHead(out);
     out->append("],\"stop_reason\":null,\"stop_sequence\":null,\"stop_details\":null,\"container\":null,\"usage\":");
-    AppendUsageObject(out, *delta.usage);
+    AppendMessageUsage(out, *delta.usage);
     out->push_back('}');
     EndEvent(out);
     BeginEvent(out, "ping");
@@ -208,7 +208,7 @@ void MessagesWriter::AppendUsage(std::string* out, const Usage& usage, const KvR
   out->append(",\"delta\":{");
   AppendStop(out, usage.completion_tokens);
   out->append("},\"usage\":");
-  AppendUsageObject(out, usage);
+  AppendMessageUsage(out, usage);
   if (kv != nullptr) AppendKvMember(out, *kv);
   if (turn_.has_value()) AppendTurnMember(out, *turn_);
   EndEvent(out);

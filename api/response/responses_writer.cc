@@ -11,7 +11,7 @@ namespace {
 
 std::string_view StatusOf(FinishReason finish) { return finish == FinishReason::kLength ? "incomplete" : "completed"; }
 
-void AppendUsageObject(std::string* out, const Usage& usage) {
+void AppendResponseUsage(std::string* out, const Usage& usage) {
   absl::StrAppend(out, "{\"input_tokens\":", usage.prompt_tokens,
                   ",\"input_tokens_details\":{\"cached_tokens\":", usage.cached_tokens,
                   ",\"cache_write_tokens\":0},\"output_tokens\":", usage.completion_tokens,
@@ -53,7 +53,7 @@ void ResponsesWriter::AppendObject(std::string* out, const State& state) const {
   out->append(",").append(options_.chain).append(",").append(options_.echo);
   out->append(",\"usage\":");
   if (state.usage != nullptr) {
-    AppendUsageObject(out, *state.usage);
+    AppendResponseUsage(out, *state.usage);
   } else {
     out->append("null");
   }

@@ -6,7 +6,7 @@ namespace hydrant {
 namespace {
 
 // What llama, qwen2 and qwen3 have in common.
-constexpr auto kBaseNames = std::to_array<TensorName>({
+constexpr auto kGgufBaseNames = std::to_array<TensorName>({
     {TensorRole::kEmbedding, Presence::kRequired, "token_embd.weight"},
     {TensorRole::kHead, Presence::kUnlessTied, "output.weight"},
     {TensorRole::kFinalNorm, Presence::kRequired, "output_norm.weight"},
@@ -25,30 +25,31 @@ constexpr auto kBaseNames = std::to_array<TensorName>({
     {TensorRole::kDown, Presence::kRequired, "blk.#.ffn_down.weight"},
 });
 
-constexpr auto kLlamaNames =
-    WithMore(kBaseNames, {
-                             {TensorRole::kGateBias, Presence::kOptional, "blk.#.ffn_gate.bias"},
-                             {TensorRole::kUpBias, Presence::kOptional, "blk.#.ffn_up.bias"},
-                             {TensorRole::kDownBias, Presence::kOptional, "blk.#.ffn_down.bias"},
-                         });
+constexpr auto kGgufLlamaNames =
+    WithMore(kGgufBaseNames, {
+                                 {TensorRole::kGateBias, Presence::kOptional, "blk.#.ffn_gate.bias"},
+                                 {TensorRole::kUpBias, Presence::kOptional, "blk.#.ffn_up.bias"},
+                                 {TensorRole::kDownBias, Presence::kOptional, "blk.#.ffn_down.bias"},
+                             });
 
-constexpr auto kQwen2Names = WithChanges(kBaseNames, {
-                                                         {TensorRole::kQBias, Presence::kRequired, "blk.#.attn_q.bias"},
-                                                         {TensorRole::kKBias, Presence::kRequired, "blk.#.attn_k.bias"},
-                                                         {TensorRole::kVBias, Presence::kRequired, "blk.#.attn_v.bias"},
-                                                     });
+constexpr auto kGgufQwen2Names =
+    WithChanges(kGgufBaseNames, {
+                                    {TensorRole::kQBias, Presence::kRequired, "blk.#.attn_q.bias"},
+                                    {TensorRole::kKBias, Presence::kRequired, "blk.#.attn_k.bias"},
+                                    {TensorRole::kVBias, Presence::kRequired, "blk.#.attn_v.bias"},
+                                });
 
-constexpr auto kQwen3Names =
-    WithMore(kBaseNames, {
-                             {TensorRole::kQNorm, Presence::kRequired, "blk.#.attn_q_norm.weight"},
-                             {TensorRole::kKNorm, Presence::kRequired, "blk.#.attn_k_norm.weight"},
-                         });
+constexpr auto kGgufQwen3Names =
+    WithMore(kGgufBaseNames, {
+                                 {TensorRole::kQNorm, Presence::kRequired, "blk.#.attn_q_norm.weight"},
+                                 {TensorRole::kKNorm, Presence::kRequired, "blk.#.attn_k_norm.weight"},
+                             });
 
-constexpr auto kGemma3Names =
-    WithMore(kQwen3Names, {
-                              {TensorRole::kAttentionOutNorm, Presence::kRequired, "blk.#.post_attention_norm.weight"},
-                              {TensorRole::kMlpOutNorm, Presence::kRequired, "blk.#.post_ffw_norm.weight"},
-                          });
+constexpr auto kGgufGemma3Names = WithMore(
+    kGgufQwen3Names, {
+                         {TensorRole::kAttentionOutNorm, Presence::kRequired, "blk.#.post_attention_norm.weight"},
+                         {TensorRole::kMlpOutNorm, Presence::kRequired, "blk.#.post_ffw_norm.weight"},
+                     });
 
 // Old files have a tensor for each expert.
 constexpr TensorName kExperts[] = {
@@ -59,11 +60,11 @@ constexpr TensorName kExperts[] = {
     {TensorRole::kExpertDown, Presence::kRequired, "blk.#.ffn_down_exps.weight", Fusion::kNone,
      "blk.#.ffn_down.@.weight"},
 };
-constexpr auto kMixtralNames = WithExperts<3>(kBaseNames, kExperts);
-constexpr auto kQwen3MoeNames = WithExperts<3>(kQwen3Names, kExperts);
+constexpr auto kGgufMixtralNames = WithExperts<3>(kGgufBaseNames, kExperts);
+constexpr auto kGgufQwen3MoeNames = WithExperts<3>(kGgufQwen3Names, kExperts);
 
-constexpr auto kGptOssNames = WithExperts<3>(
-    WithMore(WithChanges(kBaseNames,
+constexpr auto kGgufGptOssNames = WithExperts<3>(
+    WithMore(WithChanges(kGgufBaseNames,
                          {
                              {TensorRole::kQBias, Presence::kRequired, "blk.#.attn_q.bias"},
                              {TensorRole::kKBias, Presence::kRequired, "blk.#.attn_k.bias"},
@@ -83,22 +84,22 @@ constexpr auto kGptOssNames = WithExperts<3>(
         {TensorRole::kExpertDownBias, Presence::kRequired, "blk.#.ffn_down_exps.bias"},
     });
 
-constexpr auto kGemma2Names = Without(kGemma3Names, {TensorRole::kQNorm, TensorRole::kKNorm});
+constexpr auto kGgufGemma2Names = Without(kGgufGemma3Names, {TensorRole::kQNorm, TensorRole::kKNorm});
 
-constexpr auto kOlmo2Names = Without(kGemma3Names, {TensorRole::kAttentionNorm, TensorRole::kMlpNorm});
+constexpr auto kGgufOlmo2Names = Without(kGgufGemma3Names, {TensorRole::kAttentionNorm, TensorRole::kMlpNorm});
 
-constexpr auto kPhi3Names =
-    WithChanges(Without(kBaseNames, {TensorRole::kQBias, TensorRole::kKBias, TensorRole::kVBias, TensorRole::kOBias}),
-                {
-                    {TensorRole::kQ, Presence::kRequired, "blk.#.attn_qkv.weight", Fusion::kStacked},
-                    {TensorRole::kK, Presence::kRequired, "blk.#.attn_qkv.weight", Fusion::kStacked},
-                    {TensorRole::kV, Presence::kRequired, "blk.#.attn_qkv.weight", Fusion::kStacked},
-                    {TensorRole::kGate, Presence::kRequired, "blk.#.ffn_up.weight", Fusion::kStacked},
-                    {TensorRole::kUp, Presence::kRequired, "blk.#.ffn_up.weight", Fusion::kStacked},
-                });
+constexpr auto kGgufPhi3Names = WithChanges(
+    Without(kGgufBaseNames, {TensorRole::kQBias, TensorRole::kKBias, TensorRole::kVBias, TensorRole::kOBias}),
+    {
+        {TensorRole::kQ, Presence::kRequired, "blk.#.attn_qkv.weight", Fusion::kStacked},
+        {TensorRole::kK, Presence::kRequired, "blk.#.attn_qkv.weight", Fusion::kStacked},
+        {TensorRole::kV, Presence::kRequired, "blk.#.attn_qkv.weight", Fusion::kStacked},
+        {TensorRole::kGate, Presence::kRequired, "blk.#.ffn_up.weight", Fusion::kStacked},
+        {TensorRole::kUp, Presence::kRequired, "blk.#.ffn_up.weight", Fusion::kStacked},
+    });
 
 // The converter of llama.cpp sorts the rows of the fused tensor: q, k, v one after the other, not head by head.
-constexpr TensorName kNeoxNames[] = {
+constexpr TensorName kGgufNeoxNames[] = {
     {TensorRole::kEmbedding, Presence::kRequired, "token_embd.weight"},
     {TensorRole::kHead, Presence::kUnlessTied, "output.weight"},
     {TensorRole::kFinalNorm, Presence::kRequired, "output_norm.weight"},
@@ -121,7 +122,7 @@ constexpr TensorName kNeoxNames[] = {
     {TensorRole::kDownBias, Presence::kRequired, "blk.#.ffn_down.bias"},
 };
 
-constexpr TensorName kStarcoder2Names[] = {
+constexpr TensorName kGgufStarcoder2Names[] = {
     {TensorRole::kEmbedding, Presence::kRequired, "token_embd.weight"},
     {TensorRole::kHead, Presence::kUnlessTied, "output.weight"},
     {TensorRole::kFinalNorm, Presence::kRequired, "output_norm.weight"},
@@ -153,15 +154,15 @@ constexpr std::string_view kRmsEps = ".attention.layer_norm_rms_epsilon";
 // every Pythia.
 constexpr GgufArchitecture kArchitectures[] = {
     {.name = "llama",
-     .naming = {.names = kLlamaNames, .known = kKnown, .interleaved_qk = true},
-     .experts_naming = {.names = kMixtralNames, .known = kKnown, .interleaved_qk = true},
+     .naming = {.names = kGgufLlamaNames, .known = kKnown, .interleaved_qk = true},
+     .experts_naming = {.names = kGgufMixtralNames, .known = kKnown, .interleaved_qk = true},
      .norm_eps_key = kRmsEps},
-    {.name = "qwen2", .naming = {.names = kQwen2Names, .known = kKnown}, .norm_eps_key = kRmsEps},
-    {.name = "qwen3", .naming = {.names = kQwen3Names, .known = kKnown}, .norm_eps_key = kRmsEps},
-    {.name = "qwen3moe", .experts_naming = {.names = kQwen3MoeNames, .known = kKnown}, .norm_eps_key = kRmsEps},
+    {.name = "qwen2", .naming = {.names = kGgufQwen2Names, .known = kKnown}, .norm_eps_key = kRmsEps},
+    {.name = "qwen3", .naming = {.names = kGgufQwen3Names, .known = kKnown}, .norm_eps_key = kRmsEps},
+    {.name = "qwen3moe", .experts_naming = {.names = kGgufQwen3MoeNames, .known = kKnown}, .norm_eps_key = kRmsEps},
     // No key says that its YaRN rounds nothing, nor how its gates are clamped.
     {.name = "gpt-oss",
-     .experts_naming = {.names = kGptOssNames, .known = kKnown},
+     .experts_naming = {.names = kGgufGptOssNames, .known = kKnown},
      .norm_eps_key = kRmsEps,
      .activation = Activation::kClampedSwish,
      .rounds_yarn = false,
@@ -169,12 +170,12 @@ constexpr GgufArchitecture kArchitectures[] = {
      .window = 128},
     // No key says which layers are not rotated.
     {.name = "smollm3",
-     .naming = {.names = kLlamaNames, .known = kKnown, .interleaved_qk = true},
+     .naming = {.names = kGgufLlamaNames, .known = kKnown, .interleaved_qk = true},
      .norm_eps_key = kRmsEps,
      .unrotated_period = 4},
     // OLMo 3 calls itself so, too: it has windows.
     {.name = "olmo2",
-     .naming = {.names = kOlmo2Names, .known = kKnown},
+     .naming = {.names = kGgufOlmo2Names, .known = kKnown},
      .norm_eps_key = kRmsEps,
      .norm_place = NormPlace::kAfter,
      .norms_over_heads = true,
@@ -182,7 +183,7 @@ constexpr GgufArchitecture kArchitectures[] = {
      .windowed_rope = true},
     // The converter has added 1 to the weights of its norms, and of Gemma 3's. 46 and 62 layers: those of 27B.
     {.name = "gemma2",
-     .naming = {.names = kGemma2Names, .known = kKnown},
+     .naming = {.names = kGgufGemma2Names, .known = kKnown},
      .norm_eps_key = kRmsEps,
      .activation = Activation::kGeluTanh,
      .norm_place = NormPlace::kBeforeAndAfter,
@@ -193,7 +194,7 @@ constexpr GgufArchitecture kArchitectures[] = {
      .final_softcap = 30,
      .layers_scaled_by_width = 46},
     {.name = "gemma3",
-     .naming = {.names = kGemma3Names, .known = kKnown},
+     .naming = {.names = kGgufGemma3Names, .known = kKnown},
      .norm_eps_key = kRmsEps,
      .activation = Activation::kGeluTanh,
      .norm_place = NormPlace::kBeforeAndAfter,
@@ -202,16 +203,16 @@ constexpr GgufArchitecture kArchitectures[] = {
      .windowed_rope = true,
      .windowed_theta = 10'000,
      .layers_scaled_by_width = 62},
-    {.name = "phi3", .naming = {.names = kPhi3Names, .known = kKnown}, .norm_eps_key = kRmsEps},
+    {.name = "phi3", .naming = {.names = kGgufPhi3Names, .known = kKnown}, .norm_eps_key = kRmsEps},
     {.name = "gptneox",
-     .naming = {.names = kNeoxNames, .known = kKnown},
+     .naming = {.names = kGgufNeoxNames, .known = kKnown},
      .norm = NormKind::kLayer,
      .norm_eps_key = ".attention.layer_norm_epsilon",
      .activation = Activation::kGelu,
      .gated = false,
      .says_parallel = true},
     {.name = "starcoder2",
-     .naming = {.names = kStarcoder2Names, .known = kKnown},
+     .naming = {.names = kGgufStarcoder2Names, .known = kKnown},
      .norm = NormKind::kLayer,
      .norm_eps_key = ".attention.layer_norm_epsilon",
      .activation = Activation::kGeluTanh,

@@ -25,8 +25,8 @@ constexpr std::string_view kShortRopeFactors = "rope_factors_short.weight";
 constexpr std::string_view kLongRopeFactors = "rope_factors_long.weight";
 
 // The metadata keys of one architecture.
-struct Keys {
-  Keys(std::string_view a, std::string_view norm_eps_key)
+struct GgufKeys {
+  GgufKeys(std::string_view a, std::string_view norm_eps_key)
       : hidden(StrCat(a, ".embedding_length")),
         layers(StrCat(a, ".block_count")),
         query_heads(StrCat(a, ".attention.head_count")),
@@ -65,8 +65,8 @@ struct Keys {
       rope_factor, rope_factor_old, rope_attention_factor, rope_original_context, rope_beta_fast, rope_beta_slow;
 };
 
-constexpr int64_t kIntMin = std::numeric_limits<int32_t>::min();
-constexpr int64_t kIntMax = std::numeric_limits<int32_t>::max();
+constexpr int64_t kFieldMin = std::numeric_limits<int32_t>::min();
+constexpr int64_t kFieldMax = std::numeric_limits<int32_t>::max();
 
 class GgufReader {
  public:
@@ -124,7 +124,7 @@ class GgufReader {
 
   // A 32-bit integer; the range that makes sense is ValidateModelConfig's affair.
   absl::Status Number(std::string_view key, std::optional<int32_t> fallback, int32_t& out) const {
-    HYDRANT_ASSIGN_OR_RETURN(const auto value, file_.Int(key, kIntMin, kIntMax));
+    HYDRANT_ASSIGN_OR_RETURN(const auto value, file_.Int(key, kFieldMin, kFieldMax));
     if (!value && !fallback) return FileError(file_.name(), Quoted(key), "is missing");
     out = value ? static_cast<int32_t>(*value) : *fallback;
     return absl::OkStatus();
@@ -175,7 +175,7 @@ class GgufReader {
 
   // Weights of a token's experts add up to 1 in these architectures; no key says so.
   absl::Status ReadExperts(ModelConfig& config) const {
-    HYDRANT_ASSIGN_OR_RETURN(const auto experts, file_.Int(keys_.experts, 0, kIntMax));
+    HYDRANT_ASSIGN_OR_RETURN(const auto experts, file_.Int(keys_.experts, 0, kFieldMax));
     config.experts = static_cast<int32_t>(experts.value_or(0));
     if (Naming(config).names.empty()) {
       return FileError(file_.name(), Quoted(keys_.experts), config.experts, " is not supported for ",
@@ -185,14 +185,14 @@ class GgufReader {
     config.normalised_experts = true;
     HYDRANT_RETURN_IF_ERROR(Number(keys_.experts_used, {}, config.experts_per_token));
     HYDRANT_RETURN_IF_ERROR(Number(keys_.experts_ffn, config.ffn, config.ffn));
-    HYDRANT_ASSIGN_OR_RETURN(const auto shared, file_.Int(keys_.experts_shared, 0, kIntMax));
+    HYDRANT_ASSIGN_OR_RETURN(const auto shared, file_.Int(keys_.experts_shared, 0, kFieldMax));
     if (shared.value_or(0) > 0) return FileError(file_.name(), Quoted(keys_.experts_shared), "is not supported");
     HYDRANT_ASSIGN_OR_RETURN(const auto scale, file_.Float(keys_.experts_scale));
     if (scale.value_or(0) != 0 && *scale != 1) {
       return FileError(file_.name(), Quoted(keys_.experts_scale), *scale, " is not supported");
     }
     // 1 is softmax. 3 is one over the chosen experts alone: the same weights, since they add up to 1 either way.
-    HYDRANT_ASSIGN_OR_RETURN(const auto gating, file_.Int(keys_.experts_gating, 0, kIntMax));
+    HYDRANT_ASSIGN_OR_RETURN(const auto gating, file_.Int(keys_.experts_gating, 0, kFieldMax));
     if (gating.value_or(1) > 1 && *gating != 3) {
       return FileError(file_.name(), Quoted(keys_.experts_gating), *gating, " is not supported");
     }
@@ -206,7 +206,7 @@ class GgufReader {
   }
 
   absl::Status RefuseUnsupported(const ModelConfig& config) const {
-    HYDRANT_ASSIGN_OR_RETURN(const auto value_length, file_.Int(keys_.value_length, kIntMin, kIntMax));
+    HYDRANT_ASSIGN_OR_RETURN(const auto value_length, file_.Int(keys_.value_length, kFieldMin, kFieldMax));
     if (value_length && *value_length != config.head_dim) {
       return FileError(file_.name(), Quoted(keys_.value_length), *value_length, " differs from the ", config.head_dim,
                        " of keys");
@@ -219,7 +219,7 @@ class GgufReader {
     const RawTensor* embedding = FindTensor("token_embd.weight");
     if (embedding == nullptr) return FileError(file_.name(), "tensor 'token_embd.weight'", "is missing");
     const int64_t rows = embedding->shape.front();
-    HYDRANT_ASSIGN_OR_RETURN(const auto vocab, file_.Int(keys_.vocab, kIntMin, kIntMax));
+    HYDRANT_ASSIGN_OR_RETURN(const auto vocab, file_.Int(keys_.vocab, kFieldMin, kFieldMax));
     if (vocab && *vocab != rows) {
       return FileError(file_.name(), Quoted(keys_.vocab), *vocab, " differs from the ", rows,
                        " rows of 'token_embd.weight'");
@@ -228,7 +228,7 @@ class GgufReader {
       return FileError(file_.name(), "'tokenizer.ggml.tokens'", spec.pieces.size(), " tokens for the ", rows,
                        " rows of 'token_embd.weight'");
     }
-    config.vocab = static_cast<int32_t>(std::min<int64_t>(rows, kIntMax));
+    config.vocab = static_cast<int32_t>(std::min<int64_t>(rows, kFieldMax));
     HYDRANT_ASSIGN_OR_RETURN(const auto bos, file_.Int("tokenizer.ggml.bos_token_id", 0, config.vocab - 1));
     config.bos_id = static_cast<int32_t>(bos.value_or(-1));
     HYDRANT_RETURN_IF_ERROR(file_.Int("tokenizer.ggml.padding_token_id", 0, config.vocab - 1).status());
@@ -260,7 +260,7 @@ class GgufReader {
     HYDRANT_RETURN_IF_ERROR(OptionalFloat(keys_.rope_factor, scaling.factor));
     HYDRANT_RETURN_IF_ERROR(OptionalFloat(keys_.rope_beta_fast, scaling.beta_fast));
     HYDRANT_RETURN_IF_ERROR(OptionalFloat(keys_.rope_beta_slow, scaling.beta_slow));
-    HYDRANT_ASSIGN_OR_RETURN(const auto original, file_.Int(keys_.rope_original_context, 0, kIntMax));
+    HYDRANT_ASSIGN_OR_RETURN(const auto original, file_.Int(keys_.rope_original_context, 0, kFieldMax));
     scaling.original_context = static_cast<double>(original.value_or(config.context));
     HYDRANT_ASSIGN_OR_RETURN(const auto kind, file_.String(keys_.rope_kind));
     HYDRANT_ASSIGN_OR_RETURN(const auto attention, file_.Float(keys_.rope_attention_factor));
@@ -291,7 +291,7 @@ class GgufReader {
   }
 
   absl::Status ReadWindow(ModelConfig& config) const {
-    HYDRANT_ASSIGN_OR_RETURN(const auto window, file_.Int(keys_.sliding_window, 0, kIntMax));
+    HYDRANT_ASSIGN_OR_RETURN(const auto window, file_.Int(keys_.sliding_window, 0, kFieldMax));
     config.window = static_cast<int32_t>(window.value_or(architecture_.window));
     if (config.window == 0) {
       config.window = kNoWindow;
@@ -320,7 +320,7 @@ class GgufReader {
       }
       return *listed;
     }
-    HYDRANT_ASSIGN_OR_RETURN(const auto period, file_.Int(keys_.windowed_layers, 1, kIntMax));
+    HYDRANT_ASSIGN_OR_RETURN(const auto period, file_.Int(keys_.windowed_layers, 1, kFieldMax));
     return AllButEvery(static_cast<int32_t>(period.value_or(architecture_.window_period)), layers);
   }
 
@@ -353,7 +353,7 @@ class GgufReader {
   const GgufFile& file_;
   const std::vector<RawTensor>& tensors_;
   const GgufArchitecture& architecture_;
-  Keys keys_;
+  GgufKeys keys_;
 };
 
 }  // namespace

@@ -15,7 +15,7 @@
 namespace hydrant {
 namespace {
 
-constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
+constexpr int32_t kSizeMax = std::numeric_limits<int32_t>::max();
 
 using Keys = std::span<const std::string_view>;
 
@@ -63,7 +63,7 @@ absl::Status RequireOff(const JsonValue& object, Keys keys) {
 absl::Status ReadGroupSize(const JsonValue& object, std::string_view key, int32_t& out) {
   const auto field = object.Find(key);
   if (!field) return absl::OkStatus();
-  HYDRANT_ASSIGN_OR_RETURN(const int64_t size, field->Int(-1, kIntMax));
+  HYDRANT_ASSIGN_OR_RETURN(const int64_t size, field->Int(-1, kSizeMax));
   if (size == 0) return field->Error("0 columns are no group");
   out = size < 0 ? 0 : static_cast<int32_t>(size);
   return absl::OkStatus();
@@ -106,8 +106,8 @@ absl::Status CheckActivations(const JsonValue& scheme) {
 
 absl::Status ReadBlock(const JsonValue& field, HfQuantization& out) {
   if (!field.IsArray() || field.size() != 2) return field.Error("is no list of two sizes");
-  HYDRANT_ASSIGN_OR_RETURN(const int64_t rows, field[0].Int(1, kIntMax));
-  HYDRANT_ASSIGN_OR_RETURN(const int64_t cols, field[1].Int(1, kIntMax));
+  HYDRANT_ASSIGN_OR_RETURN(const int64_t rows, field[0].Int(1, kSizeMax));
+  HYDRANT_ASSIGN_OR_RETURN(const int64_t cols, field[1].Int(1, kSizeMax));
   out.group_rows = static_cast<int32_t>(rows);
   out.group_cols = static_cast<int32_t>(cols);
   return absl::OkStatus();
@@ -351,12 +351,12 @@ absl::StatusOr<HfQuantization> ReadFp8(const JsonValue& config) {
                                                  "dequantize"};
   HYDRANT_RETURN_IF_ERROR(RefuseUnknown(config, kKeys, kWithoutEffect));
   HfQuantization out{.method = Quantization::kFp8, .packing = HfPacking::kBytes, .fp8 = true, .group_rows = 0};
-  constexpr std::string_view kFormats8[] = {"e4m3"}, kActivations[] = {"dynamic", "static"}, kExperts[] = {"fp8"},
-                             kScales[] = {"float", "ue8m0"};
-  HYDRANT_RETURN_IF_ERROR(ReadName(config, "fmt", "e4m3", kFormats8).status());
-  HYDRANT_RETURN_IF_ERROR(ReadName(config, "activation_scheme", "dynamic", kActivations).status());
-  HYDRANT_RETURN_IF_ERROR(ReadName(config, "expert_dtype", "fp8", kExperts).status());
-  HYDRANT_RETURN_IF_ERROR(ReadName(config, "scale_fmt", "float", kScales).status());
+  constexpr std::string_view kFp8Formats[] = {"e4m3"}, kScalings[] = {"dynamic", "static"}, kExpertTypes[] = {"fp8"},
+                             kScaleTypes[] = {"float", "ue8m0"};
+  HYDRANT_RETURN_IF_ERROR(ReadName(config, "fmt", "e4m3", kFp8Formats).status());
+  HYDRANT_RETURN_IF_ERROR(ReadName(config, "activation_scheme", "dynamic", kScalings).status());
+  HYDRANT_RETURN_IF_ERROR(ReadName(config, "expert_dtype", "fp8", kExpertTypes).status());
+  HYDRANT_RETURN_IF_ERROR(ReadName(config, "scale_fmt", "float", kScaleTypes).status());
   if (const auto block = config.Find("weight_block_size")) HYDRANT_RETURN_IF_ERROR(ReadBlock(*block, out));
   return out;
 }

@@ -12,7 +12,7 @@
 namespace hydrant {
 namespace {
 
-constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
+constexpr int32_t kContextMax = std::numeric_limits<int32_t>::max();
 
 class RopeReader {
  public:
@@ -52,7 +52,8 @@ class RopeReader {
     HYDRANT_RETURN_IF_ERROR(ReadRopeKind(source, kind, scaling));
     if (scaling.kind == RopeKind::kYarn) {
       // Configs state the context before stretching.
-      const double stretched = std::clamp(scaling.original_context * scaling.factor, 0.0, static_cast<double>(kIntMax));
+      const double stretched =
+          std::clamp(scaling.original_context * scaling.factor, 0.0, static_cast<double>(kContextMax));
       config_.context = std::max(config_.context, static_cast<int32_t>(stretched));
     }
     return ApplyRopeScaling(

@@ -17,7 +17,7 @@ constexpr const char* kNumber = "split.no";  // from 0
 constexpr const char* kCount = "split.count";
 constexpr const char* kTensors = "split.tensors.count";
 constexpr int64_t kPartsMax = 1000;  // each is a mapping of its own; the largest published have some 100
-constexpr int64_t kTensorsMax = 65536;
+constexpr int64_t kPartTensorsMax = 65536;
 
 // What the name of part `number` of `count` ends with; `number` is from 1, as in the name.
 std::string Ending(int64_t number, int64_t count) {
@@ -72,7 +72,7 @@ absl::StatusOr<GgufParts> GgufParts::Open(const std::string& path) {
     parts.files_.push_back(std::move(mapped));
   }
 
-  HYDRANT_ASSIGN_OR_RETURN(const int64_t tensors, Said(parts.metadata_, kTensors, kTensorsMax));
+  HYDRANT_ASSIGN_OR_RETURN(const int64_t tensors, Said(parts.metadata_, kTensors, kPartTensorsMax));
   if (std::ssize(parts.tensors_) != tensors) {
     return FileError(parts.metadata_.name(), Quoted(kTensors), tensors, " differs from the ", parts.tensors_.size(),
                      " tensors of all parts");

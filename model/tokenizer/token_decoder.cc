@@ -9,7 +9,7 @@
 namespace hydrant {
 namespace {
 
-using Kind = DecoderStep::Kind;
+using DecoderKind = DecoderStep::Kind;
 
 std::string ReplaceAll(std::string_view text, std::string_view pattern, std::string_view by) {
   std::string out;
@@ -45,32 +45,32 @@ absl::StatusOr<TokenDecoder> TokenDecoder::Create(const std::vector<DecoderStep>
       return FileError(file, "decoder", what, " after ", bytes ? "ByteLevel" : "Fuse", " is not supported");
     };
     switch (step.kind) {
-      case Kind::kFuse:
+      case DecoderKind::kFuse:
         fused = true;
         continue;
-      case Kind::kReplace:
+      case DecoderKind::kReplace:
         if (step.pattern.empty()) return FileError(file, "decoder", "Replace of an empty string");
         decoder.growth_ *=
             std::max(1.0, static_cast<double>(step.content.size()) / static_cast<double>(step.pattern.size()));
         // One character is never torn between tokens.
         if (bytes || (fused && !IsOneCharacter(step.pattern))) return refuse("Replace");
         break;
-      case Kind::kByteLevel:
+      case DecoderKind::kByteLevel:
         if (bytes || fused) return refuse("ByteLevel");
         bytes = true;
         break;
-      case Kind::kByteFallback:
+      case DecoderKind::kByteFallback:
         if (bytes || fused) return refuse("ByteFallback");
         decoder.text_rules_.replaces_each_byte = true;
         break;
-      case Kind::kStrip:
+      case DecoderKind::kStrip:
         if (bytes || step.content.size() != 1) return refuse("Strip");
         if (!fused) break;
         if (step.stop > 0 || decoder.text_rules_.leading_dropped > 0) return refuse("Strip at the end");
         decoder.text_rules_.leading_dropped = step.start;
         decoder.text_rules_.leading = step.content[0];
         continue;
-      case Kind::kMetaspace:
+      case DecoderKind::kMetaspace:
         if (step.pattern.empty()) return FileError(file, "decoder", "Metaspace of an empty string");
         if (bytes || fused) return refuse("Metaspace");
         decoder.first_differs_ = decoder.first_differs_ || step.drops_first;
@@ -85,28 +85,28 @@ void TokenDecoder::AppendBytes(std::string_view piece, bool first, std::string& 
   std::string text(piece);
   for (const DecoderStep& step : steps_) {
     switch (step.kind) {
-      case Kind::kReplace:
+      case DecoderKind::kReplace:
         text = ReplaceAll(text, step.pattern, step.content);
         break;
-      case Kind::kByteLevel: {
+      case DecoderKind::kByteLevel: {
         std::string spelled;
         AppendSpelledBytes(text, spelled);
         text = std::move(spelled);
         break;
       }
-      case Kind::kByteFallback:
+      case DecoderKind::kByteFallback:
         if (const int byte = ByteOfPiece(text); byte >= 0) {
           out += static_cast<char>(byte);
           return;
         }
         break;
-      case Kind::kStrip:
+      case DecoderKind::kStrip:
         text = Strip(text, step);
         break;
-      case Kind::kMetaspace:
+      case DecoderKind::kMetaspace:
         text = ReplaceAll(text, step.pattern, first && step.drops_first ? "" : " ");
         break;
-      case Kind::kFuse:
+      case DecoderKind::kFuse:
         break;
     }
   }

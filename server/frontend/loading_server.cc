@@ -22,13 +22,13 @@ namespace asio = boost::asio;
 
 // Probes and their like: who wants more has to wait in any case.
 constexpr int32_t kConnections = 256;
-constexpr int32_t kRetryAfterS = 5;
+constexpr int32_t kRetryLoadingAfterS = 5;
 
 HttpResponse Loading(const std::atomic<int32_t>& percent) {
   const int32_t known = percent.load(std::memory_order_relaxed);
   return ErrorResponse(
       Overloaded(known < 0 ? "The model is loading." : absl::StrCat("The model is loading: ", known, " %."), "loading",
-                 kRetryAfterS));
+                 kRetryLoadingAfterS));
 }
 
 // A request is refused by its head: nothing here reads a body.

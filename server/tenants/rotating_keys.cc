@@ -10,8 +10,8 @@
 namespace hydrant {
 namespace {
 
-constexpr int64_t kFileBytesMax = 8 << 10;
-constexpr size_t kKeysMax = 2;         // the old one and the new one
+constexpr int64_t kKeyFileBytesMax = 8 << 10;
+constexpr size_t kKeysAtOnce = 2;      // the old one and the new one
 constexpr size_t kKeyBytesMax = 1024;  // far below what a header may have
 
 // Whether "Authorization: Bearer KEY" can carry it: visible ASCII.
@@ -36,7 +36,7 @@ absl::StatusOr<std::vector<KeyDigest>> ParseKeys(std::string_view text, const st
     if (!FitsHeader(key)) return wrong("a key has visible ASCII characters alone, and no spaces");
     const KeyDigest digest = DigestOfKey(key);
     if (std::find(keys.begin(), keys.end(), digest) != keys.end()) return wrong("the key occurs twice");
-    if (keys.size() == kKeysMax) return wrong(absl::StrCat("there are more than ", kKeysMax, " keys"));
+    if (keys.size() == kKeysAtOnce) return wrong(absl::StrCat("there are more than ", kKeysAtOnce, " keys"));
     keys.push_back(digest);
   }
   if (keys.empty()) return FileError(file, "holds no key");
@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<KeyDigest>> ParseKeys(std::string_view text, const st
 }
 
 absl::StatusOr<std::vector<KeyDigest>> ReadKeyFile(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadSecretFile(path, kFileBytesMax);
+  const absl::StatusOr<std::string> text = ReadSecretFile(path, kKeyFileBytesMax);
   return text.ok() ? ParseKeys(*text, path) : text.status();
 }
 

@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 constexpr int32_t kVocab = 100;
 constexpr int32_t kContext = 2048;
 
-RequestContext Context() {
+RequestContext WideContext() {
   RequestContext context;
   context.model_names = {"smol"};
   context.vocab_size = kVocab;
@@ -103,20 +103,20 @@ void CheckError(const ApiError& error) {
 }
 
 void CheckBody(const std::string& body) {
-  const ApiResult<CompletionRequest> request = ParseCompletionRequest(body, Context());
+  const ApiResult<CompletionRequest> request = ParseCompletionRequest(body, WideContext());
   if (request.ok()) {
     CheckRequest(request.value());
   } else {
     CheckError(request.error());
   }
-  const ApiResult<TokenizeRequest> tokenize = ParseTokenizeRequest(body, Context());
+  const ApiResult<TokenizeRequest> tokenize = ParseTokenizeRequest(body, WideContext());
   if (!tokenize.ok()) CheckError(tokenize.error());
-  const ApiResult<DetokenizeRequest> detokenize = ParseDetokenizeRequest(body, Context());
+  const ApiResult<DetokenizeRequest> detokenize = ParseDetokenizeRequest(body, WideContext());
   if (!detokenize.ok()) CheckError(detokenize.error());
 }
 
 TEST(RequestMutationTest, TheSeedIsValid) {
-  const ApiResult<CompletionRequest> request = ParseCompletionRequest(Seed().dump(), Context());
+  const ApiResult<CompletionRequest> request = ParseCompletionRequest(Seed().dump(), WideContext());
   ASSERT_TRUE(request.ok()) << request.error().message;
 }
 
@@ -137,7 +137,7 @@ TEST(RequestMutationTest, HostileValuesGiveARequestOrA400) {
     }
     const std::string text = body.dump();
     SCOPED_TRACE(text);
-    accepted += ParseCompletionRequest(text, Context()).ok() ? 1 : 0;
+    accepted += ParseCompletionRequest(text, WideContext()).ok() ? 1 : 0;
     ASSERT_NO_FATAL_FAILURE(CheckBody(text));
   }
   // Neither everything nor nothing: the mutations must reach both sides.

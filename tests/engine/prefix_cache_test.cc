@@ -52,7 +52,7 @@ std::vector<Policy> Policies() {
           {"rolling_budgeted", rolling, 0, /*hits=*/true, /*stride=*/80}};
 }
 
-std::vector<int32_t> Ids(std::mt19937& random, int32_t length) {
+std::vector<int32_t> PromptIds(std::mt19937& random, int32_t length) {
   std::vector<int32_t> ids(static_cast<size_t>(length));
   for (int32_t& id : ids) id = std::uniform_int_distribution<int32_t>(2, 255)(random);
   return ids;
@@ -61,11 +61,11 @@ std::vector<int32_t> Ids(std::mt19937& random, int32_t length) {
 // Prompts that share beginnings of several lengths with each other, among them equal ones and one that is a beginning.
 std::vector<std::vector<int32_t>> Prompts() {
   std::mt19937 random(17);
-  const std::vector<int32_t> common = Ids(random, 130);
+  const std::vector<int32_t> common = PromptIds(random, 130);
   std::vector<std::vector<int32_t>> prompts;
   for (int32_t shared : {130, 128, 96, 81, 40, 16}) {
     prompts.emplace_back(common.begin(), common.begin() + shared);
-    const std::vector<int32_t> tail = Ids(random, shared == 130 ? 3 : 20);
+    const std::vector<int32_t> tail = PromptIds(random, shared == 130 ? 3 : 20);
     prompts.back().insert(prompts.back().end(), tail.begin(), tail.end());
   }
   prompts.push_back(prompts.front());

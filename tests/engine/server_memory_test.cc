@@ -32,14 +32,14 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr int kCallsMax = 2000;  // far more than any of these takes
+constexpr int kServerMemoryCallsMax = 2000;  // far more than any of these takes
 constexpr SessionOwner kOwner = {.tenant = 0};
 
 // Makes `call` with memory for 0, 1, 2, … allocations until there is enough; `check` looks at what is left after each.
 void ForEveryShortage(const std::function<void()>& call, const std::function<void(bool failed)>& check) {
   bool failed = true;
   int calls = 0;
-  for (; failed && calls < kCallsMax; ++calls) {
+  for (; failed && calls < kServerMemoryCallsMax; ++calls) {
     SCOPED_TRACE(calls);
     FailNewAfter(calls);
     try {

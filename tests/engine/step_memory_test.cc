@@ -17,7 +17,7 @@
 namespace hydrant {
 namespace {
 
-constexpr int kCallsMax = 200;  // more than the steps allocate
+constexpr int kStepMemoryCallsMax = 200;  // more than the steps allocate
 
 Request MakeRequest(uint64_t id, int32_t tenant, int32_t prompt_length, int32_t max_tokens, KvBudget budget) {
   Request request;
@@ -103,7 +103,7 @@ std::map<uint64_t, FinishReason> RunCrowd(std::string* wrong, SchedulerCounters*
 TEST(StepMemory, PlanningAndCommittingGoOnWithoutMemory) {
   bool failed = true;
   int calls = 0;
-  for (; failed && calls < kCallsMax; ++calls) {
+  for (; failed && calls < kStepMemoryCallsMax; ++calls) {
     SCOPED_TRACE(calls);
     std::string wrong;
     SchedulerCounters counters;

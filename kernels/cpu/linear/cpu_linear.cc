@@ -202,8 +202,7 @@ CpuLinear::CpuLinear(const LinearSpec& spec, std::span<const float> bias, Weight
       data_(0),
       bias_(bias.empty() ? 0 : static_cast<size_t>(BiasBytes(spec))),
       runs_(CutRuns(RunsOf(spec), piece_bytes_max)),
-      pieces_(&pieces),
-      first_piece_(first) {
+      pieces_(&pieces) {
   for (LinearRun& run : runs_) {
     run.piece += first;
     const char* data = reinterpret_cast<const char*>(pieces.address(run.piece));

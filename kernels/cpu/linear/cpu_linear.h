@@ -95,7 +95,6 @@ class CpuLinear final : public LinearWeight {
   CpuBuffer bias_;  // [panels of all segments][kPanelRows] fp32, or empty
   std::vector<LinearRun> runs_;
   WeightPieces* pieces_ = nullptr;
-  int32_t first_piece_ = 0;
 };
 
 }  // namespace hydrant

@@ -13,7 +13,7 @@
 namespace hydrant::jinja {
 namespace {
 
-constexpr Origin kPunctuation = Origin::kClient;
+constexpr Origin kBetween = Origin::kClient;
 
 std::string ReprEscape(uint32_t code_point) {
   if (code_point == '\n') return "\\n";
@@ -28,7 +28,7 @@ std::string ReprEscape(uint32_t code_point) {
 void AppendRepr(Workspace& workspace, const Text& text, Text& out) {
   const bool single = text.bytes().find('\'') != std::string::npos && text.bytes().find('"') == std::string::npos;
   const char quote = single ? '"' : '\'';
-  out.Append(std::string_view(&quote, 1), kPunctuation);
+  out.Append(std::string_view(&quote, 1), kBetween);
   for (size_t at = 0; at < text.size();) {
     const Utf8Unit unit = NextUtf8Unit(text.view().substr(at));
     if (unit.code_point == static_cast<uint32_t>(quote)) {
@@ -41,7 +41,7 @@ void AppendRepr(Workspace& workspace, const Text& text, Text& out) {
     }
     at += unit.bytes;
   }
-  out.Append(std::string_view(&quote, 1), kPunctuation);
+  out.Append(std::string_view(&quote, 1), kBetween);
 }
 
 class ReprPrinter {
@@ -88,7 +88,7 @@ class ReprPrinter {
   Text Take() { return std::move(out_); }
 
  private:
-  void Put(std::string_view text) { out_.Append(text, kPunctuation); }
+  void Put(std::string_view text) { out_.Append(text, kBetween); }
 
   void PrintSequence(const Sequence& sequence) {
     const Values& items = sequence.items();

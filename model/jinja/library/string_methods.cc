@@ -61,7 +61,7 @@ Value SplitLines(const BuiltinCall& call) {
   return call.workspace.List(std::move(lines));
 }
 
-Value Join(const BuiltinCall& call) {
+Value JoinOf(const BuiltinCall& call) {
   const Bound bound("join", call.arguments, {"iterable"}, 1);
   Text result;
   bool first = true;
@@ -176,7 +176,7 @@ const BuiltinTable& StringMethods() {
       {"strip", Strip<true, true>},    {"lstrip", Strip<true, false>},
       {"rstrip", Strip<false, true>},  {"replace", Replace},
       {"split", Split<false>},         {"rsplit", Split<true>},
-      {"splitlines", SplitLines},      {"join", Join},
+      {"splitlines", SplitLines},      {"join", JoinOf},
       {"partition", Partition<false>}, {"rpartition", Partition<true>},
       {"removeprefix", RemovePrefix},  {"removesuffix", RemoveSuffix},
       {"center", Justify<'^'>},        {"ljust", Justify<'<'>},

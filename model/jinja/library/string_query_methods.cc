@@ -130,7 +130,7 @@ Value Find(const BuiltinCall& call) {
   return Value::Int(-1);
 }
 
-Value Count(const BuiltinCall& call) {
+Value CountText(const BuiltinCall& call) {
   const Bound bound("count", call.arguments, {"sub", "start", "end"}, 1);
   const Text& sought = bound.String(0);
   const auto window = Window(call, bound);
@@ -181,7 +181,7 @@ const BuiltinTable& StringQueryMethods() {
       {"rfind", Find<true, false>},
       {"index", Find<false, true>},
       {"rindex", Find<true, true>},
-      {"count", Count},
+      {"count", CountText},
       {"startswith", Affix<false>},
       {"endswith", Affix<true>},
   };

@@ -5,7 +5,7 @@
 namespace hydrant {
 namespace {
 
-std::optional<ApiError> Check(std::string_view body) {
+std::optional<ApiError> CheckContext(std::string_view body) {
   RequestContext context;
   context.model_names = {"smol", "smol-alias"};
   const ApiResult<JsonBody> document = JsonBody::Parse(body, context.limits);
@@ -18,14 +18,14 @@ std::optional<ApiError> Check(std::string_view body) {
 
 TEST(CheckModelFieldTest, KnownNamesAndAbsencePass) {
   for (const char* body : {"{}", R"({"model":null})", R"({"model":"smol"})", R"({"model":"smol-alias"})"}) {
-    EXPECT_EQ(Check(body), std::nullopt) << body;
+    EXPECT_EQ(CheckContext(body), std::nullopt) << body;
   }
 }
 
 TEST(CheckModelFieldTest, UnknownNamesAre404WithoutEcho) {
   for (const std::string& name :
        {std::string("../../x"), std::string(""), std::string("smol "), std::string(1 << 20, 'a')}) {
-    const std::optional<ApiError> error = Check("{\"model\":\"" + name + "\"}");
+    const std::optional<ApiError> error = CheckContext("{\"model\":\"" + name + "\"}");
     ASSERT_TRUE(error.has_value());
     EXPECT_EQ(error->status, 404);
     EXPECT_EQ(error->code, "model_not_found");
@@ -36,7 +36,7 @@ TEST(CheckModelFieldTest, UnknownNamesAre404WithoutEcho) {
 
 TEST(CheckModelFieldTest, WrongTypesAndControlCharactersAre400) {
   for (const char* body : {R"({"model":{}})", R"({"model":1})", R"({"model":["smol"]})", R"({"model":"smol\u0000"})"}) {
-    const std::optional<ApiError> error = Check(body);
+    const std::optional<ApiError> error = CheckContext(body);
     ASSERT_TRUE(error.has_value()) << body;
     EXPECT_EQ(error->status, 400) << body;
     EXPECT_EQ(error->param, "model") << body;

@@ -14,20 +14,20 @@
 namespace hydrant {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedValue = nlohmann::ordered_json;
 
-std::map<std::string, Json> Schemas() {
-  std::map<std::string, Json> schemas;
+std::map<std::string, OrderedValue> Schemas() {
+  std::map<std::string, OrderedValue> schemas;
   for (RequestSchema& schema : RequestSchemas(SmallContext())) schemas[schema.path] = std::move(schema.schema);
   return schemas;
 }
 
 TEST(RequestSchemas, HaveTheFieldsThatTheReadersRead) {
-  std::map<std::string, Json> schemas = Schemas();
+  std::map<std::string, OrderedValue> schemas = Schemas();
   EXPECT_EQ(schemas.size(), 10u);
-  const Json& chat = schemas["/v1/chat/completions"];
-  const Json& fields = chat["properties"];
-  EXPECT_EQ(chat["required"], Json::array({"messages"}));
+  const OrderedValue& chat = schemas["/v1/chat/completions"];
+  const OrderedValue& fields = chat["properties"];
+  EXPECT_EQ(chat["required"], OrderedValue::array({"messages"}));
   EXPECT_EQ(fields["temperature"].dump(), R"({"type":"number","minimum":0,"maximum":2})");
   EXPECT_EQ(fields["n"].dump(), R"({"type":"integer","minimum":1,"maximum":16})");
   EXPECT_EQ(fields["stream"].dump(), R"({"type":"boolean"})");
@@ -36,19 +36,19 @@ TEST(RequestSchemas, HaveTheFieldsThatTheReadersRead) {
   EXPECT_TRUE(fields["kv"]["properties"].contains("policy"));
   EXPECT_TRUE(fields.contains("enable_thinking"));
   EXPECT_FALSE(fields.contains("prompt"));
-  EXPECT_EQ(schemas["/v1/completions"]["required"], Json::array({"prompt"}));
-  EXPECT_EQ(schemas["/v1/messages"]["required"], Json::array({"max_tokens", "messages"}));
+  EXPECT_EQ(schemas["/v1/completions"]["required"], OrderedValue::array({"prompt"}));
+  EXPECT_EQ(schemas["/v1/messages"]["required"], OrderedValue::array({"max_tokens", "messages"}));
   EXPECT_EQ(schemas["/v1/messages"]["properties"]["thinking"]["properties"]["budget_tokens"]["type"], "integer");
-  EXPECT_EQ(schemas["/v1/responses"]["required"], Json::array({"input"}));
+  EXPECT_EQ(schemas["/v1/responses"]["required"], OrderedValue::array({"input"}));
   EXPECT_EQ(schemas["/v1/responses"]["properties"]["reasoning"]["properties"]["effort"]["type"], "string");
-  EXPECT_EQ(schemas["/v1/embeddings"]["required"], Json::array({"input"}));
-  EXPECT_EQ(schemas["/detokenize"]["required"], Json::array({"tokens"}));
+  EXPECT_EQ(schemas["/v1/embeddings"]["required"], OrderedValue::array({"input"}));
+  EXPECT_EQ(schemas["/detokenize"]["required"], OrderedValue::array({"tokens"}));
   EXPECT_FALSE(schemas["/tokenize"].contains("required"));
   EXPECT_TRUE(schemas["/tokenize"]["properties"].contains("messages"));
 }
 
 TEST(RequestSchemas, HaveNoFieldThatIsRefused) {
-  std::map<std::string, Json> schemas = Schemas();
+  std::map<std::string, OrderedValue> schemas = Schemas();
   for (const char* path : {"/v1/completions", "/v1/chat/completions"}) {
     for (const ForeignField& field : ForeignFields()) {
       EXPECT_FALSE(schemas[path]["properties"].contains(std::string(field.name))) << path << " " << field.name;
@@ -61,19 +61,19 @@ TEST(RequestSchemas, HaveNoFieldThatIsRefused) {
 
 // What a schema says of a field holds: a value of another type is a 400 that names it.
 TEST(RequestSchemas, SayWhatTheReadersHoldTheirFieldsTo) {
-  std::map<std::string, Json> schemas = Schemas();
+  std::map<std::string, OrderedValue> schemas = Schemas();
   int probed = 0;
   for (const bool chat : {true, false}) {
-    const Json& fields = schemas[chat ? "/v1/chat/completions" : "/v1/completions"]["properties"];
+    const OrderedValue& fields = schemas[chat ? "/v1/chat/completions" : "/v1/completions"]["properties"];
     for (const auto& field : fields.items()) {
       if (!field.value().contains("type")) continue;
-      Json body = {{"stream", true}, {"session_id", "s"}};
+      OrderedValue body = {{"stream", true}, {"session_id", "s"}};
       if (chat) {
         body["messages"] = {{{"role", "user"}, {"content", "x"}}};
       } else {
         body["prompt"] = "x";
       }
-      body[field.key()] = field.value()["type"] == "string" ? Json(1) : Json("x");
+      body[field.key()] = field.value()["type"] == "string" ? OrderedValue(1) : OrderedValue("x");
       const std::string text = body.dump();
       std::optional<ApiError> error;
       if (chat) {

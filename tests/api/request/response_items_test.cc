@@ -10,25 +10,25 @@
 namespace hydrant {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedValue = nlohmann::ordered_json;
 
-std::string BodyOf(const std::string& input, const std::string& members = "") {
+std::string ItemsBody(const std::string& input, const std::string& members = "") {
   return R"({"input":)" + input + members + "}";
 }
 
 // The messages that a template gets to see; else why not.
-std::string Messages(const std::string& body) {
+std::string MessagesOfItems(const std::string& body) {
   const ApiResult<ResponsesRequest> parsed = ParseResponsesRequest(body, SmallContext());
   if (!parsed.ok()) return parsed.error().param + ": " + parsed.error().message;
   ItemMessages messages(parsed.value().instructions);
   const std::optional<ApiError> error = messages.Add(parsed.value().items, "input");
-  return error.has_value() ? error->param + ": " + error->message : Json(messages.messages()).dump();
+  return error.has_value() ? error->param + ": " + error->message : OrderedValue(messages.messages()).dump();
 }
 
 TEST(ResponseItems, BecomeWhatTemplatesRead) {
-  EXPECT_EQ(Messages(BodyOf(R"("hi")", R"(,"instructions":"s")")),
+  EXPECT_EQ(MessagesOfItems(ItemsBody(R"("hi")", R"(,"instructions":"s")")),
             R"([{"role":"system","content":"s"},{"role":"user","content":"hi"}])");
-  EXPECT_EQ(Messages(BodyOf(
+  EXPECT_EQ(MessagesOfItems(ItemsBody(
                 R"([{"type":"message","role":"developer","content":"d"},)"
                 R"({"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_text","text":"b"}]}])",
                 R"(,"instructions":"s")")),
@@ -42,33 +42,34 @@ TEST(ResponseItems, BecomeWhatTemplatesRead) {
       R"({"type":"function_call_output","call_id":"c1","output":"one"},)"
       R"({"type":"custom_tool_call_output","call_id":"c2","output":[{"type":"input_text","text":"two"}]}])";
   EXPECT_EQ(
-      Messages(BodyOf(called)),
+      MessagesOfItems(ItemsBody(called)),
       R"([{"role":"user","content":"?"},{"role":"assistant","content":"Let me.","reasoning_content":"hm","tool_calls":[)"
       R"({"id":"c1","type":"function","function":{"name":"f","arguments":{"x":1}}},)"
       R"({"id":"c2","type":"function","function":{"name":"g","arguments":{"input":"do"}}}]},)"
       R"({"role":"tool","tool_call_id":"c1","name":"f","content":"one"},)"
       R"({"role":"tool","tool_call_id":"c2","name":"g","content":"two"}])");
   // A call without words before it has a message of its own.
-  EXPECT_EQ(Messages(BodyOf(
+  EXPECT_EQ(MessagesOfItems(ItemsBody(
                 R"([{"role":"user","content":"?"},{"type":"function_call","call_id":"c","name":"f","arguments":""}])")),
             R"([{"role":"user","content":"?"},{"role":"assistant","content":null,"tool_calls":[)"
             R"({"id":"c","type":"function","function":{"name":"f","arguments":{}}}]}])");
   // One that was cut off has the members that came whole.
   const std::string cut =
       R"([{"type":"function_call","call_id":"c","name":"f","status":"incomplete","arguments":"{\"x\": 1, \"y"}])";
-  EXPECT_EQ(Messages(BodyOf(cut)), R"([{"role":"assistant","content":null,"tool_calls":[)"
-                                   R"({"id":"c","type":"function","function":{"name":"f","arguments":{"x":1}}}]}])");
-  EXPECT_EQ(Messages(BodyOf(
+  EXPECT_EQ(MessagesOfItems(ItemsBody(cut)),
+            R"([{"role":"assistant","content":null,"tool_calls":[)"
+            R"({"id":"c","type":"function","function":{"name":"f","arguments":{"x":1}}}]}])");
+  EXPECT_EQ(MessagesOfItems(ItemsBody(
                 R"([{"type":"function_call","status":"incomplete","call_id":"c","name":"f","arguments":"{\"x\":"}])")),
             R"([{"role":"assistant","content":null,"tool_calls":[)"
             R"({"id":"c","type":"function","function":{"name":"f","arguments":{}}}]}])");
-  EXPECT_EQ(Messages(BodyOf(R"([{"type":"function_call_output","call_id":"c","output":""}])")),
+  EXPECT_EQ(MessagesOfItems(ItemsBody(R"([{"type":"function_call_output","call_id":"c","output":""}])")),
             "input[0].call_id: There is no call of this id before it.");
 }
 
 TEST(ResponseItems, ReasoningComesBackAsItWasGiven) {
   const auto thought = [](const std::string& members) {
-    return Messages(BodyOf(R"([{"type":"reasoning")" + members + R"(},{"role":"assistant","content":"a"}])"));
+    return MessagesOfItems(ItemsBody(R"([{"type":"reasoning")" + members + R"(},{"role":"assistant","content":"a"}])"));
   };
   const std::string hm = R"([{"role":"assistant","content":"a","reasoning_content":"hm"}])";
   EXPECT_EQ(thought(R"(,"content":[{"type":"reasoning_text","text":"hm"}],"encrypted_content":"eA==")"), hm);

@@ -9,28 +9,28 @@
 namespace hydrant {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedValue = nlohmann::ordered_json;
 
-RequestContext Context() {
+RequestContext ResponsesContext() {
   RequestContext context = SmallContext();
   context.limits.messages_max = 8;
   return context;
 }
 
-std::string BodyOf(const std::string& input, const std::string& members = "") {
+std::string ResponsesBody(const std::string& input, const std::string& members = "") {
   return R"({"input":)" + input + members + "}";
 }
 
-ApiResult<ResponsesRequest> Parse(const std::string& body) { return ParseResponsesRequest(body, Context()); }
+ApiResult<ResponsesRequest> Parsed(const std::string& body) { return ParseResponsesRequest(body, ResponsesContext()); }
 
 // The parameter and the code of the error.
 std::string Refusal(const std::string& body) {
-  const ApiResult<ResponsesRequest> parsed = Parse(body);
+  const ApiResult<ResponsesRequest> parsed = Parsed(body);
   return parsed.ok() ? "accepted" : parsed.error().param + " " + parsed.error().code;
 }
 
 TEST(ResponsesRequest, HasTheDocumentedDefaultsAndRepeatsThem) {
-  const ApiResult<ResponsesRequest> parsed = Parse(BodyOf(R"("hi")"));
+  const ApiResult<ResponsesRequest> parsed = Parsed(ResponsesBody(R"("hi")"));
   ASSERT_TRUE(parsed.ok()) << parsed.error().message;
   const ResponsesRequest& request = parsed.value();
   EXPECT_EQ(request.max_tokens, kRestOfContext);
@@ -49,7 +49,7 @@ TEST(ResponsesRequest, HasTheDocumentedDefaultsAndRepeatsThem) {
 }
 
 TEST(ResponsesRequest, RepeatsWhatWasSaid) {
-  const ApiResult<ResponsesRequest> parsed = Parse(BodyOf(
+  const ApiResult<ResponsesRequest> parsed = Parsed(ResponsesBody(
       R"("hi")",
       R"(,"instructions":"Be \"brief\".","max_output_tokens":9,"temperature":0.7,"metadata":{"a":"b"},"user":"u",)"
       R"("prompt_cache_key":"k","reasoning":{"effort":"low"},"text":{"verbosity":"low"},"top_logprobs":2,"truncation":"auto",)"
@@ -63,10 +63,10 @@ TEST(ResponsesRequest, RepeatsWhatWasSaid) {
   EXPECT_EQ(request.previous_response_id, "resp_1");
   EXPECT_EQ(request.store, false);
   EXPECT_EQ(request.conversation.reasoning_effort, "low");
-  const Json echo = Json::parse("{" + request.head + "," + request.echo + "}");
+  const OrderedValue echo = OrderedValue::parse("{" + request.head + "," + request.echo + "}");
   EXPECT_EQ(echo["instructions"], "Be \"brief\".");
   EXPECT_EQ(echo["temperature"], 0.7);
-  EXPECT_EQ(echo["metadata"], (Json{{"a", "b"}}));
+  EXPECT_EQ(echo["metadata"], (OrderedValue{{"a", "b"}}));
   EXPECT_EQ(echo["reasoning"]["effort"], "low");
   EXPECT_EQ(echo["text"]["verbosity"], "low");
   EXPECT_EQ(echo["max_output_tokens"], 9);
@@ -110,7 +110,7 @@ TEST(ResponsesRequest, RefusesByName) {
       {R"("x")", R"(,"tools":[{"type":"Web Search"}])", "tools[0].type invalid_value"},
       {R"("x")", R"(,"tools":[{"type":"function"}])", "tools[0] invalid_value"},
   };
-  for (const auto& c : cases) EXPECT_EQ(Refusal(BodyOf(c.input, c.members)), c.refusal) << c.input << c.members;
+  for (const auto& c : cases) EXPECT_EQ(Refusal(ResponsesBody(c.input, c.members)), c.refusal) << c.input << c.members;
 }
 
 }  // namespace

@@ -11,16 +11,16 @@
 namespace hydrant {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedValue = nlohmann::ordered_json;
 
-std::string BodyOf(const std::string& input, const std::string& members = "") {
+std::string ToolsBody(const std::string& input, const std::string& members = "") {
   return R"({"input":)" + input + members + "}";
 }
 
-ApiResult<ResponsesRequest> Parse(const std::string& body) { return ParseResponsesRequest(body, SmallContext()); }
+ApiResult<ResponsesRequest> ParseTools(const std::string& body) { return ParseResponsesRequest(body, SmallContext()); }
 
 TEST(ResponsesTools, AreReadAndThoseThatAreNotOfferedAreTold) {
-  const ApiResult<ResponsesRequest> parsed = Parse(BodyOf(
+  const ApiResult<ResponsesRequest> parsed = ParseTools(ToolsBody(
       R"("hi")",
       R"(,"tools":[{"type":"function","name":"f","description":"d","parameters":{"type":"object"},"strict":false},)"
       R"({"type":"web_search"},{"type":"custom","name":"g"},{"type":"local_shell"}])"));
@@ -33,11 +33,11 @@ TEST(ResponsesTools, AreReadAndThoseThatAreNotOfferedAreTold) {
   EXPECT_EQ(request.conversation.tools[0].dump(),
             R"({"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}})");
   EXPECT_EQ(request.conversation.tools[1]["function"]["parameters"]["required"].dump(), R"(["input"])");
-  EXPECT_EQ(Json::parse("{" + request.head + "}")["tools"].dump(),
+  EXPECT_EQ(OrderedValue::parse("{" + request.head + "}")["tools"].dump(),
             R"([{"type":"function","name":"f","description":"d","parameters":{"type":"object"},"strict":false},)"
             R"({"type":"custom","name":"g","description":null,"format":{"type":"text"}}])");
   const ApiResult<ResponsesRequest> none =
-      Parse(BodyOf(R"("hi")", R"(,"tools":[{"type":"function","name":"f"}],"tool_choice":"none")"));
+      ParseTools(ToolsBody(R"("hi")", R"(,"tools":[{"type":"function","name":"f"}],"tool_choice":"none")"));
   ASSERT_TRUE(none.ok());
   EXPECT_TRUE(none.value().conversation.tools.is_null());
 }
@@ -51,7 +51,7 @@ TEST(ResponsesTools, AChoiceHoldsAnswersAndIsRepeated) {
                             R"("properties":{},"required":[],"additionalProperties":false}},)"
                             R"({"type":"custom","name":"g"},{"type":"web_search"}])";
   const auto parse = [&](const std::string& choice) {
-    return ParseResponsesRequest(BodyOf(R"("hi")", tools + choice), context);
+    return ParseResponsesRequest(ToolsBody(R"("hi")", tools + choice), context);
   };
   const struct {
     std::string choice, said;
@@ -70,18 +70,18 @@ TEST(ResponsesTools, AChoiceHoldsAnswersAndIsRepeated) {
     ASSERT_TRUE(parsed.ok()) << c.choice << parsed.error().message;
     const ResponsesRequest& request = parsed.value();
     ASSERT_TRUE(request.constraint.has_value()) << c.choice;
-    const Json spec = Json::parse(request.constraint->spec.text);
+    const OrderedValue spec = OrderedValue::parse(request.constraint->spec.text);
     EXPECT_EQ(spec["choice"], c.choice_of_grammar) << c.choice;
     EXPECT_EQ(spec["tools"].back()["name"], c.last) << c.choice;
-    EXPECT_EQ(Json::parse("{" + request.echo + "}")["tool_choice"].dump(), c.said);
-    EXPECT_EQ(Json::parse("{" + request.head + "}")["tools"][0]["strict"], true);
+    EXPECT_EQ(OrderedValue::parse("{" + request.echo + "}")["tool_choice"].dump(), c.said);
+    EXPECT_EQ(OrderedValue::parse("{" + request.head + "}")["tools"][0]["strict"], true);
     EXPECT_EQ(request.head, parse("").value().head) << "a chain goes on from its tokens whatever may be called";
   }
   const ApiResult<ResponsesRequest> none = parse(R"(,"tool_choice":"none")");
   ASSERT_TRUE(none.ok());
   EXPECT_FALSE(none.value().constraint.has_value());
   EXPECT_NE(none.value().head, parse("").value().head) << "its prompt has no tools";
-  EXPECT_EQ(Json::parse("{" + none.value().head + "," + none.value().echo + "}")["tool_choice"], "none");
+  EXPECT_EQ(OrderedValue::parse("{" + none.value().head + "," + none.value().echo + "}")["tool_choice"], "none");
   EXPECT_FALSE(parse(R"(,"parallel_tool_calls":false,"tool_choice":"required")").value().parallel_tool_calls);
   std::string many = R"({"type":"function","name":"f"})";
   for (int i = 0; i < 128; ++i) many += R"(,{"type":"web_search"})";

@@ -8,7 +8,7 @@
 namespace hydrant {
 namespace {
 
-ApiResult<SamplingFields> Read(const std::string& members, double repetition_default = 1.0) {
+ApiResult<SamplingFields> ReadSamplingFields(const std::string& members, double repetition_default = 1.0) {
   RequestContext context;
   context.vocab_size = 100;
   context.context = 2048;
@@ -29,7 +29,7 @@ TEST(SamplingFieldsTest, NothingIsAskedByDefault) {
         R"("presence_penalty":0,"frequency_penalty":-0.0,"repetition_penalty":1)", R"("logit_bias":{},"bad_words":[])",
         R"("logit_bias":{"5":0,"6":-0.0})"}) {
     SCOPED_TRACE(members);
-    const SamplingFields fields = Read(members).value();
+    const SamplingFields fields = ReadSamplingFields(members).value();
     EXPECT_EQ(fields.presence_penalty, 0.0f);
     EXPECT_EQ(fields.frequency_penalty, 0.0f);
     EXPECT_EQ(fields.repetition_penalty, 1.0f);
@@ -41,7 +41,8 @@ TEST(SamplingFieldsTest, NothingIsAskedByDefault) {
 
 TEST(SamplingFieldsTest, ReadsWhatIsAsked) {
   const SamplingFields fields =
-      Read(R"("presence_penalty":-2,"frequency_penalty":2.0,"repetition_penalty":1.1,"logit_bias":{"7":-100,"5":1.5},
+      ReadSamplingFields(
+          R"("presence_penalty":-2,"frequency_penalty":2.0,"repetition_penalty":1.1,"logit_bias":{"7":-100,"5":1.5},
               "allowed_token_ids":[9,0,9,99],"bad_words":["a"," b"])")
           .value();
   EXPECT_EQ(fields.presence_penalty, -2.0f);
@@ -57,14 +58,14 @@ TEST(SamplingFieldsTest, ReadsWhatIsAsked) {
 }
 
 TEST(SamplingFieldsTest, ABiasSpelledTwiceCountsOnce) {
-  const SamplingFields fields = Read(R"("logit_bias":{"5":1,"05":2,"005":3})").value();
+  const SamplingFields fields = ReadSamplingFields(R"("logit_bias":{"5":1,"05":2,"005":3})").value();
   ASSERT_EQ(fields.logit_bias.size(), 1u);
   EXPECT_EQ(fields.logit_bias[0].bias, 3.0f);
 }
 
 TEST(SamplingFieldsTest, GenerationConfigHasADefaultForRepetitions) {
-  EXPECT_EQ(Read("", 1.05).value().repetition_penalty, 1.05f);
-  EXPECT_EQ(Read(R"("repetition_penalty":1)", 1.05).value().repetition_penalty, 1.0f);
+  EXPECT_EQ(ReadSamplingFields("", 1.05).value().repetition_penalty, 1.05f);
+  EXPECT_EQ(ReadSamplingFields(R"("repetition_penalty":1)", 1.05).value().repetition_penalty, 1.0f);
 }
 
 TEST(SamplingFieldsTest, EveryViolationNamesItsField) {
@@ -100,7 +101,7 @@ TEST(SamplingFieldsTest, EveryViolationNamesItsField) {
   };
   for (const auto& test : cases) {
     SCOPED_TRACE(test.member);
-    const ApiResult<SamplingFields> read = Read(test.member);
+    const ApiResult<SamplingFields> read = ReadSamplingFields(test.member);
     ASSERT_FALSE(read.ok());
     EXPECT_EQ(read.error().status, 400);
     EXPECT_EQ(read.error().param, test.param);
@@ -112,12 +113,12 @@ TEST(SamplingFieldsTest, ListsAreBounded) {
   for (const int count : {1024, 1025}) {
     std::string bias = "\"logit_bias\":{";
     for (int i = 0; i < count; ++i) bias += (i == 0 ? "\"" : ",\"") + std::to_string(i % 100) + "\":0";
-    EXPECT_EQ(Read(bias + "}").ok(), count == 1024);
+    EXPECT_EQ(ReadSamplingFields(bias + "}").ok(), count == 1024);
   }
   for (const int count : {128, 129}) {
     std::string words = R"("bad_words":["w")";
     for (int i = 1; i < count; ++i) words += R"(,"w")";
-    EXPECT_EQ(Read(words + "]").ok(), count == 128);
+    EXPECT_EQ(ReadSamplingFields(words + "]").ok(), count == 128);
   }
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-AnswerHead Head() { return {"cmpl-1", 1700000000, "smol", "hydrant-0.1.0"}; }
+AnswerHead CompletionHead() { return {"cmpl-1", 1700000000, "smol", "hydrant-0.1.0"}; }
 
 CompletionWriter Begun(const AnswerHead& head) {
   CompletionWriter writer;
@@ -21,7 +21,7 @@ CompletionWriter Begun(const AnswerHead& head) {
   return writer;
 }
 
-std::string BodyOf(const Answer& answer, const AnswerHead& head = Head()) { return Begun(head).Body(answer); }
+std::string BodyOf(const Answer& answer, const AnswerHead& head = CompletionHead()) { return Begun(head).Body(answer); }
 
 Json EventJson(const std::string& event) {
   EXPECT_EQ(event.rfind("data: {", 0), 0u) << event;
@@ -46,7 +46,7 @@ TEST(CompletionBodyTest, HasExactlyTheDocumentedShape) {
 
 TEST(CompletionBodyTest, OptionalMembersAppearWhenGiven) {
   Answer response;
-  AnswerHead head = Head();
+  AnswerHead head = CompletionHead();
   head.system_fingerprint = "";
   AnswerChoice first;
   first.stop_reason = std::string("\n\n");
@@ -125,7 +125,7 @@ TEST(LogprobsTest, TheTokensOwnNumberIsAmongTheTopOnes) {
     position.id = own;
     position.bytes = own < count ? position.top[own].bytes : "a";
     position.logprob = own < count ? position.top[own].logprob : -100.0f;
-    CompletionWriter writer = Begun(Head());
+    CompletionWriter writer = Begun(CompletionHead());
     std::string event;
     const std::vector<PositionLogprobs> positions = {position};
     AnswerDelta delta;
@@ -152,7 +152,7 @@ TEST(LogprobsTest, TokensMayBeShownAsIds) {
   Answer response;
   response.choices.push_back(choice);
   CompletionWriter writer(/*tokens_as_ids=*/true);
-  writer.Begin(Head());
+  writer.Begin(CompletionHead());
   const Json logprobs = Json::parse(writer.Body(response))["choices"][0]["logprobs"];
   EXPECT_EQ(logprobs["tokens"], Json::parse(R"(["token_id:4"])"));
   EXPECT_EQ(logprobs["top_logprobs"][0], Json::parse(R"({"token_id:5":-0.5,"token_id:6":-0.75,"token_id:4":-2.0})"));
@@ -184,7 +184,7 @@ TEST(LogprobsTest, ThoseOfThePromptAreByIdWithRanks) {
 }
 
 TEST(CompletionWriterTest, APlainChunkIsByteForByteThis) {
-  CompletionWriter writer = Begun(Head());
+  CompletionWriter writer = Begun(CompletionHead());
   std::string out;
   AnswerDelta delta;
   delta.index = 3;
@@ -198,7 +198,7 @@ TEST(CompletionWriterTest, APlainChunkIsByteForByteThis) {
 }
 
 TEST(CompletionWriterTest, TheSlowPathWritesTheSameMembersAsTheFastOne) {
-  CompletionWriter writer = Begun(Head());
+  CompletionWriter writer = Begun(CompletionHead());
   std::string fast;
   std::string slow;
   AnswerDelta delta;
@@ -213,7 +213,7 @@ TEST(CompletionWriterTest, TheSlowPathWritesTheSameMembersAsTheFastOne) {
 }
 
 TEST(CompletionWriterTest, TheLastChunkCarriesReasonFingerprintAndKv) {
-  CompletionWriter writer = Begun(Head());
+  CompletionWriter writer = Begun(CompletionHead());
   std::string out;
   AnswerDelta delta;
   delta.finish_reason = FinishReason::kStop;
@@ -231,7 +231,7 @@ TEST(CompletionWriterTest, TheLastChunkCarriesReasonFingerprintAndKv) {
 }
 
 TEST(CompletionWriterTest, UsageIsInAChunkOnlyWhenHandedIn) {
-  CompletionWriter writer = Begun(Head());
+  CompletionWriter writer = Begun(CompletionHead());
   std::string out;
   AnswerDelta delta;
   const Usage usage{5, 2, 0};
@@ -250,7 +250,7 @@ TEST(CompletionWriterTest, UsageIsInAChunkOnlyWhenHandedIn) {
 }
 
 TEST(CompletionWriterTest, AnyBytesGiveOneValidEvent) {
-  AnswerHead head = Head();
+  AnswerHead head = CompletionHead();
   head.model = "m\"\n\xff";
   CompletionWriter writer = Begun(head);
   std::mt19937 random(3);
@@ -267,7 +267,7 @@ TEST(CompletionWriterTest, AnyBytesGiveOneValidEvent) {
 }
 
 TEST(CompletionWriterTest, ChunksAppendToOneBuffer) {
-  CompletionWriter writer = Begun(Head());
+  CompletionWriter writer = Begun(CompletionHead());
   std::string both;
   AnswerDelta delta;
   delta.text = "a";

@@ -12,10 +12,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-AnswerHead Head() { return {"msg_1", 1700000000, "smol", "hydrant-0.1.0"}; }
+AnswerHead MessageHead() { return {"msg_1", 1700000000, "smol", "hydrant-0.1.0"}; }
 
 // Every event is its name and one line of data, which has the name too.
-std::vector<Json> Events(const std::string& text) {
+std::vector<Json> MessageEvents(const std::string& text) {
   std::vector<Json> events;
   for (size_t at = 0; at < text.size();) {
     const size_t line = text.find('\n', at), end = text.find("\n\n", at);
@@ -38,7 +38,7 @@ std::string Names(const std::vector<Json>& events) {
 std::vector<Json> Stream(MessagesWriterOptions options, const std::vector<std::string>& pieces, FinishReason finish,
                          StopReason stop = {}) {
   MessagesWriter writer(std::move(options));
-  writer.Begin(Head());
+  writer.Begin(MessageHead());
   std::string out;
   Usage usage = {10, 1, 4};
   for (size_t i = 0; i < pieces.size(); ++i) {
@@ -55,13 +55,13 @@ std::vector<Json> Stream(MessagesWriterOptions options, const std::vector<std::s
   usage.completion_tokens = static_cast<int64_t>(pieces.size());
   writer.AppendUsage(&out, usage, nullptr);
   writer.AppendEnd(&out);
-  return Events(out);
+  return MessageEvents(out);
 }
 
 Json Body(MessagesWriterOptions options, const std::string& text, FinishReason finish = FinishReason::kStop,
           StopReason stop = {}) {
   MessagesWriter writer(std::move(options));
-  writer.Begin(Head());
+  writer.Begin(MessageHead());
   Answer answer;
   answer.choices.push_back({.text = text, .finish_reason = finish, .stop_reason = std::move(stop)});
   answer.usage = {10, 5, 4};
@@ -120,7 +120,7 @@ TEST(MessagesWriter, HasABlockOfThinkingForWhoAskedForIt) {
   for (const bool asked : {true, false}) {
     for (const bool speaks : {true, false}) {
       MessagesWriter whole({.include_reasoning = asked}), streamed({.include_reasoning = asked});
-      whole.Begin(Head());
+      whole.Begin(MessageHead());
       Answer answer;
       answer.choices.push_back({.reasoning = "hm so", .text = speaks ? "\nhi" : ""});
       Json blocks = Json::array();
@@ -128,13 +128,13 @@ TEST(MessagesWriter, HasABlockOfThinkingForWhoAskedForIt) {
       if (speaks) blocks.push_back(text);
       EXPECT_EQ(Json::parse(whole.Body(answer))["content"], blocks);
 
-      streamed.Begin(Head());
+      streamed.Begin(MessageHead());
       std::string out;
       Usage usage;
       streamed.AppendChunk(&out, {.first = true, .reasoning = "hm", .usage = &usage});
       streamed.AppendChunk(&out, {.reasoning = " so", .text = speaks ? "\n" : ""});
       streamed.AppendChunk(&out, {.text = speaks ? "hi" : "", .finish_reason = FinishReason::kStop});
-      EXPECT_EQ(Blocks(Events(out)), blocks);
+      EXPECT_EQ(Blocks(MessageEvents(out)), blocks);
     }
   }
 }
@@ -236,10 +236,10 @@ TEST(MessagesWriter, HasNoBlockOfWhiteSpace) {
 
 TEST(MessagesWriter, TellsErrorsAndTurnsInTheStream) {
   MessagesWriter writer({.asked_tokens = 9});
-  writer.Begin(Head());
+  writer.Begin(MessageHead());
   std::string out;
   writer.AppendError(&out, Overloaded("full", "queue_full", 1));
-  const std::vector<Json> events = Events(out);
+  const std::vector<Json> events = MessageEvents(out);
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0]["error"]["type"], "overloaded_error");
   EXPECT_EQ(events[0]["request_id"], "1");
@@ -255,7 +255,7 @@ TEST(MessagesWriter, TellsErrorsAndTurnsInTheStream) {
   delta.turn = &turn;
   writer.AppendChunk(&out, delta);
   writer.AppendUsage(&out, usage, nullptr);
-  EXPECT_EQ(Events(out).back()["hydrant"], (Json{{"turn", 7}, {"durable", "kv"}, {"resumed", false}}));
+  EXPECT_EQ(MessageEvents(out).back()["hydrant"], (Json{{"turn", 7}, {"durable", "kv"}, {"resumed", false}}));
 }
 
 }  // namespace

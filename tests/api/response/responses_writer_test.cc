@@ -53,7 +53,7 @@ std::vector<Json> Events(const std::string& text, size_t size, FinishReason fini
   return events;
 }
 
-Json BodyOf(const std::string& text, FinishReason finish = FinishReason::kStop) {
+Json WrittenBody(const std::string& text, FinishReason finish = FinishReason::kStop) {
   ResponsesWriter writer(Options());
   writer.Begin({"resp_1", 7, "smol", ""});
   Answer answer;
@@ -98,14 +98,14 @@ Json Assembled(const std::vector<Json>& events) {
   return items;
 }
 
-constexpr const char* kCalls =
+constexpr const char* kWrittenCalls =
     "Let me look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>\n"
     "<tool_call>\n{\"name\": \"g\", \"arguments\": {\"input\": \"do\"}}\n</tool_call>";
 
 TEST(ResponsesWriter, AStreamSaysWhatTheBodySaysHoweverItIsCut) {
   for (const std::string& text :
-       {std::string("Hello there."), std::string(kCalls), std::string(), std::string(" \n")}) {
-    const Json output = BodyOf(text)["output"];
+       {std::string("Hello there."), std::string(kWrittenCalls), std::string(), std::string(" \n")}) {
+    const Json output = WrittenBody(text)["output"];
     for (const size_t size : {1, 3, 1000}) {
       const std::vector<Json> events = Events(text, size);
       ASSERT_GE(events.size(), 4u);
@@ -120,7 +120,7 @@ TEST(ResponsesWriter, AStreamSaysWhatTheBodySaysHoweverItIsCut) {
 
 TEST(ResponsesWriter, EveryMemberIsAlwaysThere) {
   std::set<std::string> names;
-  const Json body = BodyOf("Hi");
+  const Json body = WrittenBody("Hi");
   for (const auto& member : body.items()) names.insert(member.key());
   for (const char* name : {"id", "object", "created_at", "completed_at", "status", "incomplete_details", "model",
                            "output", "error", "instructions", "tools", "temperature", "store", "usage"}) {
@@ -139,7 +139,7 @@ TEST(ResponsesWriter, EveryMemberIsAlwaysThere) {
 }
 
 TEST(ResponsesWriter, SaysWhatIsIncompleteAndWhatFailed) {
-  const Json body = BodyOf("Hel", FinishReason::kLength);
+  const Json body = WrittenBody("Hel", FinishReason::kLength);
   EXPECT_EQ(body["status"], "incomplete");
   EXPECT_EQ(body["incomplete_details"]["reason"], "max_output_tokens");
   EXPECT_EQ(body["output"][0]["status"], "incomplete");

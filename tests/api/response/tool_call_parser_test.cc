@@ -26,12 +26,12 @@ std::string Parsed(ToolCallFormat format, std::string_view answer, size_t step =
   return Shown(all);
 }
 
-struct Case {
+struct CallCase {
   std::string answer, expected;
 };
 
-void Check(ToolCallFormat format, const std::vector<Case>& cases) {
-  for (const Case& c : cases) {
+void Check(ToolCallFormat format, const std::vector<CallCase>& cases) {
+  for (const CallCase& c : cases) {
     for (const size_t step : {0, 1, 2, 3, 7}) EXPECT_EQ(Parsed(format, c.answer, step), c.expected) << c.answer;
   }
 }

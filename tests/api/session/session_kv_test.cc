@@ -81,7 +81,7 @@ TEST(SessionKv, APairAndATokenComeWithTheirScores) {
   EXPECT_THAT(SessionKvJson(kv), HasSubstr(R"("positions":[6,8],"scores":null})"));
 }
 
-ApiResult<SessionKvQuery> Read(const std::map<std::string, std::string>& values) {
+ApiResult<SessionKvQuery> ReadSessionKv(const std::map<std::string, std::string>& values) {
   return ReadSessionKvQuery(
       [&values](std::string_view name) -> std::optional<std::string> {
         const auto found = values.find(std::string(name));
@@ -91,11 +91,11 @@ ApiResult<SessionKvQuery> Read(const std::map<std::string, std::string>& values)
 }
 
 TEST(SessionKvQuery, SaysWhichTokensAndWhichPair) {
-  const SessionKvQuery none = Read({}).value();
+  const SessionKvQuery none = ReadSessionKv({}).value();
   EXPECT_FALSE(none.after.has_value() || none.layer.has_value() || none.token.has_value());
   EXPECT_EQ(none.limit, kKvTokensMax);
   const SessionKvQuery all =
-      Read({{"after", "5"}, {"limit", "1"}, {"layer", "2"}, {"head", "1"}, {"token", "0"}}).value();
+      ReadSessionKv({{"after", "5"}, {"limit", "1"}, {"layer", "2"}, {"head", "1"}, {"token", "0"}}).value();
   EXPECT_EQ(all.after, 5);
   EXPECT_EQ(all.limit, 1);
   EXPECT_EQ(all.layer, 2);
@@ -117,7 +117,7 @@ TEST(SessionKvQuery, ErrorsNameTheParameter) {
       {{{"head", "0"}}, "layer"},
   };
   for (const auto& [values, param] : cases) {
-    const ApiResult<SessionKvQuery> query = Read(values);
+    const ApiResult<SessionKvQuery> query = ReadSessionKv(values);
     ASSERT_FALSE(query.ok()) << param;
     EXPECT_EQ(query.error().status, 400);
     EXPECT_EQ(query.error().param, param);

@@ -13,18 +13,18 @@ namespace {
 
 using testing::HasSubstr;
 
-struct Read {
+struct ReadId {
   std::string id;
   std::string wrong;  // the param of the error
   bool is_listed = false;
 };
 
-Read ReadFrom(const std::string& body, const SessionHeaders& headers = {}) {
+ReadId ReadFrom(const std::string& body, const SessionHeaders& headers = {}) {
   const ApiResult<JsonBody> document = JsonBody::Parse(body, RequestLimits());
   EXPECT_TRUE(document.ok());
   std::optional<ApiError> error;
   ObjectReader reader(document.value().root(), "", &error);
-  Read read;
+  ReadId read;
   read.id = ReadSessionId(&reader, headers, &read.is_listed);
   if (error.has_value()) read.wrong = error->param;
   return read;

@@ -9,7 +9,7 @@
 namespace hydrant {
 namespace {
 
-ApiResult<JsonBody> Parse(std::string_view text) { return JsonBody::Parse(text, RequestLimits()); }
+ApiResult<JsonBody> ParseBody(std::string_view text) { return JsonBody::Parse(text, RequestLimits()); }
 
 // What was parsed, written again: compares trees without a second JSON library.
 void Dump(JsonView value, std::string* out) {
@@ -65,7 +65,7 @@ TEST(JsonBody, ValidTextsRoundTrip) {
   };
   for (const char* text : cases) {
     SCOPED_TRACE(text);
-    const ApiResult<JsonBody> document = Parse(text);
+    const ApiResult<JsonBody> document = ParseBody(text);
     ASSERT_TRUE(document.ok());
     std::string out;
     Dump(document.value().root(), &out);
@@ -118,7 +118,7 @@ TEST(JsonBody, InvalidTextsGiveAByteOffsetAndNothingElse) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
-    const ApiResult<JsonBody> document = Parse(c.text);
+    const ApiResult<JsonBody> document = ParseBody(c.text);
     ASSERT_FALSE(document.ok());
     const ApiError& error = document.error();
     EXPECT_EQ(error.status, 400);
@@ -131,20 +131,20 @@ TEST(JsonBody, InvalidTextsGiveAByteOffsetAndNothingElse) {
 }
 
 TEST(JsonBody, SkipsAByteOrderMark) {
-  const ApiResult<JsonBody> document = Parse("\xef\xbb\xbf{\"a\":1}");
+  const ApiResult<JsonBody> document = ParseBody("\xef\xbb\xbf{\"a\":1}");
   ASSERT_TRUE(document.ok());
   EXPECT_EQ(document.value().root()["a"].integer(), 1);
 }
 
 TEST(JsonBody, DepthEndsAt64) {
-  EXPECT_TRUE(Parse(Nested(63)).ok());
-  EXPECT_TRUE(Parse(Nested(64)).ok());
+  EXPECT_TRUE(ParseBody(Nested(63)).ok());
+  EXPECT_TRUE(ParseBody(Nested(64)).ok());
   for (const int depth : {65, 1000, 100'000}) {
-    const ApiResult<JsonBody> document = Parse(Nested(depth));
+    const ApiResult<JsonBody> document = ParseBody(Nested(depth));
     ASSERT_FALSE(document.ok()) << depth;
     EXPECT_EQ(document.error().code, "json_too_deep");
   }
-  const ApiResult<JsonBody> open = Parse(std::string(4'000'000, '['));
+  const ApiResult<JsonBody> open = ParseBody(std::string(4'000'000, '['));
   ASSERT_FALSE(open.ok());
   EXPECT_EQ(open.error().code, "json_too_deep");
 }
@@ -152,7 +152,7 @@ TEST(JsonBody, DepthEndsAt64) {
 TEST(JsonBody, DepthCountsOpenLevelsNotBrackets) {
   std::string text = "[";
   for (int i = 0; i < 1000; ++i) text += i == 0 ? "[]" : ",[]";
-  EXPECT_TRUE(Parse(text + "]").ok());
+  EXPECT_TRUE(ParseBody(text + "]").ok());
 }
 
 TEST(JsonBody, NodesEndAtTheLimit) {
@@ -170,13 +170,13 @@ TEST(JsonBody, NodesEndAtTheLimit) {
 TEST(JsonBody, MillionsOfElementsAreRefusedEarly) {
   std::string text = "[0";
   for (int i = 0; i < 2'000'000; ++i) text += ",0";
-  const ApiResult<JsonBody> document = Parse(text + "]");
+  const ApiResult<JsonBody> document = ParseBody(text + "]");
   ASSERT_FALSE(document.ok());
   EXPECT_EQ(document.error().code, "json_too_many_nodes");
 }
 
 TEST(JsonBody, LastDuplicateMemberWins) {
-  const ApiResult<JsonBody> document = Parse(R"({"a":1,"b":2,"a":3})");
+  const ApiResult<JsonBody> document = ParseBody(R"({"a":1,"b":2,"a":3})");
   ASSERT_TRUE(document.ok());
   EXPECT_EQ(document.value().root()["a"].integer(), 3);
   EXPECT_EQ(document.value().root()["b"].integer(), 2);
@@ -208,7 +208,7 @@ TEST(JsonBody, NumbersKeepTheirKindAndRange) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.text);
-    const ApiResult<JsonBody> document = Parse(c.text);
+    const ApiResult<JsonBody> document = ParseBody(c.text);
     ASSERT_TRUE(document.ok());
     const JsonView value = document.value().root();
     EXPECT_EQ(value.is_integer(), c.is_integer);
@@ -236,7 +236,7 @@ TEST(JsonBody, TextsOfOneBudgetShareIt) {
 }
 
 TEST(JsonBody, EscapedNulIsAByteOfTheString) {
-  const ApiResult<JsonBody> document = Parse(R"({"p\u0000":"a\u0000b\ud83d\ude00"})");
+  const ApiResult<JsonBody> document = ParseBody(R"({"p\u0000":"a\u0000b\ud83d\ude00"})");
   ASSERT_TRUE(document.ok());
   const JsonView member = document.value().root()[std::string_view("p\0", 2)];
   ASSERT_TRUE(member.is_string());

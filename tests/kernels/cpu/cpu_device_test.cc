@@ -29,7 +29,7 @@ std::unique_ptr<CpuDevice> MakeDevice(CpuIsa isa, int threads) {
   return CpuDevice::Create(options).value();
 }
 
-Floats Random(int64_t count, uint32_t seed, float mean, float scale) {
+Floats RandomAround(int64_t count, uint32_t seed, float mean, float scale) {
   std::mt19937 engine(seed);
   NormalDistribution normal(mean, scale);
   Floats values(static_cast<size_t>(count));
@@ -37,7 +37,7 @@ Floats Random(int64_t count, uint32_t seed, float mean, float scale) {
   return values;
 }
 
-Matrix View(Floats& values, int64_t rows, int64_t cols) { return {values.data(), DType::kF32, rows, cols}; }
+Matrix HostView(Floats& values, int64_t rows, int64_t cols) { return {values.data(), DType::kF32, rows, cols}; }
 
 class CpuDeviceTest : public ::testing::TestWithParam<CpuIsa> {};
 
@@ -73,13 +73,13 @@ TEST_P(CpuDeviceTest, NormAgreesWithTheOracle) {
     for (int64_t cols : {1, 15, 16, 17, 48, 576, 1023}) {
       for (float mean : {0.0f, 30.0f}) {
         const int64_t n = 7;
-        Floats x = Random(n * cols, 3, mean, 2.0f);
-        const Floats weight = Random(cols, 4, 1.0f, 0.5f);
-        const Floats bias = Random(cols, 5, 0.0f, 1.0f);
+        Floats x = RandomAround(n * cols, 3, mean, 2.0f);
+        const Floats weight = RandomAround(cols, 4, 1.0f, 0.5f);
+        const Floats bias = RandomAround(cols, 5, 0.0f, 1.0f);
         for (bool with_bias : {false, true}) {
           const NormWeight norm = {kind, weight.data(), with_bias ? bias.data() : nullptr, 1e-5f};
           Floats y(x.size());
-          device->Norm(norm, View(x, n, cols), View(y, n, cols));
+          device->Norm(norm, HostView(x, n, cols), HostView(y, n, cols));
           const auto expected = reference::Norm(kind, reference::ToDouble(weight),
                                                 with_bias ? reference::ToDouble(bias) : reference::Values(), norm.eps,
                                                 reference::ToDouble(x), n, cols);
@@ -97,8 +97,8 @@ TEST_P(CpuDeviceTest, NormAgreesWithTheOracle) {
 
 TEST_P(CpuDeviceTest, NormRowsDoNotDependOnTheBatchOrTheThreads) {
   const int64_t n = 100, cols = 577;
-  Floats x = Random(n * cols, 6, 0.5f, 1.0f);
-  const Floats weight = Random(cols, 7, 1.0f, 0.1f);
+  Floats x = RandomAround(n * cols, 6, 0.5f, 1.0f);
+  const Floats weight = RandomAround(cols, 7, 1.0f, 0.1f);
   for (NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
     const NormWeight norm = {kind, weight.data(), nullptr, 1e-6f};
     Floats expected(x.size());
@@ -109,11 +109,11 @@ TEST_P(CpuDeviceTest, NormRowsDoNotDependOnTheBatchOrTheThreads) {
     }
     for (int threads : {1, 2, 3}) {
       Floats y(x.size());
-      MakeDevice(GetParam(), threads)->Norm(norm, View(x, n, cols), View(y, n, cols));
+      MakeDevice(GetParam(), threads)->Norm(norm, HostView(x, n, cols), HostView(y, n, cols));
       EXPECT_EQ(y, expected) << threads << " threads";
       // In place as well.
       Floats in_place = x;
-      MakeDevice(GetParam(), threads)->Norm(norm, View(in_place, n, cols), View(in_place, n, cols));
+      MakeDevice(GetParam(), threads)->Norm(norm, HostView(in_place, n, cols), HostView(in_place, n, cols));
       EXPECT_EQ(in_place, expected) << threads << " threads";
     }
   }
@@ -121,14 +121,14 @@ TEST_P(CpuDeviceTest, NormRowsDoNotDependOnTheBatchOrTheThreads) {
 
 TEST_P(CpuDeviceTest, AddNormedAddsTheNorm) {
   const int64_t n = 9, cols = 49;
-  const Floats x = Random(n * cols, 6, 0.5f, 1.0f), y = Random(n * cols, 8, 0.0f, 1.0f);
-  const Floats weight = Random(cols, 7, 1.0f, 0.1f);
+  const Floats x = RandomAround(n * cols, 6, 0.5f, 1.0f), y = RandomAround(n * cols, 8, 0.0f, 1.0f);
+  const Floats weight = RandomAround(cols, 7, 1.0f, 0.1f);
   const NormWeight norm = {NormKind::kRms, weight.data(), nullptr, 1e-6f};
   const auto device = MakeDevice(GetParam(), 2);
   Floats scratch = x, sum = y, normed(x.size());
-  device->AddNormed(norm, View(scratch, n, cols), View(sum, n, cols));
+  device->AddNormed(norm, HostView(scratch, n, cols), HostView(sum, n, cols));
   Floats in = x;
-  device->Norm(norm, View(in, n, cols), View(normed, n, cols));
+  device->Norm(norm, HostView(in, n, cols), HostView(normed, n, cols));
   for (size_t i = 0; i < sum.size(); ++i) ASSERT_EQ(sum[i], y[i] + normed[i]) << i;
 }
 
@@ -136,10 +136,10 @@ TEST_P(CpuDeviceTest, SoftCapsAgreeWithTheOracle) {
   const auto device = MakeDevice(GetParam(), 2);
   const int64_t n = 5, cols = 35;
   for (const float cap : {0.5f, 30.0f}) {
-    Floats x = Random(n * cols, 9, 0.0f, 40.0f);
+    Floats x = RandomAround(n * cols, 9, 0.0f, 40.0f);
     x[0] = 0.0f, x[1] = 1e30f, x[2] = -INFINITY, x[3] = INFINITY, x[4] = 1e-30f, x[5] = NAN;
     const Floats before = x;
-    device->SoftCap(cap, View(x, n, cols));
+    device->SoftCap(cap, HostView(x, n, cols));
     for (size_t i = 0; i < x.size(); ++i) {
       if (i == 5) {
         EXPECT_TRUE(std::isnan(x[i]));
@@ -154,10 +154,10 @@ TEST_P(CpuDeviceTest, SoftCapsAgreeWithTheOracle) {
 TEST_P(CpuDeviceTest, GatherRowsCopies) {
   const auto device = MakeDevice(GetParam(), 2);
   const int64_t cols = 17;
-  Floats x = Random(40 * cols, 8, 0.0f, 1.0f);
+  Floats x = RandomAround(40 * cols, 8, 0.0f, 1.0f);
   const std::vector<int32_t> indices = {39, 0, 0, 16, 15, 17};
   Floats y(indices.size() * cols);
-  device->GatherRows(View(x, 40, cols), indices, View(y, static_cast<int64_t>(indices.size()), cols));
+  device->GatherRows(HostView(x, 40, cols), indices, HostView(y, static_cast<int64_t>(indices.size()), cols));
   for (size_t i = 0; i < indices.size(); ++i) {
     for (int64_t col = 0; col < cols; ++col) {
       EXPECT_EQ(y[i * cols + static_cast<size_t>(col)], x[static_cast<size_t>(indices[i] * cols + col)]);

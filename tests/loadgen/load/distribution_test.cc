@@ -19,7 +19,7 @@ std::vector<double> Draw(std::string_view text, int count = 20'001) {
   return values;
 }
 
-double Mean(const std::vector<double>& values) {
+double MeanOf(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += value;
   return sum / static_cast<double>(values.size());
@@ -46,10 +46,10 @@ TEST(Distribution, SamplesHaveTheParametersAsked) {
   const std::vector<double> uniform = Draw("uniform:10:20");
   EXPECT_GE(uniform.front(), 10);
   EXPECT_LE(uniform.back(), 20);
-  EXPECT_NEAR(Mean(uniform), 15, 0.2);
-  EXPECT_NEAR(Mean(Draw("normal:100:10")), 100, 0.5);
+  EXPECT_NEAR(MeanOf(uniform), 15, 0.2);
+  EXPECT_NEAR(MeanOf(Draw("normal:100:10")), 100, 0.5);
   EXPECT_NEAR(Draw("lognormal:200:0.5")[10'000], 200, 5);
-  EXPECT_NEAR(Mean(Draw("exponential:3")), 3, 0.1);
+  EXPECT_NEAR(MeanOf(Draw("exponential:3")), 3, 0.1);
   EXPECT_GE(Draw("normal:1:10").front(), 0) << "never negative";
 }
 

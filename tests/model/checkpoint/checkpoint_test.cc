@@ -129,12 +129,12 @@ const Format kFormats[] = {
      "model.safetensors"},
     {"Gguf", [](const TempDir& dir) { return dir.Write("t.gguf", TinyGguf().Build()); }, "t.gguf"},
 };
-constexpr auto kName = [](const auto& test) { return test.param.name; };
+constexpr auto kCheckpointName = [](const auto& test) { return test.param.name; };
 
 class ChangingFile : public testing::TestWithParam<Format> {};
-INSTANTIATE_TEST_SUITE_P(, ChangingFile, testing::ValuesIn(kFormats), kName);
+INSTANTIATE_TEST_SUITE_P(, ChangingFile, testing::ValuesIn(kFormats), kCheckpointName);
 using ChangingFileDeathTest = ChangingFile;
-INSTANTIATE_TEST_SUITE_P(, ChangingFileDeathTest, testing::ValuesIn(kFormats), kName);
+INSTANTIATE_TEST_SUITE_P(, ChangingFileDeathTest, testing::ValuesIn(kFormats), kCheckpointName);
 
 Weights Load(const Checkpoint& checkpoint) {
   auto device = CpuDevice::Create(CpuDeviceOptions{.threads = 1});

@@ -55,13 +55,13 @@ TEST(GgufArchitecture, Phi3sListsOfFactorsAreLongRope) {
               RefusedWith("tensor 'rope_factors_short.weight': is missing"));
 }
 
-struct Wrong {
+struct BadArchitecture {
   const char* name;
   const char* family;
   std::function<void(GgufBuilder&)> spoil;
   std::string part;
 };
-class GgufArchitectureRefusal : public testing::TestWithParam<Wrong> {};
+class GgufArchitectureRefusal : public testing::TestWithParam<BadArchitecture> {};
 TEST_P(GgufArchitectureRefusal, NamesKeyOrTensor) {
   const TempDir dir;
   GgufBuilder file = FamilyCheckpoint(GetParam().family).Gguf();
@@ -71,42 +71,42 @@ TEST_P(GgufArchitectureRefusal, NamesKeyOrTensor) {
 }
 INSTANTIATE_TEST_SUITE_P(
     , GgufArchitectureRefusal,
-    testing::Values(Wrong{"NeoxResidualUnsaid", "gpt_neox", [](auto& f) { f.Remove("gptneox.use_parallel_residual"); },
-                          "'gptneox.use_parallel_residual': is missing"},
-                    Wrong{"NeoxEpsMissing", "gpt_neox",
-                          [](auto& f) { f.Remove("gptneox.attention.layer_norm_epsilon"); },
-                          "'gptneox.attention.layer_norm_epsilon': is missing"},
-                    Wrong{"NeoxFusedShape", "gpt_neox",
-                          [](auto& f) {
-                            f.AddF32("blk.0.attn_qkv.weight", {32, 95});
-                          },
-                          "tensor 'blk.0.attn_qkv.weight': its shape is [95, 32], the config asks for [96, 32]"},
-                    Wrong{"Phi3FusedShape", "phi3",
-                          [](auto& f) {
-                            f.AddF32("blk.1.ffn_up.weight", {32, 95});
-                          },
-                          "tensor 'blk.1.ffn_up.weight': its shape is [95, 32], the config asks for [96, 32]"},
-                    Wrong{"Phi3FactorWithoutLists", "phi3",
-                          [](auto& f) { f.SetFloat("phi3.rope.scaling.attn_factor", 1.5f); },
-                          "'phi3.rope.scaling.attn_factor': 1.5 is not supported"},
-                    Wrong{"Qwen2BiasMissing", "qwen2", [](auto& f) { f.RemoveTensor("blk.1.attn_k.bias"); },
-                          "tensor 'blk.1.attn_k.bias': is missing"},
-                    Wrong{"Qwen3NormMissing", "qwen3", [](auto& f) { f.RemoveTensor("blk.0.attn_q_norm.weight"); },
-                          "tensor 'blk.0.attn_q_norm.weight': is missing"},
-                    Wrong{"Olmo3TooFewWindows", "olmo3", [](auto& f) { f.SetBools(kWindows, {true}); },
-                          "'olmo2.attention.sliding_window_pattern': has 1 entries for 2 layers"},
-                    Wrong{"Olmo3TooManyWindows", "olmo3",
-                          [](auto& f) {
-                            f.SetBools(kWindows, {true, false, true});
-                          },
-                          "'olmo2.attention.sliding_window_pattern': has 3 elements; at most 2 make sense"},
-                    Wrong{"Olmo3WindowsAreNumbers", "olmo3",
-                          [](auto& f) {
-                            f.SetInts(kWindows, {1, 0});
-                          },
-                          "'olmo2.attention.sliding_window_pattern': is not an array of bools"},
-                    Wrong{"Olmo3NormOfOneHead", "olmo3", [](auto& f) { f.AddF32("blk.0.attn_q_norm.weight", {8}); },
-                          "tensor 'blk.0.attn_q_norm.weight': its shape is [8], the config asks for [32]"}),
+    testing::Values(
+        BadArchitecture{"NeoxResidualUnsaid", "gpt_neox", [](auto& f) { f.Remove("gptneox.use_parallel_residual"); },
+                        "'gptneox.use_parallel_residual': is missing"},
+        BadArchitecture{"NeoxEpsMissing", "gpt_neox", [](auto& f) { f.Remove("gptneox.attention.layer_norm_epsilon"); },
+                        "'gptneox.attention.layer_norm_epsilon': is missing"},
+        BadArchitecture{"NeoxFusedShape", "gpt_neox",
+                        [](auto& f) {
+                          f.AddF32("blk.0.attn_qkv.weight", {32, 95});
+                        },
+                        "tensor 'blk.0.attn_qkv.weight': its shape is [95, 32], the config asks for [96, 32]"},
+        BadArchitecture{"Phi3FusedShape", "phi3",
+                        [](auto& f) {
+                          f.AddF32("blk.1.ffn_up.weight", {32, 95});
+                        },
+                        "tensor 'blk.1.ffn_up.weight': its shape is [95, 32], the config asks for [96, 32]"},
+        BadArchitecture{"Phi3FactorWithoutLists", "phi3",
+                        [](auto& f) { f.SetFloat("phi3.rope.scaling.attn_factor", 1.5f); },
+                        "'phi3.rope.scaling.attn_factor': 1.5 is not supported"},
+        BadArchitecture{"Qwen2BiasMissing", "qwen2", [](auto& f) { f.RemoveTensor("blk.1.attn_k.bias"); },
+                        "tensor 'blk.1.attn_k.bias': is missing"},
+        BadArchitecture{"Qwen3NormMissing", "qwen3", [](auto& f) { f.RemoveTensor("blk.0.attn_q_norm.weight"); },
+                        "tensor 'blk.0.attn_q_norm.weight': is missing"},
+        BadArchitecture{"Olmo3TooFewWindows", "olmo3", [](auto& f) { f.SetBools(kWindows, {true}); },
+                        "'olmo2.attention.sliding_window_pattern': has 1 entries for 2 layers"},
+        BadArchitecture{"Olmo3TooManyWindows", "olmo3",
+                        [](auto& f) {
+                          f.SetBools(kWindows, {true, false, true});
+                        },
+                        "'olmo2.attention.sliding_window_pattern': has 3 elements; at most 2 make sense"},
+        BadArchitecture{"Olmo3WindowsAreNumbers", "olmo3",
+                        [](auto& f) {
+                          f.SetInts(kWindows, {1, 0});
+                        },
+                        "'olmo2.attention.sliding_window_pattern': is not an array of bools"},
+        BadArchitecture{"Olmo3NormOfOneHead", "olmo3", [](auto& f) { f.AddF32("blk.0.attn_q_norm.weight", {8}); },
+                        "tensor 'blk.0.attn_q_norm.weight': its shape is [8], the config asks for [32]"}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -23,7 +23,7 @@
 namespace hydrant {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kNanF32 = std::numeric_limits<float>::quiet_NaN();
 
 absl::StatusOr<std::unique_ptr<Checkpoint>> Open(const GgufBuilder& builder) {
   const TempDir dir;  // the mapping outlives the name
@@ -173,7 +173,7 @@ INSTANTIATE_TEST_SUITE_P(
 // E10: loads, and names the tensor once it was read.
 TEST(GgufCheckpoint, NamesTensorsWithNumbersThatAreNotFinite) {
   GgufBuilder tiny = TinyGguf();
-  tiny.At("blk.0.ffn_up.weight").data.replace(4 * 100, 4, Raw(kNan));
+  tiny.At("blk.0.ffn_up.weight").data.replace(4 * 100, 4, Raw(kNanF32));
   const auto checkpoint = Open(tiny);
   ASSERT_THAT(checkpoint, IsOk());
   EXPECT_TRUE((*checkpoint)->tensors.NonFinite().empty());
@@ -223,12 +223,12 @@ TEST(GgufCheckpoint, AWindowIsThatOfEveryLayerUnlessTheArchitectureHasARule) {
   EXPECT_EQ((*whole)->config.window_of(0), kNoWindow);
 }
 
-struct Wrong {
+struct BadGguf {
   const char* name;
   std::function<void(GgufBuilder&)> spoil;
   std::string part;
 };
-class GgufRefusal : public testing::TestWithParam<Wrong> {};
+class GgufRefusal : public testing::TestWithParam<BadGguf> {};
 TEST_P(GgufRefusal, NamesFileAndField) {
   const TempDir dir;
   GgufBuilder tiny = TinyGguf();
@@ -241,130 +241,134 @@ using F = GgufBuilder;
 
 INSTANTIATE_TEST_SUITE_P(
     E9Tensors, GgufRefusal,
-    testing::Values(Wrong{"Missing", [](F& f) { f.RemoveTensor("blk.1.ffn_up.weight"); },
-                          "tensor 'blk.1.ffn_up.weight': is missing"},
-                    Wrong{"EmbeddingMissing", [](F& f) { f.RemoveTensor("token_embd.weight"); },
-                          "'token_embd.weight': is missing"},
-                    Wrong{"Transposed",
-                          [](F& f) {
-                            f.AddF32("blk.1.ffn_up.weight", {64, 32});
-                          },
-                          "'blk.1.ffn_up.weight': its shape is [32, 64], the config asks for [64, 32]"},
-                    Wrong{"BiasInOneLayerOnly", [](F& f) { f.AddF32("blk.0.attn_q.bias", {32}); },
-                          "'blk.1.attn_q.bias': is missing"},
-                    Wrong{"HeadOfAnotherShape",
-                          [](F& f) {
-                            f.AddF32("output.weight", {32, 257});
-                          },
-                          "'output.weight': its shape is"},
-                    Wrong{"RopeFactorsShort", [](F& f) { f.AddF32("rope_freqs.weight", {3}); },
-                          "'rope_freqs.weight': is not a vector"},
-                    Wrong{"RopeFactorZero",
-                          [](F& f) {
-                            f.At("rope_freqs.weight") = {"rope_freqs.weight", {4}, F::kF32, std::string(16, '\0')};
-                          },
-                          "'rope_freqs.weight': element 0 is 0"},
-                    Wrong{"RopeFactorNan",
-                          [](F& f) {
-                            f.At("rope_freqs.weight") = {
-                                "rope_freqs.weight", {4}, F::kF32, Raw(kNan) + Raw(kNan) + Raw(kNan) + Raw(kNan)};
-                          },
-                          "element 0 is nan"}),
+    testing::Values(BadGguf{"Missing", [](F& f) { f.RemoveTensor("blk.1.ffn_up.weight"); },
+                            "tensor 'blk.1.ffn_up.weight': is missing"},
+                    BadGguf{"EmbeddingMissing", [](F& f) { f.RemoveTensor("token_embd.weight"); },
+                            "'token_embd.weight': is missing"},
+                    BadGguf{"Transposed",
+                            [](F& f) {
+                              f.AddF32("blk.1.ffn_up.weight", {64, 32});
+                            },
+                            "'blk.1.ffn_up.weight': its shape is [32, 64], the config asks for [64, 32]"},
+                    BadGguf{"BiasInOneLayerOnly", [](F& f) { f.AddF32("blk.0.attn_q.bias", {32}); },
+                            "'blk.1.attn_q.bias': is missing"},
+                    BadGguf{"HeadOfAnotherShape",
+                            [](F& f) {
+                              f.AddF32("output.weight", {32, 257});
+                            },
+                            "'output.weight': its shape is"},
+                    BadGguf{"RopeFactorsShort", [](F& f) { f.AddF32("rope_freqs.weight", {3}); },
+                            "'rope_freqs.weight': is not a vector"},
+                    BadGguf{"RopeFactorZero",
+                            [](F& f) {
+                              f.At("rope_freqs.weight") = {"rope_freqs.weight", {4}, F::kF32, std::string(16, '\0')};
+                            },
+                            "'rope_freqs.weight': element 0 is 0"},
+                    BadGguf{"RopeFactorNan",
+                            [](F& f) {
+                              f.At("rope_freqs.weight") = {"rope_freqs.weight",
+                                                           {4},
+                                                           F::kF32,
+                                                           Raw(kNanF32) + Raw(kNanF32) + Raw(kNanF32) + Raw(kNanF32)};
+                            },
+                            "element 0 is nan"}),
     kName);
 
 constexpr const char* kLayers = "llama.block_count";
 INSTANTIATE_TEST_SUITE_P(
     E14Layers, GgufRefusal,
-    testing::Values(Wrong{"Zero", [](F& f) { f.Set(kLayers, 0); }, "'llama.block_count': 0 is out of range [1, 1024]"},
-                    Wrong{"Negative", [](F& f) { f.SetInt(kLayers, -1); }, "-1 is out of range [1, 1024]"},
-                    Wrong{"TwoTo31", [](F& f) { f.Set(kLayers, 1u << 31); },
-                          "'llama.block_count': 2147483648 is out of"},
-                    Wrong{"TwoTo64", [](F& f) { f.SetRaw(kLayers, F::kUint64, Raw(~0ull)); }, "'llama.block_count'"},
-                    Wrong{"Billion", [](F& f) { f.Set(kLayers, 1'000'000'000); }, "[1, 1024]"},
-                    Wrong{"MoreThanTensors", [](F& f) { f.Set(kLayers, 1024); }, "tensor 'blk.2."},
-                    Wrong{"Float", [](F& f) { f.SetFloat(kLayers, 2); }, "'llama.block_count': is not an integer"},
-                    Wrong{"Text", [](F& f) { f.SetText(kLayers, "2"); }, "'llama.block_count': is not an integer"},
-                    Wrong{"Array", [](F& f) { f.SetInts(kLayers, {2}); }, "'llama.block_count': is not an integer"},
-                    Wrong{"Missing", [](F& f) { f.Remove(kLayers); }, "'llama.block_count': is missing"}),
+    testing::Values(
+        BadGguf{"Zero", [](F& f) { f.Set(kLayers, 0); }, "'llama.block_count': 0 is out of range [1, 1024]"},
+        BadGguf{"Negative", [](F& f) { f.SetInt(kLayers, -1); }, "-1 is out of range [1, 1024]"},
+        BadGguf{"TwoTo31", [](F& f) { f.Set(kLayers, 1u << 31); }, "'llama.block_count': 2147483648 is out of"},
+        BadGguf{"TwoTo64", [](F& f) { f.SetRaw(kLayers, F::kUint64, Raw(~0ull)); }, "'llama.block_count'"},
+        BadGguf{"Billion", [](F& f) { f.Set(kLayers, 1'000'000'000); }, "[1, 1024]"},
+        BadGguf{"MoreThanTensors", [](F& f) { f.Set(kLayers, 1024); }, "tensor 'blk.2."},
+        BadGguf{"Float", [](F& f) { f.SetFloat(kLayers, 2); }, "'llama.block_count': is not an integer"},
+        BadGguf{"Text", [](F& f) { f.SetText(kLayers, "2"); }, "'llama.block_count': is not an integer"},
+        BadGguf{"Array", [](F& f) { f.SetInts(kLayers, {2}); }, "'llama.block_count': is not an integer"},
+        BadGguf{"Missing", [](F& f) { f.Remove(kLayers); }, "'llama.block_count': is missing"}),
     kName);
 
 INSTANTIATE_TEST_SUITE_P(
     E15Shapes, GgufRefusal,
     testing::Values(
-        Wrong{"NoHeads", [](F& f) { f.Set("llama.attention.head_count", 0); }, "'llama.attention.head_count': 0"},
-        Wrong{"HeadsDoNotDivide", [](F& f) { f.Set("llama.attention.head_count", 5); },
-              "5 does not divide the hidden size"},
-        Wrong{"MoreKvHeads", [](F& f) { f.Set("llama.attention.head_count_kv", 8); },
-              "'llama.attention.head_count_kv': 8 is out of range [1, 4]"},
-        Wrong{"KvHeadsDoNotDivide", [](F& f) { f.Set("llama.attention.head_count_kv", 3); }, "3 does not divide"},
-        Wrong{"NoKvHeads", [](F& f) { f.Set("llama.attention.head_count_kv", 0); },
-              "'llama.attention.head_count_kv': 0"},
-        Wrong{"HeadDim7", [](F& f) { f.Set("llama.attention.key_length", 7); }, "'llama.attention.key_length': 7"},
-        Wrong{"ValuesOfAnotherLength", [](F& f) { f.Set("llama.attention.value_length", 16); },
-              "'llama.attention.value_length': 16 differs"},
-        Wrong{"NoHidden", [](F& f) { f.Set("llama.embedding_length", 0); }, "'llama.embedding_length': 0"},
-        Wrong{"HugeHidden", [](F& f) { f.Set("llama.embedding_length", 1u << 30); }, "'llama.embedding_length'"},
-        Wrong{"NoFfn", [](F& f) { f.Set("llama.feed_forward_length", 0); }, "'llama.feed_forward_length': 0"},
-        Wrong{"NoContext", [](F& f) { f.Set("llama.context_length", 0); }, "'llama.context_length': 0"},
-        Wrong{"EpsNan", [](F& f) { f.SetFloat("llama.attention.layer_norm_rms_epsilon", kNan); }, "epsilon': nan"},
-        Wrong{"EpsMissing", [](F& f) { f.Remove("llama.attention.layer_norm_rms_epsilon"); }, "epsilon': is missing"},
-        Wrong{"ThetaZero", [](F& f) { f.SetFloat("llama.rope.freq_base", 0); },
-              "'llama.rope.freq_base': the rotary base 0"},
-        Wrong{"ThetaNan", [](F& f) { f.SetFloat("llama.rope.freq_base", kNan); }, "the rotary base nan"},
-        Wrong{"ThetaInfinite", [](F& f) { f.SetFloat("llama.rope.freq_base", INFINITY); }, "the rotary base inf"},
-        Wrong{"PartialRotation", [](F& f) { f.Set("llama.rope.dimension_count", 4); }, "'llama.rope.dimension_count'"},
-        Wrong{"RopeFactorNan", [](F& f) { f.SetFloat("llama.rope.scale_linear", kNan); }, "factor nan"}),
+        BadGguf{"NoHeads", [](F& f) { f.Set("llama.attention.head_count", 0); }, "'llama.attention.head_count': 0"},
+        BadGguf{"HeadsDoNotDivide", [](F& f) { f.Set("llama.attention.head_count", 5); },
+                "5 does not divide the hidden size"},
+        BadGguf{"MoreKvHeads", [](F& f) { f.Set("llama.attention.head_count_kv", 8); },
+                "'llama.attention.head_count_kv': 8 is out of range [1, 4]"},
+        BadGguf{"KvHeadsDoNotDivide", [](F& f) { f.Set("llama.attention.head_count_kv", 3); }, "3 does not divide"},
+        BadGguf{"NoKvHeads", [](F& f) { f.Set("llama.attention.head_count_kv", 0); },
+                "'llama.attention.head_count_kv': 0"},
+        BadGguf{"HeadDim7", [](F& f) { f.Set("llama.attention.key_length", 7); }, "'llama.attention.key_length': 7"},
+        BadGguf{"ValuesOfAnotherLength", [](F& f) { f.Set("llama.attention.value_length", 16); },
+                "'llama.attention.value_length': 16 differs"},
+        BadGguf{"NoHidden", [](F& f) { f.Set("llama.embedding_length", 0); }, "'llama.embedding_length': 0"},
+        BadGguf{"HugeHidden", [](F& f) { f.Set("llama.embedding_length", 1u << 30); }, "'llama.embedding_length'"},
+        BadGguf{"NoFfn", [](F& f) { f.Set("llama.feed_forward_length", 0); }, "'llama.feed_forward_length': 0"},
+        BadGguf{"NoContext", [](F& f) { f.Set("llama.context_length", 0); }, "'llama.context_length': 0"},
+        BadGguf{"EpsNan", [](F& f) { f.SetFloat("llama.attention.layer_norm_rms_epsilon", kNanF32); }, "epsilon': nan"},
+        BadGguf{"EpsMissing", [](F& f) { f.Remove("llama.attention.layer_norm_rms_epsilon"); }, "epsilon': is missing"},
+        BadGguf{"ThetaZero", [](F& f) { f.SetFloat("llama.rope.freq_base", 0); },
+                "'llama.rope.freq_base': the rotary base 0"},
+        BadGguf{"ThetaNan", [](F& f) { f.SetFloat("llama.rope.freq_base", kNanF32); }, "the rotary base nan"},
+        BadGguf{"ThetaInfinite", [](F& f) { f.SetFloat("llama.rope.freq_base", INFINITY); }, "the rotary base inf"},
+        BadGguf{"PartialRotation", [](F& f) { f.Set("llama.rope.dimension_count", 4); },
+                "'llama.rope.dimension_count'"},
+        BadGguf{"RopeFactorNan", [](F& f) { f.SetFloat("llama.rope.scale_linear", kNanF32); }, "factor nan"}),
     kName);
 
 INSTANTIATE_TEST_SUITE_P(
     E16Vocabulary, GgufRefusal,
-    testing::Values(Wrong{"SizeDiffersFromRows", [](F& f) { f.Set("llama.vocab_size", 259); },
-                          "'llama.vocab_size': 259 differs from the 258 rows"},
-                    Wrong{"FewerRowsThanTokens",
-                          [](F& f) {
-                            f.Remove("llama.vocab_size").AddF32("token_embd.weight", {32, 257});
-                          },
-                          "'tokenizer.ggml.tokens': 258 tokens for the 257 rows"},
-                    Wrong{"EosAtVocabulary", [](F& f) { f.Set("tokenizer.ggml.eos_token_id", 258); },
-                          "'tokenizer.ggml.eos_token_id': 258 is out of range [0, 257]"},
-                    Wrong{"EotAtVocabulary", [](F& f) { f.Set("tokenizer.ggml.eot_token_id", 258); },
-                          "'tokenizer.ggml.eot_token_id'"},
-                    Wrong{"BosAtVocabulary", [](F& f) { f.Set("tokenizer.ggml.bos_token_id", 258); },
-                          "'tokenizer.ggml.bos_token_id'"},
-                    Wrong{"BosHuge", [](F& f) { f.Set("tokenizer.ggml.bos_token_id", ~0u); },
-                          "'tokenizer.ggml.bos_token_id'"},
-                    Wrong{"PadAtVocabulary", [](F& f) { f.Set("tokenizer.ggml.padding_token_id", 258); },
-                          "'tokenizer.ggml.padding_token_id'"},
-                    Wrong{"NoEos", [](F& f) { f.Remove("tokenizer.ggml.eos_token_id"); },
-                          "'tokenizer.ggml.eos_token_id': no end-of-sequence token"}),
+    testing::Values(BadGguf{"SizeDiffersFromRows", [](F& f) { f.Set("llama.vocab_size", 259); },
+                            "'llama.vocab_size': 259 differs from the 258 rows"},
+                    BadGguf{"FewerRowsThanTokens",
+                            [](F& f) {
+                              f.Remove("llama.vocab_size").AddF32("token_embd.weight", {32, 257});
+                            },
+                            "'tokenizer.ggml.tokens': 258 tokens for the 257 rows"},
+                    BadGguf{"EosAtVocabulary", [](F& f) { f.Set("tokenizer.ggml.eos_token_id", 258); },
+                            "'tokenizer.ggml.eos_token_id': 258 is out of range [0, 257]"},
+                    BadGguf{"EotAtVocabulary", [](F& f) { f.Set("tokenizer.ggml.eot_token_id", 258); },
+                            "'tokenizer.ggml.eot_token_id'"},
+                    BadGguf{"BosAtVocabulary", [](F& f) { f.Set("tokenizer.ggml.bos_token_id", 258); },
+                            "'tokenizer.ggml.bos_token_id'"},
+                    BadGguf{"BosHuge", [](F& f) { f.Set("tokenizer.ggml.bos_token_id", ~0u); },
+                            "'tokenizer.ggml.bos_token_id'"},
+                    BadGguf{"PadAtVocabulary", [](F& f) { f.Set("tokenizer.ggml.padding_token_id", 258); },
+                            "'tokenizer.ggml.padding_token_id'"},
+                    BadGguf{"NoEos", [](F& f) { f.Remove("tokenizer.ggml.eos_token_id"); },
+                            "'tokenizer.ggml.eos_token_id': no end-of-sequence token"}),
     kName);
 
 INSTANTIATE_TEST_SUITE_P(
     Unsupported, GgufRefusal,
     testing::Values(
-        Wrong{"Architecture", [](F& f) { f.SetText("general.architecture", "mamba"); },
-              "'general.architecture': 'mamba' is not supported; these are: llama, qwen2, qwen3, qwen3moe, "
-              "gpt-oss, smollm3, olmo2, gemma2, gemma3, phi3, gptneox, starcoder2"},
-        Wrong{"ArchitectureMissing", [](F& f) { f.Remove("general.architecture"); },
-              "'general.architecture': is missing"},
-        Wrong{"OneOfSeveralParts",
-              [](F& f) {
-                f.SetRaw("split.count", F::kUint16, Raw<uint16_t>(2)).SetRaw("split.no", F::kUint16, Raw<uint16_t>(0));
-              },
-              "'split.count'"},
-        Wrong{"RopeKind", [](F& f) { f.SetText("llama.rope.scaling.type", "longrope"); },
-              "'longrope' is not supported"},
-        Wrong{"TensorType", [](F& f) { f.At("blk.0.ffn_up.weight").type = F::kIQ2_XXS; },
-              "type IQ2_XXS is not supported"}),
+        BadGguf{"Architecture", [](F& f) { f.SetText("general.architecture", "mamba"); },
+                "'general.architecture': 'mamba' is not supported; these are: llama, qwen2, qwen3, qwen3moe, "
+                "gpt-oss, smollm3, olmo2, gemma2, gemma3, phi3, gptneox, starcoder2"},
+        BadGguf{"ArchitectureMissing", [](F& f) { f.Remove("general.architecture"); },
+                "'general.architecture': is missing"},
+        BadGguf{
+            "OneOfSeveralParts",
+            [](F& f) {
+              f.SetRaw("split.count", F::kUint16, Raw<uint16_t>(2)).SetRaw("split.no", F::kUint16, Raw<uint16_t>(0));
+            },
+            "'split.count'"},
+        BadGguf{"RopeKind", [](F& f) { f.SetText("llama.rope.scaling.type", "longrope"); },
+                "'longrope' is not supported"},
+        BadGguf{"TensorType", [](F& f) { f.At("blk.0.ffn_up.weight").type = F::kIQ2_XXS; },
+                "type IQ2_XXS is not supported"}),
     kName);
 
 // E1, E3, E7, E12 from outside: what is wrong with the file as a whole.
-struct Damage {
+struct BadBytes {
   const char* name;
   std::function<void(const std::string& path)> damage;
   std::string part;
 };
-class GgufDamage : public testing::TestWithParam<Damage> {};
+class GgufDamage : public testing::TestWithParam<BadBytes> {};
 TEST_P(GgufDamage, IsRefusedByName) {
   const TempDir dir;
   const std::string path = dir.Write("bad.gguf", TinyGguf().Build());
@@ -380,75 +384,75 @@ void Overwrite(const std::string& path, size_t at, const std::string& bytes) {
 INSTANTIATE_TEST_SUITE_P(
     Experts, GgufRefusal,
     testing::Values(
-        Wrong{"ExpertsOfAFamilyWithout",
-              [](F& f) {
-                f.SetText("general.architecture", "qwen2");
-                for (const char* key : {"embedding_length", "block_count", "attention.head_count",
-                                        "feed_forward_length", "context_length"}) {
-                  f.Set(std::string("qwen2.") + key, 8);
-                }
-                f.SetFloat("qwen2.attention.layer_norm_rms_epsilon", 1e-5f).Set("qwen2.expert_count", 8);
-              },
-              "'qwen2.expert_count': 8 is not supported for qwen2"},
-        Wrong{"ExpertsPerTokenMissing", [](F& f) { f.Set("llama.expert_count", 8); },
-              "'llama.expert_used_count': is missing"},
-        Wrong{"ExpertsHuge", [](F& f) { f.Set("llama.expert_count", 1 << 30).Set("llama.expert_used_count", 2); },
-              "'llama.expert_count': 1073741824 is out of range [0, 1024]"},
-        Wrong{"MoreExpertsPerTokenThanThereAre",
-              [](F& f) { f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 9); },
-              "'llama.expert_used_count': 9 is out of range [1, 8]"},
-        Wrong{"SharedExperts",
-              [](F& f) {
-                f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2).Set("llama.expert_shared_count", 1);
-              },
-              "'llama.expert_shared_count': is not supported"},
-        Wrong{"ExpertsScaled",
-              [](F& f) {
-                f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2);
-                f.SetFloat("llama.expert_weights_scale", 2.5f);
-              },
-              "'llama.expert_weights_scale': 2.5 is not supported"},
-        Wrong{"ExpertsBySigmoid",
-              [](F& f) {
-                f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2).Set("llama.expert_gating_func", 2);
-              },
-              "'llama.expert_gating_func': 2 is not supported"},
-        Wrong{"ExpertsBySomethingNew",
-              [](F& f) {
-                f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2).Set("llama.expert_gating_func", 4);
-              },
-              "'llama.expert_gating_func': 4 is not supported"},
-        Wrong{"ExpertsBySoftmaxOfTheChosen",
-              [](F& f) {
-                f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2).Set("llama.expert_gating_func", 3);
-              },
-              "tensor 'blk.0.ffn_gate_inp.weight': is missing"},
-        Wrong{"ExpertsMissing", [](F& f) { f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2); },
-              "tensor 'blk.0.ffn_gate_inp.weight': is missing"}),
+        BadGguf{"ExpertsOfAFamilyWithout",
+                [](F& f) {
+                  f.SetText("general.architecture", "qwen2");
+                  for (const char* key : {"embedding_length", "block_count", "attention.head_count",
+                                          "feed_forward_length", "context_length"}) {
+                    f.Set(std::string("qwen2.") + key, 8);
+                  }
+                  f.SetFloat("qwen2.attention.layer_norm_rms_epsilon", 1e-5f).Set("qwen2.expert_count", 8);
+                },
+                "'qwen2.expert_count': 8 is not supported for qwen2"},
+        BadGguf{"ExpertsPerTokenMissing", [](F& f) { f.Set("llama.expert_count", 8); },
+                "'llama.expert_used_count': is missing"},
+        BadGguf{"ExpertsHuge", [](F& f) { f.Set("llama.expert_count", 1 << 30).Set("llama.expert_used_count", 2); },
+                "'llama.expert_count': 1073741824 is out of range [0, 1024]"},
+        BadGguf{"MoreExpertsPerTokenThanThereAre",
+                [](F& f) { f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 9); },
+                "'llama.expert_used_count': 9 is out of range [1, 8]"},
+        BadGguf{"SharedExperts",
+                [](F& f) {
+                  f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2).Set("llama.expert_shared_count", 1);
+                },
+                "'llama.expert_shared_count': is not supported"},
+        BadGguf{"ExpertsScaled",
+                [](F& f) {
+                  f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2);
+                  f.SetFloat("llama.expert_weights_scale", 2.5f);
+                },
+                "'llama.expert_weights_scale': 2.5 is not supported"},
+        BadGguf{"ExpertsBySigmoid",
+                [](F& f) {
+                  f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2).Set("llama.expert_gating_func", 2);
+                },
+                "'llama.expert_gating_func': 2 is not supported"},
+        BadGguf{"ExpertsBySomethingNew",
+                [](F& f) {
+                  f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2).Set("llama.expert_gating_func", 4);
+                },
+                "'llama.expert_gating_func': 4 is not supported"},
+        BadGguf{"ExpertsBySoftmaxOfTheChosen",
+                [](F& f) {
+                  f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2).Set("llama.expert_gating_func", 3);
+                },
+                "tensor 'blk.0.ffn_gate_inp.weight': is missing"},
+        BadGguf{"ExpertsMissing", [](F& f) { f.Set("llama.expert_count", 8).Set("llama.expert_used_count", 2); },
+                "tensor 'blk.0.ffn_gate_inp.weight': is missing"}),
     kName);
 
 INSTANTIATE_TEST_SUITE_P(
     , GgufDamage,
-    testing::Values(Damage{"Absent", [](auto& path) { std::filesystem::remove(path); }, "No such file"},
-                    Damage{"Bytes0", [](auto& path) { std::filesystem::resize_file(path, 0); }, "is not a GGUF file"},
-                    Damage{"Bytes8", [](auto& path) { std::filesystem::resize_file(path, 8); }, "tensor_count"},
-                    Damage{"CutInTheData", [](auto& path) { std::filesystem::resize_file(path, 60000); },
-                           "pass the end of the file"},
-                    Damage{"TensorCountHuge", [](auto& path) { Overwrite(path, 8, Raw(1ull << 62)); }, "tensor_count"},
-                    Damage{"KeyCountHuge", [](auto& path) { Overwrite(path, 16, Raw(1ull << 62)); },
-                           "metadata_kv_count"},
-                    Damage{"APipe",
-                           [](auto& path) {
-                             std::filesystem::remove(path);
-                             ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-                           },
-                           "is not a regular file"},
-                    Damage{"ADeviceBehindALink",
-                           [](auto& path) {
-                             std::filesystem::remove(path);
-                             std::filesystem::create_symlink("/dev/zero", path);
-                           },
-                           "is not a regular file"}),
+    testing::Values(
+        BadBytes{"Absent", [](auto& path) { std::filesystem::remove(path); }, "No such file"},
+        BadBytes{"Bytes0", [](auto& path) { std::filesystem::resize_file(path, 0); }, "is not a GGUF file"},
+        BadBytes{"Bytes8", [](auto& path) { std::filesystem::resize_file(path, 8); }, "tensor_count"},
+        BadBytes{"CutInTheData", [](auto& path) { std::filesystem::resize_file(path, 60000); },
+                 "pass the end of the file"},
+        BadBytes{"TensorCountHuge", [](auto& path) { Overwrite(path, 8, Raw(1ull << 62)); }, "tensor_count"},
+        BadBytes{"KeyCountHuge", [](auto& path) { Overwrite(path, 16, Raw(1ull << 62)); }, "metadata_kv_count"},
+        BadBytes{"APipe",
+                 [](auto& path) {
+                   std::filesystem::remove(path);
+                   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+                 },
+                 "is not a regular file"},
+        BadBytes{"ADeviceBehindALink",
+                 [](auto& path) {
+                   std::filesystem::remove(path);
+                   std::filesystem::create_symlink("/dev/zero", path);
+                 },
+                 "is not a regular file"}),
     kName);
 
 }  // namespace

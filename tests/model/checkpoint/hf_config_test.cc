@@ -88,61 +88,67 @@ TEST(HfConfig, CodeOfACheckpointIsNeverRun) {
   EXPECT_EQ(read.warnings().size(), 2u);
 }
 
-struct Wrong {
+struct BadConfig {
   const char* name;
   std::function<void(json&)> spoil;
   std::vector<std::string> parts;
 };
-class HfConfigRefusal : public testing::TestWithParam<Wrong> {};
+class HfConfigRefusal : public testing::TestWithParam<BadConfig> {};
 TEST_P(HfConfigRefusal, NamesTheField) {
   std::vector<std::string> parts = GetParam().parts;
   parts.push_back("config.json: ");
   EXPECT_THAT(Reading(With(GetParam().spoil)).result(), RefusedWithParts(parts));
 }
 
-constexpr const char* kLayers = "'num_hidden_layers': ";
+constexpr const char* kHfConfigLayers = "'num_hidden_layers': ";
 INSTANTIATE_TEST_SUITE_P(
     E14Layers, HfConfigRefusal,
     testing::Values(
-        Wrong{"Zero", [](json& c) { c["num_hidden_layers"] = 0; }, {kLayers, "0 is out of range [1, 1024]"}},
-        Wrong{"Negative", [](json& c) { c["num_hidden_layers"] = -1; }, {kLayers, "-1 is out of range [1, 1024]"}},
-        Wrong{"TwoTo31", [](json& c) { c["num_hidden_layers"] = int64_t{1} << 31; }, {kLayers, "is out of range ["}},
-        Wrong{"TwoTo64", [](json& c) { c["num_hidden_layers"] = ~0ull; }, {kLayers, "is out of range ["}},
-        Wrong{"Billion", [](json& c) { c["num_hidden_layers"] = 1'000'000'000; }, {kLayers, "[1, 1024]"}},
-        Wrong{"Float", [](json& c) { c["num_hidden_layers"] = 2.0; }, {kLayers, "is not an integer"}},
-        Wrong{"Text", [](json& c) { c["num_hidden_layers"] = "2"; }, {kLayers, "is not an integer"}},
-        Wrong{"True", [](json& c) { c["num_hidden_layers"] = true; }, {kLayers, "is not an integer"}},
-        Wrong{"Null", [](json& c) { c["num_hidden_layers"] = nullptr; }, {kLayers, "is missing"}},
-        Wrong{"Missing", [](json& c) { c.erase("num_hidden_layers"); }, {kLayers, "is missing"}}),
+        BadConfig{
+            "Zero", [](json& c) { c["num_hidden_layers"] = 0; }, {kHfConfigLayers, "0 is out of range [1, 1024]"}},
+        BadConfig{"Negative",
+                  [](json& c) { c["num_hidden_layers"] = -1; },
+                  {kHfConfigLayers, "-1 is out of range [1, 1024]"}},
+        BadConfig{"TwoTo31",
+                  [](json& c) { c["num_hidden_layers"] = int64_t{1} << 31; },
+                  {kHfConfigLayers, "is out of range ["}},
+        BadConfig{"TwoTo64", [](json& c) { c["num_hidden_layers"] = ~0ull; }, {kHfConfigLayers, "is out of range ["}},
+        BadConfig{"Billion", [](json& c) { c["num_hidden_layers"] = 1'000'000'000; }, {kHfConfigLayers, "[1, 1024]"}},
+        BadConfig{"Float", [](json& c) { c["num_hidden_layers"] = 2.0; }, {kHfConfigLayers, "is not an integer"}},
+        BadConfig{"Text", [](json& c) { c["num_hidden_layers"] = "2"; }, {kHfConfigLayers, "is not an integer"}},
+        BadConfig{"True", [](json& c) { c["num_hidden_layers"] = true; }, {kHfConfigLayers, "is not an integer"}},
+        BadConfig{"Null", [](json& c) { c["num_hidden_layers"] = nullptr; }, {kHfConfigLayers, "is missing"}},
+        BadConfig{"Missing", [](json& c) { c.erase("num_hidden_layers"); }, {kHfConfigLayers, "is missing"}}),
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     E15Shapes, HfConfigRefusal,
     testing::Values(
-        Wrong{"NoHeads", [](json& c) { c["num_attention_heads"] = 0; }, {"'num_attention_heads': 0 is out of range"}},
-        Wrong{"NegativeHeads", [](json& c) { c["num_attention_heads"] = -4; }, {"'num_attention_heads': -4"}},
-        Wrong{"HeadsDoNotDivide",
-              [](json& c) { c["num_attention_heads"] = 5; },
-              {"'num_attention_heads': 5 does not divide the hidden size 32"}},
-        Wrong{"NoHidden", [](json& c) { c["hidden_size"] = 0; }, {"'hidden_size': 0 is out of range"}},
-        Wrong{"HiddenMinimum",
-              [](json& c) { c["hidden_size"] = std::numeric_limits<int32_t>::min(); },
-              {"'hidden_size'"}},
-        Wrong{
+        BadConfig{
+            "NoHeads", [](json& c) { c["num_attention_heads"] = 0; }, {"'num_attention_heads': 0 is out of range"}},
+        BadConfig{"NegativeHeads", [](json& c) { c["num_attention_heads"] = -4; }, {"'num_attention_heads': -4"}},
+        BadConfig{"HeadsDoNotDivide",
+                  [](json& c) { c["num_attention_heads"] = 5; },
+                  {"'num_attention_heads': 5 does not divide the hidden size 32"}},
+        BadConfig{"NoHidden", [](json& c) { c["hidden_size"] = 0; }, {"'hidden_size': 0 is out of range"}},
+        BadConfig{"HiddenMinimum",
+                  [](json& c) { c["hidden_size"] = std::numeric_limits<int32_t>::min(); },
+                  {"'hidden_size'"}},
+        BadConfig{
             "MoreKvHeads", [](json& c) { c["num_key_value_heads"] = 8; }, {"'num_key_value_heads': 8 is out of range"}},
-        Wrong{
+        BadConfig{
             "KvHeadsDoNotDivide", [](json& c) { c["num_key_value_heads"] = 3; }, {"'num_key_value_heads': 3 does not"}},
-        Wrong{"NoKvHeads", [](json& c) { c["num_key_value_heads"] = 0; }, {"'num_key_value_heads': 0"}},
-        Wrong{"HeadDim7", [](json& c) { c["head_dim"] = 7; }, {"'head_dim': 7 is odd"}},
-        Wrong{"HeadDimNegative", [](json& c) { c["head_dim"] = -8; }, {"'head_dim': -8"}},
-        Wrong{"HeadDimHuge", [](json& c) { c["head_dim"] = 1 << 30; }, {"'head_dim': 1073741824"}},
-        Wrong{"NoContext", [](json& c) { c["max_position_embeddings"] = 0; }, {"'max_position_embeddings': 0"}},
-        Wrong{"NoFfn", [](json& c) { c["intermediate_size"] = 0; }, {"'intermediate_size': 0"}},
-        Wrong{"ThetaZero", [](json& c) { c["rope_theta"] = 0; }, {"'rope_theta'", "0 is not a positive number"}},
-        Wrong{"ThetaNegative", [](json& c) { c["rope_theta"] = -1e4; }, {"'rope_theta'", "not a positive number"}},
-        Wrong{"ThetaText", [](json& c) { c["rope_theta"] = "NaN"; }, {"'rope_theta': is not a number"}},
-        Wrong{"EpsZero", [](json& c) { c["rms_norm_eps"] = 0; }, {"'rms_norm_eps': 0"}},
-        Wrong{"EpsOne", [](json& c) { c["rms_norm_eps"] = 1; }, {"'rms_norm_eps': 1"}}),
+        BadConfig{"NoKvHeads", [](json& c) { c["num_key_value_heads"] = 0; }, {"'num_key_value_heads': 0"}},
+        BadConfig{"HeadDim7", [](json& c) { c["head_dim"] = 7; }, {"'head_dim': 7 is odd"}},
+        BadConfig{"HeadDimNegative", [](json& c) { c["head_dim"] = -8; }, {"'head_dim': -8"}},
+        BadConfig{"HeadDimHuge", [](json& c) { c["head_dim"] = 1 << 30; }, {"'head_dim': 1073741824"}},
+        BadConfig{"NoContext", [](json& c) { c["max_position_embeddings"] = 0; }, {"'max_position_embeddings': 0"}},
+        BadConfig{"NoFfn", [](json& c) { c["intermediate_size"] = 0; }, {"'intermediate_size': 0"}},
+        BadConfig{"ThetaZero", [](json& c) { c["rope_theta"] = 0; }, {"'rope_theta'", "0 is not a positive number"}},
+        BadConfig{"ThetaNegative", [](json& c) { c["rope_theta"] = -1e4; }, {"'rope_theta'", "not a positive number"}},
+        BadConfig{"ThetaText", [](json& c) { c["rope_theta"] = "NaN"; }, {"'rope_theta': is not a number"}},
+        BadConfig{"EpsZero", [](json& c) { c["rms_norm_eps"] = 0; }, {"'rms_norm_eps': 0"}},
+        BadConfig{"EpsOne", [](json& c) { c["rms_norm_eps"] = 1; }, {"'rms_norm_eps': 1"}}),
     [](const auto& test) { return test.param.name; });
 
 TEST(HfConfig, E15NanIsNotJson) {
@@ -154,57 +160,59 @@ TEST(HfConfig, E15NanIsNotJson) {
 INSTANTIATE_TEST_SUITE_P(
     E16Ids, HfConfigRefusal,
     testing::Values(
-        Wrong{"NoVocabulary", [](json& c) { c["vocab_size"] = 0; }, {"'vocab_size': 0 is out of range"}},
-        Wrong{"NegativeVocabulary", [](json& c) { c["vocab_size"] = -1; }, {"'vocab_size': -1 is out of range"}},
-        Wrong{"HugeVocabulary", [](json& c) { c["vocab_size"] = (1 << 22) + 1; }, {"'vocab_size'"}},
-        Wrong{"EosAtVocabulary",
-              [](json& c) { c["eos_token_id"] = 258; },
-              {"'eos_token_id': 258 is out of range [0, 257]"}},
-        Wrong{"EosInList",
-              [](json& c) {
-                c["eos_token_id"] = {1, 258};
-              },
-              {"'eos_token_id[1]': 258 is out of range"}},
-        Wrong{"EosNegative", [](json& c) { c["eos_token_id"] = -1; }, {"'eos_token_id': -1"}},
-        Wrong{
+        BadConfig{"NoVocabulary", [](json& c) { c["vocab_size"] = 0; }, {"'vocab_size': 0 is out of range"}},
+        BadConfig{"NegativeVocabulary", [](json& c) { c["vocab_size"] = -1; }, {"'vocab_size': -1 is out of range"}},
+        BadConfig{"HugeVocabulary", [](json& c) { c["vocab_size"] = (1 << 22) + 1; }, {"'vocab_size'"}},
+        BadConfig{"EosAtVocabulary",
+                  [](json& c) { c["eos_token_id"] = 258; },
+                  {"'eos_token_id': 258 is out of range [0, 257]"}},
+        BadConfig{"EosInList",
+                  [](json& c) {
+                    c["eos_token_id"] = {1, 258};
+                  },
+                  {"'eos_token_id[1]': 258 is out of range"}},
+        BadConfig{"EosNegative", [](json& c) { c["eos_token_id"] = -1; }, {"'eos_token_id': -1"}},
+        BadConfig{
             "EosListEmpty", [](json& c) { c["eos_token_id"] = json::array(); }, {"'eos_token_id': no end-of-sequence"}},
-        Wrong{"EosNull", [](json& c) { c["eos_token_id"] = nullptr; }, {"'eos_token_id': no end-of-sequence"}},
-        Wrong{"EosMissingWithoutDefault",
-              [](json& c) {
-                c["model_type"] = "qwen2";
-                c.erase("eos_token_id");
-              },
-              {"'eos_token_id': no end-of-sequence"}},
-        Wrong{"EosText", [](json& c) { c["eos_token_id"] = "</s>"; }, {"'eos_token_id': is not an integer"}},
-        Wrong{"BosAtVocabulary", [](json& c) { c["bos_token_id"] = 258; }, {"'bos_token_id': 258 is out of range"}},
-        Wrong{"PadAtVocabulary", [](json& c) { c["pad_token_id"] = 258; }, {"'pad_token_id': 258 is out of range"}}),
+        BadConfig{"EosNull", [](json& c) { c["eos_token_id"] = nullptr; }, {"'eos_token_id': no end-of-sequence"}},
+        BadConfig{"EosMissingWithoutDefault",
+                  [](json& c) {
+                    c["model_type"] = "qwen2";
+                    c.erase("eos_token_id");
+                  },
+                  {"'eos_token_id': no end-of-sequence"}},
+        BadConfig{"EosText", [](json& c) { c["eos_token_id"] = "</s>"; }, {"'eos_token_id': is not an integer"}},
+        BadConfig{"BosAtVocabulary", [](json& c) { c["bos_token_id"] = 258; }, {"'bos_token_id': 258 is out of range"}},
+        BadConfig{
+            "PadAtVocabulary", [](json& c) { c["pad_token_id"] = 258; }, {"'pad_token_id': 258 is out of range"}}),
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     Unsupported, HfConfigRefusal,
-    testing::Values(Wrong{"ModelType",
-                          [](json& c) { c["model_type"] = "mamba"; },
-                          {"'model_type': 'mamba' is not supported; these are: llama, mistral, qwen2, qwen3, "
-                           "qwen3_moe, mixtral, gpt_oss, smollm3, olmo2, olmo3, gemma2, gemma3_text, phi3, opt, "
-                           "gpt_neox, starcoder2"}},
-                    Wrong{"ModelTypeMissing", [](json& c) { c.erase("model_type"); }, {"'model_type': is missing"}},
-                    Wrong{"Activation", [](json& c) { c["hidden_act"] = "mish"; }, {"'hidden_act': activation 'mish'"}},
-                    Wrong{"Quantised",
-                          [](json& c) {
-                            c["quantization_config"] = {{"bits", 4}};
-                          },
-                          {"'quantization_config.quant_method': is missing"}},
-                    Wrong{"Layers",
-                          [](json& c) {
-                            c["layer_types"] = {"full_attention", "chunked_attention"};
-                          },
-                          {"'layer_types[1]': 'chunked_attention' is not supported"}},
-                    Wrong{"WindowOfNothing",
-                          [](json& c) {
-                            c["model_type"] = "mistral";
-                            c["sliding_window"] = 0;
-                          },
-                          {"'sliding_window': 0 is out of range"}}),
+    testing::Values(BadConfig{"ModelType",
+                              [](json& c) { c["model_type"] = "mamba"; },
+                              {"'model_type': 'mamba' is not supported; these are: llama, mistral, qwen2, qwen3, "
+                               "qwen3_moe, mixtral, gpt_oss, smollm3, olmo2, olmo3, gemma2, gemma3_text, phi3, opt, "
+                               "gpt_neox, starcoder2"}},
+                    BadConfig{"ModelTypeMissing", [](json& c) { c.erase("model_type"); }, {"'model_type': is missing"}},
+                    BadConfig{
+                        "Activation", [](json& c) { c["hidden_act"] = "mish"; }, {"'hidden_act': activation 'mish'"}},
+                    BadConfig{"Quantised",
+                              [](json& c) {
+                                c["quantization_config"] = {{"bits", 4}};
+                              },
+                              {"'quantization_config.quant_method': is missing"}},
+                    BadConfig{"Layers",
+                              [](json& c) {
+                                c["layer_types"] = {"full_attention", "chunked_attention"};
+                              },
+                              {"'layer_types[1]': 'chunked_attention' is not supported"}},
+                    BadConfig{"WindowOfNothing",
+                              [](json& c) {
+                                c["model_type"] = "mistral";
+                                c["sliding_window"] = 0;
+                              },
+                              {"'sliding_window': 0 is out of range"}}),
     [](const auto& test) { return test.param.name; });
 
 TEST(HfConfig, RefusesGenerationDefaultsOutOfRange) {

@@ -60,7 +60,7 @@ json Mxfp4() {
     "model.embed_tokens", "lm_head"], "quant_method": "mxfp4"})");
 }
 
-json& Weights(json& config) { return config["config_groups"]["group_0"]["weights"]; }
+json& WeightsOf(json& config) { return config["config_groups"]["group_0"]["weights"]; }
 
 TEST(HfQuantization, AConfigWithoutOneIsNotQuantised) {
   const auto read = Read({{"quantization_config", nullptr}});
@@ -81,12 +81,13 @@ TEST(HfQuantization, ReadsCompressedTensors) {
   EXPECT_THAT(Read({{"compression_config", Compressed()}}), IsOk());
 
   json channel = Compressed();
-  Weights(channel).update({{"strategy", "channel"}, {"group_size", nullptr}, {"num_bits", 8}, {"actorder", "weight"}});
+  WeightsOf(channel).update(
+      {{"strategy", "channel"}, {"group_size", nullptr}, {"num_bits", 8}, {"actorder", "weight"}});
   EXPECT_EQ(ReadField(channel)->group_cols, 0);
   EXPECT_EQ(ReadField(channel)->bits, 8);
   EXPECT_FALSE(ReadField(channel)->group_index);
   json ordered = Compressed();
-  Weights(ordered)["actorder"] = "group";
+  WeightsOf(ordered)["actorder"] = "group";
   EXPECT_TRUE(ReadField(ordered)->group_index);
 }
 
@@ -105,7 +106,7 @@ TEST(HfQuantization, ReadsTheFewFieldsOfOlderTools) {
 TEST(HfQuantization, ReadsBytesOfCompressedTensors) {
   json integers = Compressed();
   integers["format"] = "int-quantized";
-  Weights(integers).update({{"strategy", "channel"}, {"group_size", nullptr}, {"num_bits", 8}});
+  WeightsOf(integers).update({{"strategy", "channel"}, {"group_size", nullptr}, {"num_bits", 8}});
   integers["config_groups"]["group_0"]["input_activations"] = {
       {"num_bits", 8}, {"type", "int"}, {"dynamic", true}, {"strategy", "token"}};
   ASSERT_THAT(ReadField(integers), IsOk());
@@ -114,10 +115,10 @@ TEST(HfQuantization, ReadsBytesOfCompressedTensors) {
 
   json floats = integers;
   floats["format"] = "float-quantized";
-  Weights(floats).update({{"type", "float"}, {"strategy", "tensor"}});
+  WeightsOf(floats).update({{"type", "float"}, {"strategy", "tensor"}});
   EXPECT_TRUE(ReadField(floats)->fp8);
   EXPECT_EQ(ReadField(floats)->group_rows, 0);
-  Weights(floats).update({{"strategy", "block"}, {"block_structure", {128, 64}}});
+  WeightsOf(floats).update({{"strategy", "block"}, {"block_structure", {128, 64}}});
   EXPECT_EQ(ReadField(floats)->group_rows, 128);
   EXPECT_EQ(ReadField(floats)->group_cols, 64);
 }
@@ -163,13 +164,13 @@ TEST(HfQuantization, ReadsFp8) {
   EXPECT_EQ(ReadField(whole)->group_rows, 0);
 }
 
-struct Refused {
+struct RefusedScheme {
   const char* name;
   json (*sound)();
   std::function<void(json&)> spoil;
   std::vector<std::string> parts;
 };
-class HfQuantizationRefusal : public testing::TestWithParam<Refused> {};
+class HfQuantizationRefusal : public testing::TestWithParam<RefusedScheme> {};
 
 TEST_P(HfQuantizationRefusal, NamesTheField) {
   json config = GetParam().sound();
@@ -184,7 +185,7 @@ TEST_P(HfQuantizationRefusal, NamesTheField) {
 std::function<void(json&)> Set(const std::string& key, const json& value) {
   return [=](json& config) {
     if (key.starts_with(".")) {
-      Weights(config)[key.substr(1)] = value;
+      WeightsOf(config)[key.substr(1)] = value;
     } else {
       config[key] = value;
     }
@@ -193,98 +194,99 @@ std::function<void(json&)> Set(const std::string& key, const json& value) {
 
 INSTANTIATE_TEST_SUITE_P(
     Any, HfQuantizationRefusal,
-    testing::Values(Refused{"NoObject",
-                            Gptq,
-                            [](json& c) {
-                              c = {1, 2};
-                            },
-                            {"'quantization_config': is not an object"}},
-                    Refused{"NoMethod", Gptq, [](json& c) { c.erase("quant_method"); }, {"quant_method': is missing"}},
-                    Refused{"Method",
-                            Gptq,
-                            Set("quant_method", "bitsandbytes"),
-                            {"'bitsandbytes' is not supported; these are: compressed-tensors, gptq, awq, fp8, mxfp4"}},
-                    Refused{"MethodOfModelopt", Fp8, Set("quant_method", "modelopt"), {"'modelopt' is not supported"}},
-                    Refused{"Unknown", Gptq, Set("hadamard", true), {".hadamard': is not known"}},
-                    Refused{"UnknownInAwq", Awq, Set("scale_bits", 6), {".scale_bits': is not known"}},
-                    Refused{"UnknownInMxfp4", Mxfp4, Set("group_size", 64), {".group_size': is not known"}},
-                    Refused{"UnknownInFp8", Fp8, Set("weight_per_tensor", true), {"is not known"}},
-                    Refused{"UnknownInGroups", Compressed, Set("new_thing", "x"), {".new_thing': is not known"}},
-                    Refused{
-                        "UnknownInWeights", Compressed, Set(".new_thing", "x"), {"weights.new_thing': is not known"}}),
+    testing::Values(
+        RefusedScheme{"NoObject",
+                      Gptq,
+                      [](json& c) {
+                        c = {1, 2};
+                      },
+                      {"'quantization_config': is not an object"}},
+        RefusedScheme{"NoMethod", Gptq, [](json& c) { c.erase("quant_method"); }, {"quant_method': is missing"}},
+        RefusedScheme{"Method",
+                      Gptq,
+                      Set("quant_method", "bitsandbytes"),
+                      {"'bitsandbytes' is not supported; these are: compressed-tensors, gptq, awq, fp8, mxfp4"}},
+        RefusedScheme{"MethodOfModelopt", Fp8, Set("quant_method", "modelopt"), {"'modelopt' is not supported"}},
+        RefusedScheme{"Unknown", Gptq, Set("hadamard", true), {".hadamard': is not known"}},
+        RefusedScheme{"UnknownInAwq", Awq, Set("scale_bits", 6), {".scale_bits': is not known"}},
+        RefusedScheme{"UnknownInMxfp4", Mxfp4, Set("group_size", 64), {".group_size': is not known"}},
+        RefusedScheme{"UnknownInFp8", Fp8, Set("weight_per_tensor", true), {"is not known"}},
+        RefusedScheme{"UnknownInGroups", Compressed, Set("new_thing", "x"), {".new_thing': is not known"}},
+        RefusedScheme{"UnknownInWeights", Compressed, Set(".new_thing", "x"), {"weights.new_thing': is not known"}}),
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     CompressedTensors, HfQuantizationRefusal,
     testing::Values(
-        Refused{
+        RefusedScheme{
             "Format", Compressed, Set("format", "nvfp4-pack-quantized"), {"'nvfp4-pack-quantized' is not supported"}},
-        Refused{"Mixed", Compressed, Set("format", "mixed-precision"), {"'mixed-precision' is not supported"}},
-        Refused{"NoFormat", Compressed, [](json& c) { c.erase("format"); }, {".format': is missing"}},
-        Refused{
+        RefusedScheme{"Mixed", Compressed, Set("format", "mixed-precision"), {"'mixed-precision' is not supported"}},
+        RefusedScheme{"NoFormat", Compressed, [](json& c) { c.erase("format"); }, {".format': is missing"}},
+        RefusedScheme{
             "Cache", Compressed, Set("kv_cache_scheme", {{"num_bits", 8}}), {".kv_cache_scheme': is not supported"}},
-        Refused{
+        RefusedScheme{
             "Transform", Compressed, Set("transform_config", {{"R1", 1}}), {".transform_config': is not supported"}},
-        Refused{
+        RefusedScheme{
             "Sparse", Compressed, Set("sparsity_config", {{"format", "sparse-24-bitmask"}}), {"'sparse-24-bitmask'"}},
-        Refused{"Status", Compressed, Set("quantization_status", "calibration"), {"'calibration' is not supported"}},
-        Refused{"NoGroups", Compressed, Set("config_groups", json::object()), {".config_groups': is empty"}},
-        Refused{"Preset", Compressed, Set("config_groups", {{"W4A16", {"Linear"}}}), {"schemes by name are not"}},
-        Refused{"TwoKinds",
-                Compressed,
-                [](json& c) {
-                  c["config_groups"]["group_1"] = c["config_groups"]["group_0"];
-                  c["config_groups"]["group_1"]["weights"]["num_bits"] = 8;
-                },
-                {"group_1': differs from the group before it"}},
-        Refused{"Bits", Compressed, Set(".num_bits", 3), {"weights of 3 bits are not supported"}},
-        Refused{"BitsHuge", Compressed, Set(".num_bits", 1ull << 40), {".num_bits': ", "out of range"}},
-        Refused{"Type", Compressed, Set(".type", "float"), {"'float' is not supported"}},
-        Refused{"GroupZero", Compressed, Set(".group_size", 0), {".group_size': 0 columns are no group"}},
-        Refused{"GroupMissing", Compressed, Set(".group_size", nullptr), {"has groups and no group_size"}},
-        Refused{"GroupOfChannels", Compressed, Set(".strategy", "channel"), {"there are no groups"}},
-        Refused{"Strategy", Compressed, Set(".strategy", "tensor_group"), {"'tensor_group' is not supported"}},
-        Refused{"Block", Compressed, Set(".block_structure", {128, 128}), {"belong together"}},
-        Refused{"Dynamic", Compressed, Set(".dynamic", true), {".dynamic': is not supported"}},
-        Refused{"ActOrder", Compressed, Set(".actorder", "upwards"), {"'upwards' is not supported"}},
-        Refused{"Activations",
-                Compressed,
-                [](json& c) {
-                  c["config_groups"]["group_0"]["input_activations"] = {{"num_bits", 4}};
-                },
-                {"activations of 4 bits are not supported"}},
-        Refused{"Outputs",
-                Compressed,
-                [](json& c) {
-                  c["config_groups"]["group_0"]["output_activations"] = {{"num_bits", 8}};
-                },
-                {".output_activations': is not supported"}}),
+        RefusedScheme{
+            "Status", Compressed, Set("quantization_status", "calibration"), {"'calibration' is not supported"}},
+        RefusedScheme{"NoGroups", Compressed, Set("config_groups", json::object()), {".config_groups': is empty"}},
+        RefusedScheme{"Preset", Compressed, Set("config_groups", {{"W4A16", {"Linear"}}}), {"schemes by name are not"}},
+        RefusedScheme{"TwoKinds",
+                      Compressed,
+                      [](json& c) {
+                        c["config_groups"]["group_1"] = c["config_groups"]["group_0"];
+                        c["config_groups"]["group_1"]["weights"]["num_bits"] = 8;
+                      },
+                      {"group_1': differs from the group before it"}},
+        RefusedScheme{"Bits", Compressed, Set(".num_bits", 3), {"weights of 3 bits are not supported"}},
+        RefusedScheme{"BitsHuge", Compressed, Set(".num_bits", 1ull << 40), {".num_bits': ", "out of range"}},
+        RefusedScheme{"Type", Compressed, Set(".type", "float"), {"'float' is not supported"}},
+        RefusedScheme{"GroupZero", Compressed, Set(".group_size", 0), {".group_size': 0 columns are no group"}},
+        RefusedScheme{"GroupMissing", Compressed, Set(".group_size", nullptr), {"has groups and no group_size"}},
+        RefusedScheme{"GroupOfChannels", Compressed, Set(".strategy", "channel"), {"there are no groups"}},
+        RefusedScheme{"Strategy", Compressed, Set(".strategy", "tensor_group"), {"'tensor_group' is not supported"}},
+        RefusedScheme{"Block", Compressed, Set(".block_structure", {128, 128}), {"belong together"}},
+        RefusedScheme{"Dynamic", Compressed, Set(".dynamic", true), {".dynamic': is not supported"}},
+        RefusedScheme{"ActOrder", Compressed, Set(".actorder", "upwards"), {"'upwards' is not supported"}},
+        RefusedScheme{"Activations",
+                      Compressed,
+                      [](json& c) {
+                        c["config_groups"]["group_0"]["input_activations"] = {{"num_bits", 4}};
+                      },
+                      {"activations of 4 bits are not supported"}},
+        RefusedScheme{"Outputs",
+                      Compressed,
+                      [](json& c) {
+                        c["config_groups"]["group_0"]["output_activations"] = {{"num_bits", 8}};
+                      },
+                      {".output_activations': is not supported"}}),
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     Others, HfQuantizationRefusal,
     testing::Values(
-        Refused{"GptqBits", Gptq, Set("bits", 2), {"weights of 2 bits are not supported"}},
-        Refused{"GptqNoBits", Gptq, [](json& c) { c.erase("bits"); }, {".bits': is missing"}},
-        Refused{"GptqGroup", Gptq, Set("group_size", 0), {"0 columns are no group"}},
-        Refused{"GptqGroupLow", Gptq, Set("group_size", -2), {".group_size': -2 is out of range"}},
-        Refused{"GptqGroupHuge", Gptq, Set("group_size", 1ull << 33), {"out of range"}},
-        Refused{"GptqNoGroup", Gptq, Set("group_size", nullptr), {".group_size': is missing"}},
-        Refused{"GptqFormat", Gptq, Set("checkpoint_format", "marlin"), {"'marlin' is not supported"}},
-        Refused{"GptqFormats", Gptq, Set("format", "gptq_v2"), {"contradicts checkpoint_format 'gptq'"}},
-        Refused{"GptqDynamic", Gptq, Set("dynamic", {{"-:.*q_proj", json::object()}}), {".dynamic': is not"}},
-        Refused{"GptqRotation", Gptq, Set("rotation", "hadamard"), {".rotation': is not supported"}},
-        Refused{"GptqWords", Gptq, Set("pack_dtype", "int64"), {"'int64' is not supported"}},
-        Refused{"GptqMarlin", Gptq, Set("is_marlin_format", true), {".is_marlin_format': is not supported"}},
-        Refused{"GptqOrder", Gptq, Set("desc_act", "yes"), {".desc_act': is not"}},
-        Refused{"AwqVersion", Awq, Set("version", "gemv"), {"'gemv' is not supported; these are: gemm"}},
-        Refused{"AwqBits", Awq, Set("bits", 8), {"weights of 8 bits are not supported"}},
-        Refused{"AwqTwice", Awq, Set("w_bit", 4), {".w_bit': is there beside bits"}},
-        Refused{"AwqNoZeros", Awq, Set("zero_point", false), {"AWQ without zero points"}},
-        Refused{"AwqBackend", Awq, Set("backend", "llm-awq"), {"'llm-awq' is not supported"}},
-        Refused{"Fp8Type", Fp8, Set("fmt", "e5m2"), {"'e5m2' is not supported"}},
-        Refused{"Fp8Block", Fp8, Set("weight_block_size", {128}), {"is no list of two sizes"}},
-        Refused{"Fp8BlockZero", Fp8, Set("weight_block_size", {0, 128}), {"weight_block_size[0]': 0 is out"}}),
+        RefusedScheme{"GptqBits", Gptq, Set("bits", 2), {"weights of 2 bits are not supported"}},
+        RefusedScheme{"GptqNoBits", Gptq, [](json& c) { c.erase("bits"); }, {".bits': is missing"}},
+        RefusedScheme{"GptqGroup", Gptq, Set("group_size", 0), {"0 columns are no group"}},
+        RefusedScheme{"GptqGroupLow", Gptq, Set("group_size", -2), {".group_size': -2 is out of range"}},
+        RefusedScheme{"GptqGroupHuge", Gptq, Set("group_size", 1ull << 33), {"out of range"}},
+        RefusedScheme{"GptqNoGroup", Gptq, Set("group_size", nullptr), {".group_size': is missing"}},
+        RefusedScheme{"GptqFormat", Gptq, Set("checkpoint_format", "marlin"), {"'marlin' is not supported"}},
+        RefusedScheme{"GptqFormats", Gptq, Set("format", "gptq_v2"), {"contradicts checkpoint_format 'gptq'"}},
+        RefusedScheme{"GptqDynamic", Gptq, Set("dynamic", {{"-:.*q_proj", json::object()}}), {".dynamic': is not"}},
+        RefusedScheme{"GptqRotation", Gptq, Set("rotation", "hadamard"), {".rotation': is not supported"}},
+        RefusedScheme{"GptqWords", Gptq, Set("pack_dtype", "int64"), {"'int64' is not supported"}},
+        RefusedScheme{"GptqMarlin", Gptq, Set("is_marlin_format", true), {".is_marlin_format': is not supported"}},
+        RefusedScheme{"GptqOrder", Gptq, Set("desc_act", "yes"), {".desc_act': is not"}},
+        RefusedScheme{"AwqVersion", Awq, Set("version", "gemv"), {"'gemv' is not supported; these are: gemm"}},
+        RefusedScheme{"AwqBits", Awq, Set("bits", 8), {"weights of 8 bits are not supported"}},
+        RefusedScheme{"AwqTwice", Awq, Set("w_bit", 4), {".w_bit': is there beside bits"}},
+        RefusedScheme{"AwqNoZeros", Awq, Set("zero_point", false), {"AWQ without zero points"}},
+        RefusedScheme{"AwqBackend", Awq, Set("backend", "llm-awq"), {"'llm-awq' is not supported"}},
+        RefusedScheme{"Fp8Type", Fp8, Set("fmt", "e5m2"), {"'e5m2' is not supported"}},
+        RefusedScheme{"Fp8Block", Fp8, Set("weight_block_size", {128}), {"is no list of two sizes"}},
+        RefusedScheme{"Fp8BlockZero", Fp8, Set("weight_block_size", {0, 128}), {"weight_block_size[0]': 0 is out"}}),
     [](const auto& test) { return test.param.name; });
 
 TEST(HfQuantization, Mxfp4LeavesNothingToSay) {

@@ -16,13 +16,13 @@ namespace {
 
 using nlohmann::json;
 
-struct Frequencies {
+struct HfRopeFrequencies {
   const char* name;
   std::function<void(json&)> change;
   double second;  // of the four: theta^(-2/8) by default
   int32_t context;
 };
-class HfRope : public testing::TestWithParam<Frequencies> {};
+class HfRope : public testing::TestWithParam<HfRopeFrequencies> {};
 TEST_P(HfRope, IsReadFromEitherPlace) {
   const Reading read(With(GetParam().change));
   ASSERT_THAT(read.result(), IsOk());
@@ -33,26 +33,26 @@ TEST_P(HfRope, IsReadFromEitherPlace) {
 INSTANTIATE_TEST_SUITE_P(
     , HfRope,
     testing::Values(
-        Frequencies{"Default", [](json&) {}, 0.1, 128},
-        Frequencies{"Theta", [](json& c) { c["rope_theta"] = 160000.0; }, 0.05, 128},
-        Frequencies{"IntegerTheta", [](json& c) { c["rope_theta"] = 10000; }, 0.1, 128},
-        Frequencies{"Linear",
-                    [](json& c) {
-                      c["rope_scaling"] = {{"type", "linear"}, {"factor", 4.0}};
-                    },
-                    0.025, 128},
-        Frequencies{"DynamicIsPlainWithinTheContext",
-                    [](json& c) {
-                      c["rope_scaling"] = {{"type", "dynamic"}, {"factor", 4.0}};
-                    },
-                    0.1, 128},
-        Frequencies{"Parameters",
-                    [](json& c) {
-                      c.erase("rope_theta");
-                      c["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 160000.0}};
-                    },
-                    0.05, 128},
-        Frequencies{
+        HfRopeFrequencies{"Default", [](json&) {}, 0.1, 128},
+        HfRopeFrequencies{"Theta", [](json& c) { c["rope_theta"] = 160000.0; }, 0.05, 128},
+        HfRopeFrequencies{"IntegerTheta", [](json& c) { c["rope_theta"] = 10000; }, 0.1, 128},
+        HfRopeFrequencies{"Linear",
+                          [](json& c) {
+                            c["rope_scaling"] = {{"type", "linear"}, {"factor", 4.0}};
+                          },
+                          0.025, 128},
+        HfRopeFrequencies{"DynamicIsPlainWithinTheContext",
+                          [](json& c) {
+                            c["rope_scaling"] = {{"type", "dynamic"}, {"factor", 4.0}};
+                          },
+                          0.1, 128},
+        HfRopeFrequencies{"Parameters",
+                          [](json& c) {
+                            c.erase("rope_theta");
+                            c["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 160000.0}};
+                          },
+                          0.05, 128},
+        HfRopeFrequencies{
             "YarnStretchesTheContext",
             [](json& c) {
               c["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 128}};

@@ -21,7 +21,7 @@
 namespace hydrant {
 namespace {
 
-constexpr TensorName kNames[] = {
+constexpr TensorName kTensorTableNames[] = {
     {TensorRole::kEmbedding, Presence::kRequired, "embed"},   {TensorRole::kHead, Presence::kUnlessTied, "head"},
     {TensorRole::kFinalNorm, Presence::kRequired, "norm"},    {TensorRole::kQ, Presence::kRequired, "l.#.q"},
     {TensorRole::kQBias, Presence::kAttentionBias, "l.#.qb"}, {TensorRole::kKBias, Presence::kOptional, "l.#.kb"},
@@ -60,7 +60,7 @@ class TensorTableTest : public testing::Test {
   }
 
   absl::StatusOr<TensorTable> Bind(TensorExpectation expectation = {}, bool interleaved = false) {
-    naming_ = {kNames, kKnown, interleaved};
+    naming_ = {kTensorTableNames, kKnown, interleaved};
     warnings_.clear();
     return TensorTable::Bind(naming_, config_, expectation, "index", tensors_, warnings_);
   }

@@ -47,12 +47,12 @@ TEST(ModelConfig, PositionsAreRotaryOrLearned) {
   EXPECT_THAT(ValidateModelConfig(config, "c.json", kNames), IsOk());
 }
 
-struct Wrong {
+struct BadModel {
   const char* name;
   std::function<void(ModelConfig&)> spoil;
   const char* message;
 };
-class ModelConfigRefusal : public testing::TestWithParam<Wrong> {};
+class ModelConfigRefusal : public testing::TestWithParam<BadModel> {};
 
 TEST_P(ModelConfigRefusal, NamesFieldAndRange) {
   ModelConfig config = Sound();
@@ -60,72 +60,74 @@ TEST_P(ModelConfigRefusal, NamesFieldAndRange) {
   EXPECT_THAT(ValidateModelConfig(config, "c.json", kNames), RefusedWith("c.json: ", GetParam().message));
 }
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kModelConfigNan = std::numeric_limits<float>::quiet_NaN();
 
 INSTANTIATE_TEST_SUITE_P(
     , ModelConfigRefusal,
     testing::Values(
-        Wrong{"NoLayers", [](auto& c) { c.layers = 0; }, "'layers': 0 is out of range [1, 1024]"},
-        Wrong{"NegativeLayers", [](auto& c) { c.layers = -1; }, "'layers': -1 is out of range"},
-        Wrong{"BillionLayers", [](auto& c) { c.layers = 1'000'000'000; }, "'layers': 1000000000 is out of range"},
-        Wrong{"NoHidden", [](auto& c) { c.hidden = 0; }, "'hidden'"},
-        Wrong{"NoHeads", [](auto& c) { c.query_heads = 0; }, "'heads': 0 is out of range"},
-        Wrong{"NoKvHeads", [](auto& c) { c.kv_heads = 0; }, "'kv_heads': 0 is out of range"},
-        Wrong{"MoreKvHeads", [](auto& c) { c.kv_heads = 5; }, "'kv_heads': 5 is out of range [1, 4]"},
-        Wrong{"KvHeadsDoNotDivide", [](auto& c) { c.kv_heads = 3; }, "'kv_heads': 3 does not divide"},
-        Wrong{"OddHeadDim", [](auto& c) { c.head_dim = 7; }, "'head_dim': 7 is odd"},
-        Wrong{"HeadsTooWide", [](auto& c) { c.head_dim = 258; }, "'head_dim': 258 is out of range [2, 256]"},
-        Wrong{"EmbeddingTooWide", [](auto& c) { c.embedding_dim = (1 << 17) + 1; }, "'embedding': 131073"},
-        Wrong{"BothKindsOfPosition", [](auto& c) { c.position_rows = 130; }, "both learned and rotary"},
-        Wrong{"TooFewPositions",
-              [](auto& c) {
-                c.rope_dims = 0;
-                c.rope_inv_freq.clear();
-                c.position_rows = 129;
-                c.position_offset = 2;
-              },
-              "'context': 128 positions from row 2 of a table of 129"},
-        Wrong{"NoHeadDim", [](auto& c) { c.head_dim = 0; }, "'head_dim': 0"},
-        Wrong{"NoFfn", [](auto& c) { c.ffn = 0; }, "'ffn'"},
-        Wrong{"HugeFfn", [](auto& c) { c.ffn = std::numeric_limits<int32_t>::max(); }, "'ffn'"},
-        Wrong{"NoVocab", [](auto& c) { c.vocab = 0; }, "'vocab'"},
-        Wrong{"NoContext", [](auto& c) { c.context = 0; }, "'context'"},
-        Wrong{"EpsZero", [](auto& c) { c.norm_eps = 0; }, "'eps'"},
-        Wrong{"EpsNan", [](auto& c) { c.norm_eps = kNan; }, "'eps'"},
-        Wrong{"ScaleTooSmallForFloats", [](auto& c) { c.attention_scale = 1e-50; }, "scaled by 1e-50"},
-        Wrong{"ScaleThatShowsHiddenSlots", [](auto& c) { c.attention_scale = 1e-29; }, "scaled by 1e-29"},
-        Wrong{"ScaleTooLarge", [](auto& c) { c.attention_scale = 1e150; }, "scaled by 1e+150"},
-        Wrong{"ScaleNan", [](auto& c) { c.attention_scale = static_cast<double>(kNan); }, "'head_dim': attention"},
-        Wrong{"SoftcapTooLarge", [](auto& c) { c.attention_softcap = 1e6f; }, "capped at 1e+06"},
-        Wrong{"SoftcapNan", [](auto& c) { c.final_softcap = kNan; }, "capped at nan"},
-        Wrong{"SoftcapNegative", [](auto& c) { c.final_softcap = -1; }, "capped at -1"},
-        Wrong{"NoWindow",
-              [](auto& c) {
-                c.window = 0, c.windowed_layers = {true, true};
-              },
-              "windows of 0 tokens"},
-        Wrong{"WindowOfNoLayer", [](auto& c) { c.window = 8; }, "windows of 8 tokens in 0 layers"},
-        Wrong{"WindowedLayersTooFew", [](auto& c) { c.windowed_layers = {true}; }, "in 1 layers"},
-        Wrong{"WindowedRopeTooShort",
-              [](auto& c) {
-                c.windowed_layers = {true, true}, c.windowed_inv_freq = {1, 0.1};
-              },
-              "windowed layers lack"},
-        Wrong{"UnrotatedLayersTooFew", [](auto& c) { c.unrotated_layers = {true}; }, "rotation is known of 1 layers"},
-        Wrong{"BosOutside", [](auto& c) { c.bos_id = 100; }, "'bos': 100 is out of range [-1, 99]"},
-        Wrong{"EosOutside",
-              [](auto& c) {
-                c.eos_ids = {1, 100};
-              },
-              "'eos': 100 is out of range [0, 99]"},
-        Wrong{"EosNegative", [](auto& c) { c.eos_ids = {-1}; }, "'eos'"},
-        Wrong{"NoEos", [](auto& c) { c.eos_ids.clear(); }, "'eos': no end-of-sequence token"},
-        Wrong{"RopeOdd", [](auto& c) { c.rope_dims = 5; }, "'rope': 5"},
-        Wrong{"RopeTooWide", [](auto& c) { c.rope_dims = 10; }, "'rope': 10"},
-        Wrong{"RopeNone", [](auto& c) { c.rope_dims = 0; }, "'rope': 0"},
-        Wrong{"RopeFrequenciesMissing", [](auto& c) { c.rope_inv_freq.pop_back(); }, "'rope': needs 4"},
-        Wrong{"RopeFrequencyNan", [](auto& c) { c.rope_inv_freq[1] = std::nan(""); },
-              "'rope': a rotary frequency is nan"}),
+        BadModel{"NoLayers", [](auto& c) { c.layers = 0; }, "'layers': 0 is out of range [1, 1024]"},
+        BadModel{"NegativeLayers", [](auto& c) { c.layers = -1; }, "'layers': -1 is out of range"},
+        BadModel{"BillionLayers", [](auto& c) { c.layers = 1'000'000'000; }, "'layers': 1000000000 is out of range"},
+        BadModel{"NoHidden", [](auto& c) { c.hidden = 0; }, "'hidden'"},
+        BadModel{"NoHeads", [](auto& c) { c.query_heads = 0; }, "'heads': 0 is out of range"},
+        BadModel{"NoKvHeads", [](auto& c) { c.kv_heads = 0; }, "'kv_heads': 0 is out of range"},
+        BadModel{"MoreKvHeads", [](auto& c) { c.kv_heads = 5; }, "'kv_heads': 5 is out of range [1, 4]"},
+        BadModel{"KvHeadsDoNotDivide", [](auto& c) { c.kv_heads = 3; }, "'kv_heads': 3 does not divide"},
+        BadModel{"OddHeadDim", [](auto& c) { c.head_dim = 7; }, "'head_dim': 7 is odd"},
+        BadModel{"HeadsTooWide", [](auto& c) { c.head_dim = 258; }, "'head_dim': 258 is out of range [2, 256]"},
+        BadModel{"EmbeddingTooWide", [](auto& c) { c.embedding_dim = (1 << 17) + 1; }, "'embedding': 131073"},
+        BadModel{"BothKindsOfPosition", [](auto& c) { c.position_rows = 130; }, "both learned and rotary"},
+        BadModel{"TooFewPositions",
+                 [](auto& c) {
+                   c.rope_dims = 0;
+                   c.rope_inv_freq.clear();
+                   c.position_rows = 129;
+                   c.position_offset = 2;
+                 },
+                 "'context': 128 positions from row 2 of a table of 129"},
+        BadModel{"NoHeadDim", [](auto& c) { c.head_dim = 0; }, "'head_dim': 0"},
+        BadModel{"NoFfn", [](auto& c) { c.ffn = 0; }, "'ffn'"},
+        BadModel{"HugeFfn", [](auto& c) { c.ffn = std::numeric_limits<int32_t>::max(); }, "'ffn'"},
+        BadModel{"NoVocab", [](auto& c) { c.vocab = 0; }, "'vocab'"},
+        BadModel{"NoContext", [](auto& c) { c.context = 0; }, "'context'"},
+        BadModel{"EpsZero", [](auto& c) { c.norm_eps = 0; }, "'eps'"},
+        BadModel{"EpsNan", [](auto& c) { c.norm_eps = kModelConfigNan; }, "'eps'"},
+        BadModel{"ScaleTooSmallForFloats", [](auto& c) { c.attention_scale = 1e-50; }, "scaled by 1e-50"},
+        BadModel{"ScaleThatShowsHiddenSlots", [](auto& c) { c.attention_scale = 1e-29; }, "scaled by 1e-29"},
+        BadModel{"ScaleTooLarge", [](auto& c) { c.attention_scale = 1e150; }, "scaled by 1e+150"},
+        BadModel{"ScaleNan", [](auto& c) { c.attention_scale = static_cast<double>(kModelConfigNan); },
+                 "'head_dim': attention"},
+        BadModel{"SoftcapTooLarge", [](auto& c) { c.attention_softcap = 1e6f; }, "capped at 1e+06"},
+        BadModel{"SoftcapNan", [](auto& c) { c.final_softcap = kModelConfigNan; }, "capped at nan"},
+        BadModel{"SoftcapNegative", [](auto& c) { c.final_softcap = -1; }, "capped at -1"},
+        BadModel{"NoWindow",
+                 [](auto& c) {
+                   c.window = 0, c.windowed_layers = {true, true};
+                 },
+                 "windows of 0 tokens"},
+        BadModel{"WindowOfNoLayer", [](auto& c) { c.window = 8; }, "windows of 8 tokens in 0 layers"},
+        BadModel{"WindowedLayersTooFew", [](auto& c) { c.windowed_layers = {true}; }, "in 1 layers"},
+        BadModel{"WindowedRopeTooShort",
+                 [](auto& c) {
+                   c.windowed_layers = {true, true}, c.windowed_inv_freq = {1, 0.1};
+                 },
+                 "windowed layers lack"},
+        BadModel{"UnrotatedLayersTooFew", [](auto& c) { c.unrotated_layers = {true}; },
+                 "rotation is known of 1 layers"},
+        BadModel{"BosOutside", [](auto& c) { c.bos_id = 100; }, "'bos': 100 is out of range [-1, 99]"},
+        BadModel{"EosOutside",
+                 [](auto& c) {
+                   c.eos_ids = {1, 100};
+                 },
+                 "'eos': 100 is out of range [0, 99]"},
+        BadModel{"EosNegative", [](auto& c) { c.eos_ids = {-1}; }, "'eos'"},
+        BadModel{"NoEos", [](auto& c) { c.eos_ids.clear(); }, "'eos': no end-of-sequence token"},
+        BadModel{"RopeOdd", [](auto& c) { c.rope_dims = 5; }, "'rope': 5"},
+        BadModel{"RopeTooWide", [](auto& c) { c.rope_dims = 10; }, "'rope': 10"},
+        BadModel{"RopeNone", [](auto& c) { c.rope_dims = 0; }, "'rope': 0"},
+        BadModel{"RopeFrequenciesMissing", [](auto& c) { c.rope_inv_freq.pop_back(); }, "'rope': needs 4"},
+        BadModel{"RopeFrequencyNan", [](auto& c) { c.rope_inv_freq[1] = std::nan(""); },
+                 "'rope': a rotary frequency is nan"}),
     [](const auto& test) { return test.param.name; });
 
 TEST(ModelConfig, AttentionCostsAsMuchAsTheMatricesAtThisDepth) {

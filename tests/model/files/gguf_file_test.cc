@@ -13,8 +13,8 @@
 namespace hydrant {
 namespace {
 
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
+constexpr int64_t kInt64Max = std::numeric_limits<int64_t>::max();
+constexpr int64_t kInt64Min = std::numeric_limits<int64_t>::min();
 
 TEST(GgufFile, ReadsEveryScalarType) {
   GgufBuilder builder;
@@ -26,7 +26,7 @@ TEST(GgufFile, ReadsEveryScalarType) {
       .SetInt("i32", -70000)
       .SetRaw("u64", GgufBuilder::kUint64, Raw<uint64_t>(1ull << 40))
       .SetRaw("u64max", GgufBuilder::kUint64, Raw<uint64_t>(~0ull))
-      .SetRaw("i64", GgufBuilder::kInt64, Raw<int64_t>(kMin))
+      .SetRaw("i64", GgufBuilder::kInt64, Raw<int64_t>(kInt64Min))
       .SetFloat("f32", 0.5f)
       .SetRaw("f64", GgufBuilder::kFloat64, Raw(0.1))
       .SetBool("yes", true)
@@ -35,9 +35,9 @@ TEST(GgufFile, ReadsEveryScalarType) {
   const auto file = GgufFile::Parse(bytes, "x.gguf");
   ASSERT_THAT(file, IsOk());
   const std::pair<const char*, int64_t> integers[] = {
-      {"u8", 200},     {"i8", -3},         {"u16", 60000},   {"i16", -300}, {"u32", 4'000'000'000},
-      {"i32", -70000}, {"u64", 1ll << 40}, {"u64max", kMax}, {"i64", kMin}};
-  for (const auto& [key, value] : integers) EXPECT_EQ(**file->Int(key, kMin, kMax), value) << key;
+      {"u8", 200},     {"i8", -3},         {"u16", 60000},        {"i16", -300},     {"u32", 4'000'000'000},
+      {"i32", -70000}, {"u64", 1ll << 40}, {"u64max", kInt64Max}, {"i64", kInt64Min}};
+  for (const auto& [key, value] : integers) EXPECT_EQ(**file->Int(key, kInt64Min, kInt64Max), value) << key;
   EXPECT_EQ(**file->Float("f32"), 0.5);
   EXPECT_EQ(**file->Float("f64"), 0.1);
   EXPECT_EQ(**file->Bool("yes"), true);

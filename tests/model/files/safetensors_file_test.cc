@@ -51,12 +51,12 @@ TEST(SafetensorsFile, ListsAsManyTensorsAsTheLargestModelsHave) {
   EXPECT_EQ(tensors->size(), 50'000u);
 }
 
-struct Corruption {
+struct BadTensors {
   const char* name;
   std::string bytes;
   const char* named;
 };
-class SafetensorsRefusal : public testing::TestWithParam<Corruption> {};
+class SafetensorsRefusal : public testing::TestWithParam<BadTensors> {};
 
 TEST_P(SafetensorsRefusal, NamesFileAndField) {
   EXPECT_THAT(ParseSafetensors(GetParam().bytes, "m.safetensors"), RefusedWith("m.safetensors: ", GetParam().named));
@@ -69,76 +69,76 @@ std::string Length(uint64_t length, size_t rest) { return Raw(length) + std::str
 INSTANTIATE_TEST_SUITE_P(
     E1Header, SafetensorsRefusal,
     testing::Values(
-        Corruption{"Bytes0", "", "header length: the file has 0 bytes"},
-        Corruption{"Bytes7", std::string(7, '\0'), "has 7 bytes"},
-        Corruption{"Bytes8", Raw<uint64_t>(0), "not valid JSON"},
-        Corruption{"Length0", Length(0, 10), "not valid JSON"}, Corruption{"Length1", Length(1, 10), "not valid JSON"},
-        Corruption{"Length2To63", Length(1ull << 63, 10), "header length"},
-        Corruption{"LengthMax", Length(~0ull, 10), "header length"},
-        Corruption{"LengthFileSize", Length(18, 10), "header length: 18 bytes pass the end"},
-        Corruption{"LengthOneTooMany", Length(11, 10), "header length: 11 bytes pass the end"},
-        Corruption{"LengthOver100MB", Length(100'000'001, 10), "at most 100000000"},
-        Corruption{"NotAnObject", SafetensorsBytes("[]", ""), "is not an object"},
-        Corruption{"SpaceFirst", SafetensorsBytes(" {}", ""), "header: begins with white space and not with '{'"},
-        Corruption{"LineFirst", SafetensorsBytes("\n{}", ""), "header: begins with white space"},
-        Corruption{"TabFirst", SafetensorsBytes("\t{}", ""), "header: begins with white space"},
-        Corruption{"ByteOrderMark", SafetensorsBytes("\xEF\xBB\xBF{}", ""), "begins with a byte order mark"},
-        Corruption{"NulAtTheEnd", SafetensorsBytes(std::string("{}\0", 3), ""), "not valid JSON at byte 3"},
-        Corruption{"NotJson", SafetensorsBytes("{\"t\":", ""), "not valid JSON"},
-        Corruption{"DepthBomb", SafetensorsBytes(std::string(100'000, '['), ""), "deeper than 8"},
-        Corruption{"TensorTwice",
+        BadTensors{"Bytes0", "", "header length: the file has 0 bytes"},
+        BadTensors{"Bytes7", std::string(7, '\0'), "has 7 bytes"},
+        BadTensors{"Bytes8", Raw<uint64_t>(0), "not valid JSON"},
+        BadTensors{"Length0", Length(0, 10), "not valid JSON"}, BadTensors{"Length1", Length(1, 10), "not valid JSON"},
+        BadTensors{"Length2To63", Length(1ull << 63, 10), "header length"},
+        BadTensors{"LengthMax", Length(~0ull, 10), "header length"},
+        BadTensors{"LengthFileSize", Length(18, 10), "header length: 18 bytes pass the end"},
+        BadTensors{"LengthOneTooMany", Length(11, 10), "header length: 11 bytes pass the end"},
+        BadTensors{"LengthOver100MB", Length(100'000'001, 10), "at most 100000000"},
+        BadTensors{"NotAnObject", SafetensorsBytes("[]", ""), "is not an object"},
+        BadTensors{"SpaceFirst", SafetensorsBytes(" {}", ""), "header: begins with white space and not with '{'"},
+        BadTensors{"LineFirst", SafetensorsBytes("\n{}", ""), "header: begins with white space"},
+        BadTensors{"TabFirst", SafetensorsBytes("\t{}", ""), "header: begins with white space"},
+        BadTensors{"ByteOrderMark", SafetensorsBytes("\xEF\xBB\xBF{}", ""), "begins with a byte order mark"},
+        BadTensors{"NulAtTheEnd", SafetensorsBytes(std::string("{}\0", 3), ""), "not valid JSON at byte 3"},
+        BadTensors{"NotJson", SafetensorsBytes("{\"t\":", ""), "not valid JSON"},
+        BadTensors{"DepthBomb", SafetensorsBytes(std::string(100'000, '['), ""), "deeper than 8"},
+        BadTensors{"TensorTwice",
                    SafetensorsBytes(R"({"t":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"t":{}})", ""),
                    "'t' appears twice"},
-        Corruption{"MetadataNotStrings", SafetensorsBytes(R"({"__metadata__":{"a":1}})", ""), "__metadata__.a"},
-        Corruption{"DataAfterTheLast", SafetensorsBytes("{}", "x"), "end 1 bytes before the file does"}),
+        BadTensors{"MetadataNotStrings", SafetensorsBytes(R"({"__metadata__":{"a":1}})", ""), "__metadata__.a"},
+        BadTensors{"DataAfterTheLast", SafetensorsBytes("{}", "x"), "end 1 bytes before the file does"}),
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     E3Offsets, SafetensorsRefusal,
     testing::Values(
-        Corruption{"Negative", One(R"({"dtype":"F32","shape":[4],"data_offsets":[-16,0]})"),
+        BadTensors{"Negative", One(R"({"dtype":"F32","shape":[4],"data_offsets":[-16,0]})"),
                    "t.data_offsets[0]': -16 is out of range"},
-        Corruption{"BeginAfterEnd", One(R"({"dtype":"F32","shape":[4],"data_offsets":[16,0]})"),
+        BadTensors{"BeginAfterEnd", One(R"({"dtype":"F32","shape":[4],"data_offsets":[16,0]})"),
                    "[16, 0] are not inside"},
-        Corruption{"EndAfterFile", One(R"({"dtype":"F32","shape":[4],"data_offsets":[4,20]})"),
+        BadTensors{"EndAfterFile", One(R"({"dtype":"F32","shape":[4],"data_offsets":[4,20]})"),
                    "[4, 20] are not inside"},
-        Corruption{"Huge", One(R"({"dtype":"F32","shape":[4],"data_offsets":[0,18446744073709551615]})"),
+        BadTensors{"Huge", One(R"({"dtype":"F32","shape":[4],"data_offsets":[0,18446744073709551615]})"),
                    "is out of range"},
-        Corruption{"Floats", One(R"({"dtype":"F32","shape":[4],"data_offsets":[0.0,16.0]})"), "is not an integer"},
-        Corruption{"Strings", One(R"({"dtype":"F32","shape":[4],"data_offsets":["0","16"]})"), "is not an integer"},
-        Corruption{"Three", One(R"({"dtype":"F32","shape":[4],"data_offsets":[0,8,16]})"), "not an array of two"},
-        Corruption{"Missing", One(R"({"dtype":"F32","shape":[4]})"), "t.data_offsets': is missing"},
-        Corruption{
+        BadTensors{"Floats", One(R"({"dtype":"F32","shape":[4],"data_offsets":[0.0,16.0]})"), "is not an integer"},
+        BadTensors{"Strings", One(R"({"dtype":"F32","shape":[4],"data_offsets":["0","16"]})"), "is not an integer"},
+        BadTensors{"Three", One(R"({"dtype":"F32","shape":[4],"data_offsets":[0,8,16]})"), "not an array of two"},
+        BadTensors{"Missing", One(R"({"dtype":"F32","shape":[4]})"), "t.data_offsets': is missing"},
+        BadTensors{
             "Overlap",
             SafetensorsBytes(
                 R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
                 std::string(12, 'd')),
             "tensor 'b': data_offsets overlap"},
-        Corruption{"Gap", One(R"({"dtype":"F32","shape":[3],"data_offsets":[4,16]})"), "leave a gap"}),
+        BadTensors{"Gap", One(R"({"dtype":"F32","shape":[3],"data_offsets":[4,16]})"), "leave a gap"}),
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     E5Shape, SafetensorsRefusal,
     testing::Values(
-        Corruption{"Wraps", One(R"({"dtype":"F32","shape":[4194305,4194305,211106198978564],"data_offsets":[0,16]})"),
+        BadTensors{"Wraps", One(R"({"dtype":"F32","shape":[4194305,4194305,211106198978564],"data_offsets":[0,16]})"),
                    "too many elements"},
-        Corruption{"Negative", One(R"({"dtype":"F32","shape":[-4],"data_offsets":[0,16]})"), "-4 is out of range"},
-        Corruption{"Float", One(R"({"dtype":"F32","shape":[4.0],"data_offsets":[0,16]})"), "is not an integer"},
-        Corruption{"NoArray", One(R"({"dtype":"F32","shape":4,"data_offsets":[0,16]})"), "shape is not an array"},
-        Corruption{"NineDimensions", One(R"({"dtype":"F32","shape":[1,1,1,1,1,1,1,1,4],"data_offsets":[0,16]})"),
+        BadTensors{"Negative", One(R"({"dtype":"F32","shape":[-4],"data_offsets":[0,16]})"), "-4 is out of range"},
+        BadTensors{"Float", One(R"({"dtype":"F32","shape":[4.0],"data_offsets":[0,16]})"), "is not an integer"},
+        BadTensors{"NoArray", One(R"({"dtype":"F32","shape":4,"data_offsets":[0,16]})"), "shape is not an array"},
+        BadTensors{"NineDimensions", One(R"({"dtype":"F32","shape":[1,1,1,1,1,1,1,1,4],"data_offsets":[0,16]})"),
                    "at most 8"}),
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     E7Dtype, SafetensorsRefusal,
     testing::Values(
-        Corruption{"Unknown", One(R"({"dtype":"F33","shape":[4],"data_offsets":[0,16]})"), "dtype 'F33' is not known"},
-        Corruption{"Number", One(R"({"dtype":32,"shape":[4],"data_offsets":[0,16]})"), "t.dtype': is not a string"},
-        Corruption{"Missing", One(R"({"shape":[4],"data_offsets":[0,16]})"), "t.dtype': is missing"},
-        Corruption{"TooShort", One(R"({"dtype":"F32","shape":[5],"data_offsets":[0,16]})"),
+        BadTensors{"Unknown", One(R"({"dtype":"F33","shape":[4],"data_offsets":[0,16]})"), "dtype 'F33' is not known"},
+        BadTensors{"Number", One(R"({"dtype":32,"shape":[4],"data_offsets":[0,16]})"), "t.dtype': is not a string"},
+        BadTensors{"Missing", One(R"({"shape":[4],"data_offsets":[0,16]})"), "t.dtype': is missing"},
+        BadTensors{"TooShort", One(R"({"dtype":"F32","shape":[5],"data_offsets":[0,16]})"),
                    "span 16 bytes; its dtype and shape take 20"},
-        Corruption{"TooLong", One(R"({"dtype":"BF16","shape":[4],"data_offsets":[0,16]})"), "take 8"},
-        Corruption{"EntryNoObject", One("7"), "'t': is not an object"}),
+        BadTensors{"TooLong", One(R"({"dtype":"BF16","shape":[4],"data_offsets":[0,16]})"), "take 8"},
+        BadTensors{"EntryNoObject", One("7"), "'t': is not an object"}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

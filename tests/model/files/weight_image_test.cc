@@ -19,7 +19,7 @@
 namespace hydrant {
 namespace {
 
-using Bytes = std::span<std::byte>;
+using Part = std::span<std::byte>;
 
 class WeightImageTest : public testing::Test {
  protected:
@@ -45,7 +45,7 @@ class WeightImageTest : public testing::Test {
   }
 
   // Into what Read is given.
-  Bytes Room(size_t bytes) { return {memory_.get(), bytes}; }
+  Part Room(size_t bytes) { return {memory_.get(), bytes}; }
 
   void FlipBit(int64_t at) {
     std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);

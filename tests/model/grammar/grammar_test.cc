@@ -13,7 +13,7 @@
 namespace hydrant::grammar {
 namespace {
 
-std::shared_ptr<Grammar> Compiled(const GrammarSpec& spec) {
+std::shared_ptr<Grammar> GrammarOf(const GrammarSpec& spec) {
   Fuel fuel;
   auto made = Grammar::Compile(spec, fuel);
   EXPECT_EQ(made.index(), 0u);
@@ -21,14 +21,14 @@ std::shared_ptr<Grammar> Compiled(const GrammarSpec& spec) {
 }
 
 TEST(Grammar, AnswersMayBeOtherThanJson) {
-  const auto regex = Compiled({GrammarKind::kRegex, "(yes|no)[.!]?"});
+  const auto regex = GrammarOf({GrammarKind::kRegex, "(yes|no)[.!]?"});
   EXPECT_TRUE(IsAnswer(*regex, "yes"));
   EXPECT_TRUE(IsAnswer(*regex, "no!"));
   EXPECT_FALSE(IsAnswer(*regex, "yes "));
-  const auto choice = Compiled({GrammarKind::kChoice, "", {"a", "ab", "\xff"}});
+  const auto choice = GrammarOf({GrammarKind::kChoice, "", {"a", "ab", "\xff"}});
   for (const char* yes : {"a", "ab", "\xff"}) EXPECT_TRUE(IsAnswer(*choice, yes));
   for (const char* no : {"", "b", "abc"}) EXPECT_FALSE(IsAnswer(*choice, no));
-  const auto object = Compiled({});
+  const auto object = GrammarOf({});
   EXPECT_TRUE(IsAnswer(*object, R"({"a":[1,{"b":null}],"c":"\u00e9"})"));
   EXPECT_FALSE(IsAnswer(*object, "[]"));
   EXPECT_FALSE(IsAnswer(*object, R"({"a":1,"a":2})"));
@@ -123,7 +123,7 @@ TEST(Grammar, WhatIsRememberedIsBoundedInBytes) {
 }
 
 TEST(Grammar, TwoAnswersOfWhichOneHasManyKeysDoNotBeginAnewForEachOther) {
-  const auto grammar = Compiled({});
+  const auto grammar = GrammarOf({});
   grammar->set_states_max(40);
   GrammarState many = grammar->Begin(), few = grammar->Begin();
   ASSERT_EQ(grammar->Advance(few, "{\"a\":[1"), Grammar::Verdict::kAllowed);
@@ -147,7 +147,7 @@ TEST(Grammar, TwoAnswersOfWhichOneHasManyKeysDoNotBeginAnewForEachOther) {
 }
 
 TEST(Grammar, AnAnswerOfMoreKeysThanOneCallMovesComesFurtherWithEachTry) {
-  const auto grammar = Compiled({});
+  const auto grammar = GrammarOf({});
   GrammarState many = grammar->Begin();
   ASSERT_EQ(grammar->Advance(many, "{\"a\":1"), Grammar::Verdict::kAllowed);
   for (int i = 0; i < 500; ++i) {
@@ -167,7 +167,7 @@ TEST(Grammar, AnAnswerOfMoreKeysThanOneCallMovesComesFurtherWithEachTry) {
 
 TEST(Grammar, ToBeginIsWorkOnce) {
   const GrammarSpec spec{GrammarKind::kGbnf, "root ::= (\"a\" | \"b\") root | [ef] (root | \"g\")"};
-  const auto grammar = Compiled(spec);
+  const auto grammar = GrammarOf(spec);
   Fuel fuel;
   grammar->Begin(fuel);
   EXPECT_EQ(fuel.left, Fuel::kCompile) << "the compile has paid for it";
@@ -181,7 +181,7 @@ TEST(Grammar, ToBeginIsWorkOnce) {
 
 TEST(Grammar, TextsOfWhichAKeyIsOneCountAsMemoryAndAsWork) {
   const auto grammar =
-      Compiled({GrammarKind::kJsonSchema, R"({"patternProperties":{"^[ab]{7}$":{}},"additionalProperties":false})"});
+      GrammarOf({GrammarKind::kJsonSchema, R"({"patternProperties":{"^[ab]{7}$":{}},"additionalProperties":false})"});
   GrammarState state = grammar->Begin();
   ASSERT_EQ(grammar->Advance(state, R"({"aaaaaaa":1,")"), Grammar::Verdict::kAllowed);
   const size_t before = grammar->bytes();

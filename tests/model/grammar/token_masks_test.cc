@@ -71,12 +71,12 @@ const std::vector<const char*> kGbnf = {
     "root ::= (\"a\" x | [b-c] )* \"1\"\nx ::= \"b\" x \"c\" | \"a\"?",
 };
 
-struct Case {
+struct TokenMasksCase {
   GrammarKind kind;
   const char* text;
 };
-std::vector<Case> Cases() {
-  std::vector<Case> cases;
+std::vector<TokenMasksCase> Cases() {
+  std::vector<TokenMasksCase> cases;
   for (const char* schema : kSchemas) cases.push_back({GrammarKind::kJsonSchema, schema});
   for (const char* tag : kTags) cases.push_back({GrammarKind::kStructuralTag, tag});
   for (const char* text : kGbnf) cases.push_back({GrammarKind::kGbnf, text});
@@ -131,11 +131,11 @@ TEST(TokenMasks, RememberedStepsCostFuel) {
   const auto grammar = MustCompile(R"({"anyOf":[)" + schema + "]}");
   const auto trie = std::make_shared<const TokenTrie>(Tokens());
   std::vector<uint32_t> mask(trie->words());
-  struct Place {
+  struct TokenPlace {
     const char* text;
     size_t units;  // of each way, at least
   };
-  for (const Place& place : {Place{"[", 200}, Place{"[\"", 1}}) {
+  for (const TokenPlace& place : {TokenPlace{"[", 200}, TokenPlace{"[\"", 1}}) {
     GrammarState state = grammar->Begin();
     ASSERT_EQ(grammar->Advance(state, place.text), Grammar::Verdict::kAllowed);
     int64_t spent = 0;

@@ -17,8 +17,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Ranges = std::vector<ByteRange>;
 
-absl::StatusOr<Rendering> Render(std::string_view source, const Json& values = Json::object(),
-                                 const Limits& limits = {}) {
+absl::StatusOr<Rendering> RenderTemplate(std::string_view source, const Json& values = Json::object(),
+                                         const Limits& limits = {}) {
   const auto parsed = Template::Parse(source);
   if (!parsed.ok()) return parsed.status();
   const Json bos = "<s>";
@@ -105,7 +105,7 @@ TEST(Template, TellsWhatCameFromTheClient) {
       {"loop counters are the template's", "{% for c in l %}{{ loop.index }}{% endfor %}", "12", {}},
   };
   for (const Case& c : cases) {
-    const auto rendering = Render(c.source, values);
+    const auto rendering = RenderTemplate(c.source, values);
     ASSERT_TRUE(rendering.ok()) << c.name << ": " << rendering.status();
     EXPECT_EQ(rendering->text, c.text) << c.name;
     EXPECT_EQ(rendering->client, c.client) << c.name;
@@ -113,18 +113,18 @@ TEST(Template, TellsWhatCameFromTheClient) {
 }
 
 TEST(Template, TellsTheTimeItIsGiven) {
-  EXPECT_EQ(Render("{{ strftime_now('%Y') }}")->text, "2024");
-  EXPECT_EQ(Render("{{ strftime_now('%d %b') | length }}")->text, "6");
+  EXPECT_EQ(RenderTemplate("{{ strftime_now('%Y') }}")->text, "2024");
+  EXPECT_EQ(RenderTemplate("{{ strftime_now('%d %b') | length }}")->text, "6");
 }
 
 TEST(Template, TellsARefusalFromAMisfitAndFromALimit) {
-  const auto raised = Render("{{ raise_exception('roles must alternate') }}");
+  const auto raised = RenderTemplate("{{ raise_exception('roles must alternate') }}");
   EXPECT_EQ(raised.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(raised.status().message(), "roles must alternate");
-  const auto misfit = Render("a\n{{ x.y.z }}", {{"x", Json::object()}});
+  const auto misfit = RenderTemplate("a\n{{ x.y.z }}", {{"x", Json::object()}});
   EXPECT_EQ(misfit.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(misfit.status().message(), "'dict object' has no attribute 'y' (line 2)");
-  EXPECT_EQ(Render("{{ 'a' * 10**9 }}").status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(RenderTemplate("{{ 'a' * 10**9 }}").status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 std::string Repeated(std::string_view unit, size_t times) {
@@ -214,7 +214,7 @@ TEST(Template, LetsNothingBeReachedOrChanged) {
       {"a hidden name of a namespace", "{% set n = namespace() %}{% set n.__class__ = 1 %}"},
   };
   for (const auto& [name, source] : cases) {
-    const auto rendering = Render(source, {{"l", Json::array()}, {"d", {{"a", 1}}}});
+    const auto rendering = RenderTemplate(source, {{"l", Json::array()}, {"d", {{"a", 1}}}});
     EXPECT_EQ(rendering.status().code(), absl::StatusCode::kFailedPrecondition) << name << ": " << rendering.status();
   }
   for (const char* source :
@@ -225,24 +225,25 @@ TEST(Template, LetsNothingBeReachedOrChanged) {
 
 TEST(Template, ForgetsObjectsThatReferToEachOther) {
   // The leak checker of the sanitizer build is what would fail.
-  EXPECT_EQ(Render("{% set a = namespace() %}{% set b = namespace(a=a) %}{% set a.b = [b] %}{{ a.b | length }}")->text,
+  EXPECT_EQ(RenderTemplate("{% set a = namespace() %}{% set b = namespace(a=a) %}{% set a.b = [b] %}{{ a.b | length }}")
+                ->text,
             "1");
 }
 
 TEST(Template, NeverRunsWhatAValueSays) {
   const Json values = {{"m", "{{ 1 + 1 }}{% for %}${x}"}};
-  EXPECT_EQ(Render("{{ m }}", values)->text, "{{ 1 + 1 }}{% for %}${x}");
+  EXPECT_EQ(RenderTemplate("{{ m }}", values)->text, "{{ 1 + 1 }}{% for %}${x}");
 }
 
 TEST(Template, HoldsAsMuchAsItsLimitsSay) {
   Limits limits;
   limits.steps_max = 1000;
-  EXPECT_TRUE(Render("{% for i in range(50) %}{{ i }}{% endfor %}", Json::object(), limits).ok());
-  EXPECT_EQ(Render("{% for i in range(500) %}{{ i }}{% endfor %}", Json::object(), limits).status().code(),
+  EXPECT_TRUE(RenderTemplate("{% for i in range(50) %}{{ i }}{% endfor %}", Json::object(), limits).ok());
+  EXPECT_EQ(RenderTemplate("{% for i in range(500) %}{{ i }}{% endfor %}", Json::object(), limits).status().code(),
             absl::StatusCode::kResourceExhausted);
   // What the client sent does not count: 20 MB go through.
   const Json values = {{"m", std::string(20'000'000, 'a')}};
-  EXPECT_EQ(Render("{{ m | length }}", values)->text, "20000000");
+  EXPECT_EQ(RenderTemplate("{{ m | length }}", values)->text, "20000000");
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace hydrant {
 namespace {
 
-using Kind = NormalizerStep::Kind;
+using NormalizerKind = NormalizerStep::Kind;
 
 std::string Apply(const std::vector<NormalizerStep>& steps, std::string_view text, std::vector<ByteRange>& ranges) {
   const auto normalizer = Normalizer::Create(steps, "t.json");
@@ -36,41 +36,45 @@ TEST_P(NormalizerSteps, ChangeText) { EXPECT_EQ(Apply(GetParam().steps, GetParam
 INSTANTIATE_TEST_SUITE_P(
     , NormalizerSteps,
     testing::Values(
-        Case{"Nothing", {}, " Ab\xff", " Ab\xff"}, Case{"Nfc", {{Kind::kNfc}}, "e\u0301 \u212b \xff", "é Å \xff"},
-        Case{"Nfd", {{Kind::kNfd}}, "é\xc3", "e\u0301\xc3"}, Case{"Nfkc", {{Kind::kNfkc}}, "ﬁ ½ \u00a0", "fi 1⁄2  "},
-        Case{"Nfkd", {{Kind::kNfkd}}, "ﬁé", "fie\u0301"},
-        Case{"Lowercase", {{Kind::kLowercase}}, "AÉİΣ\xff", "aéi\u0307σ\xff"},
-        Case{"StripAccents", {{Kind::kNfd}, {Kind::kStripAccents}}, "déjà", "deja"},
-        Case{"Strip", {{.kind = Kind::kStrip, .left = true, .right = true}}, " \u3000a b\n", "a b"},
-        Case{"StripLeft", {{.kind = Kind::kStrip, .left = true}}, " a ", "a "},
-        Case{"StripRight", {{.kind = Kind::kStrip, .right = true}}, " a ", " a"},
-        Case{"StripAll", {{.kind = Kind::kStrip, .left = true, .right = true}}, "  ", ""},
-        Case{"StripRightAll", {{.kind = Kind::kStrip, .right = true}}, "  ", ""},
-        Case{"Replace", {{.kind = Kind::kReplace, .pattern = "ab", .content = "x"}}, "abababb", "xxxb"},
+        Case{"Nothing", {}, " Ab\xff", " Ab\xff"},
+        Case{"Nfc", {{NormalizerKind::kNfc}}, "e\u0301 \u212b \xff", "é Å \xff"},
+        Case{"Nfd", {{NormalizerKind::kNfd}}, "é\xc3", "e\u0301\xc3"},
+        Case{"Nfkc", {{NormalizerKind::kNfkc}}, "ﬁ ½ \u00a0", "fi 1⁄2  "},
+        Case{"Nfkd", {{NormalizerKind::kNfkd}}, "ﬁé", "fie\u0301"},
+        Case{"Lowercase", {{NormalizerKind::kLowercase}}, "AÉİΣ\xff", "aéi\u0307σ\xff"},
+        Case{"StripAccents", {{NormalizerKind::kNfd}, {NormalizerKind::kStripAccents}}, "déjà", "deja"},
+        Case{"Strip", {{.kind = NormalizerKind::kStrip, .left = true, .right = true}}, " \u3000a b\n", "a b"},
+        Case{"StripLeft", {{.kind = NormalizerKind::kStrip, .left = true}}, " a ", "a "},
+        Case{"StripRight", {{.kind = NormalizerKind::kStrip, .right = true}}, " a ", " a"},
+        Case{"StripAll", {{.kind = NormalizerKind::kStrip, .left = true, .right = true}}, "  ", ""},
+        Case{"StripRightAll", {{.kind = NormalizerKind::kStrip, .right = true}}, "  ", ""},
+        Case{"Replace", {{.kind = NormalizerKind::kReplace, .pattern = "ab", .content = "x"}}, "abababb", "xxxb"},
         Case{"ReplaceRegex",
-             {{.kind = Kind::kReplaceRegex, .pattern = " {2,}", .content = "_"}},
+             {{.kind = NormalizerKind::kReplaceRegex, .pattern = " {2,}", .content = "_"}},
              "a  b c   \xff  ",
              "a_b c_\xff_"},
-        Case{"Prepend", {{.kind = Kind::kPrepend, .content = "_"}}, "a", "_a"},
-        Case{"PrependToNothing", {{.kind = Kind::kPrepend, .content = "_"}}, "", ""},
+        Case{"Prepend", {{.kind = NormalizerKind::kPrepend, .content = "_"}}, "a", "_a"},
+        Case{"PrependToNothing", {{.kind = NormalizerKind::kPrepend, .content = "_"}}, "", ""},
         Case{"InOrder",
-             {{.kind = Kind::kPrepend, .content = " "}, {.kind = Kind::kReplace, .pattern = " ", .content = "▁"}},
+             {{.kind = NormalizerKind::kPrepend, .content = " "},
+              {.kind = NormalizerKind::kReplace, .pattern = " ", .content = "▁"}},
              "a b",
              "▁a▁b"}),
     [](const auto& test) { return test.param.name; });
 
 TEST(Normalizer, RefusesWhatHasNoMeaningOrNoBound) {
-  EXPECT_THAT(Normalizer::Create({{.kind = Kind::kReplace}}, "t.json"), RefusedWith("replaces an empty string"));
+  EXPECT_THAT(Normalizer::Create({{.kind = NormalizerKind::kReplace}}, "t.json"),
+              RefusedWith("replaces an empty string"));
   EXPECT_THAT(Normalizer::Create(std::vector<NormalizerStep>(17), "t.json"), RefusedWith("at most 16"));
-  EXPECT_THAT(Normalizer::Create({{.kind = Kind::kReplaceRegex, .pattern = "("}}, "t.json"),
+  EXPECT_THAT(Normalizer::Create({{.kind = NormalizerKind::kReplaceRegex, .pattern = "("}}, "t.json"),
               RefusedWith("split pattern"));
 }
 
 TEST(Normalizer, TellsHowMuchLongerItMakesText) {
-  const std::vector<NormalizerStep> steps = {{.kind = Kind::kNfkc},
-                                             {.kind = Kind::kReplace, .pattern = " ", .content = "▁"},
-                                             {.kind = Kind::kReplace, .pattern = "abc", .content = "a"},
-                                             {.kind = Kind::kReplaceRegex, .pattern = "x?", .content = "y"}};
+  const std::vector<NormalizerStep> steps = {{.kind = NormalizerKind::kNfkc},
+                                             {.kind = NormalizerKind::kReplace, .pattern = " ", .content = "▁"},
+                                             {.kind = NormalizerKind::kReplace, .pattern = "abc", .content = "a"},
+                                             {.kind = NormalizerKind::kReplaceRegex, .pattern = "x?", .content = "y"}};
   EXPECT_EQ(Normalizer::Create(steps, "t.json")->growth(), 11 * 3 * 1 * 3);
   // What it tells is never less than what happens.
   std::vector<ByteRange> ranges;
@@ -100,27 +104,34 @@ TEST_P(NormalizerRanges, MoveAlong) {
     EXPECT_EQ(ranges[i].end, GetParam().after[i].end);
   }
 }
-const std::vector<NormalizerStep> kNfc = {{Kind::kNfc}};
+const std::vector<NormalizerStep> kNfc = {{NormalizerKind::kNfc}};
 INSTANTIATE_TEST_SUITE_P(
     , NormalizerRanges,
-    testing::Values(
-        Moves{"Ascii", kNfc, "abc", {{1, 2}}, {{1, 2}}},
-        Moves{"Inside", kNfc, "<b>e\u0301e\u0301<b>", {{3, 9}}, {{3, 7}}},
-        Moves{"Behind", kNfc, "e\u0301<b>", {{4, 5}}, {{3, 4}}},
-        // The mark belongs to the letter before the range.
-        Moves{"MarkFirst", kNfc, "e\u0301x", {{1, 3}}, {{0, 2}}},
-        Moves{"TwoInACharacter", kNfc, "e\u0301x", {{0, 1}, {1, 3}}, {{0, 2}}},
-        Moves{"Wide", kNfc, "\u4e2d\u4e2dx", {{3, 3}, {3, 6}}, {{0, 6}}},
-        Moves{"Invalid", kNfc, "\xff\xe2\x82x", {{1, 3}}, {{0, 3}}}, Moves{"None", kNfc, "é", {}, {}},
-        Moves{"Prepend", {{.kind = Kind::kPrepend, .content = "▁"}}, "ab", {{0, 1}}, {{3, 4}}},
-        Moves{"Replace",
-              {{.kind = Kind::kReplace, .pattern = " ", .content = "▁"}},
-              "a b c",
-              {{0, 2}, {4, 5}},
-              {{0, 4}, {8, 9}}},
-        Moves{"ReplaceAcross", {{.kind = Kind::kReplace, .pattern = "ab", .content = "x"}}, "1ab2", {{2, 4}}, {{1, 3}}},
-        Moves{"Strip", {{.kind = Kind::kStrip, .left = true, .right = true}}, "  ab  ", {{0, 3}, {5, 6}}, {{0, 1}}},
-        Moves{"Lowercase", {{Kind::kLowercase}}, "İAİ", {{2, 3}}, {{3, 4}}}),
+    testing::Values(Moves{"Ascii", kNfc, "abc", {{1, 2}}, {{1, 2}}},
+                    Moves{"Inside", kNfc, "<b>e\u0301e\u0301<b>", {{3, 9}}, {{3, 7}}},
+                    Moves{"Behind", kNfc, "e\u0301<b>", {{4, 5}}, {{3, 4}}},
+                    // The mark belongs to the letter before the range.
+                    Moves{"MarkFirst", kNfc, "e\u0301x", {{1, 3}}, {{0, 2}}},
+                    Moves{"TwoInACharacter", kNfc, "e\u0301x", {{0, 1}, {1, 3}}, {{0, 2}}},
+                    Moves{"Wide", kNfc, "\u4e2d\u4e2dx", {{3, 3}, {3, 6}}, {{0, 6}}},
+                    Moves{"Invalid", kNfc, "\xff\xe2\x82x", {{1, 3}}, {{0, 3}}}, Moves{"None", kNfc, "é", {}, {}},
+                    Moves{"Prepend", {{.kind = NormalizerKind::kPrepend, .content = "▁"}}, "ab", {{0, 1}}, {{3, 4}}},
+                    Moves{"Replace",
+                          {{.kind = NormalizerKind::kReplace, .pattern = " ", .content = "▁"}},
+                          "a b c",
+                          {{0, 2}, {4, 5}},
+                          {{0, 4}, {8, 9}}},
+                    Moves{"ReplaceAcross",
+                          {{.kind = NormalizerKind::kReplace, .pattern = "ab", .content = "x"}},
+                          "1ab2",
+                          {{2, 4}},
+                          {{1, 3}}},
+                    Moves{"Strip",
+                          {{.kind = NormalizerKind::kStrip, .left = true, .right = true}},
+                          "  ab  ",
+                          {{0, 3}, {5, 6}},
+                          {{0, 1}}},
+                    Moves{"Lowercase", {{NormalizerKind::kLowercase}}, "İAİ", {{2, 3}}, {{3, 4}}}),
     [](const auto& test) { return test.param.name; });
 
 TEST(Normalized, PutsMarksInOrderInTimeLinearInTheirNumber) {

@@ -10,11 +10,12 @@
 namespace hydrant {
 namespace {
 
-using Kind = SplitStage::Kind;
+using TextSplitterKind = SplitStage::Kind;
 using Behavior = SplitStage::Behavior;
 using Words = std::vector<std::string>;
 
-SplitStage Stage(Kind kind, std::string pattern = "", Behavior behavior = Behavior::kIsolated, bool invert = false) {
+SplitStage Stage(TextSplitterKind kind, std::string pattern = "", Behavior behavior = Behavior::kIsolated,
+                 bool invert = false) {
   return {kind, std::move(pattern), behavior, invert};
 }
 
@@ -26,13 +27,13 @@ Words Split(const std::vector<SplitStage>& stages, std::string_view text, bool f
   return {words.begin(), words.end()};
 }
 
-struct Case {
+struct TextSplitterCase {
   const char* name;
   SplitStage stage;
   const char* text;
   Words words;
 };
-class TextSplitterStage : public testing::TestWithParam<Case> {};
+class TextSplitterStage : public testing::TestWithParam<TextSplitterCase> {};
 
 TEST_P(TextSplitterStage, CutsAsHuggingFaceDoes) {
   EXPECT_EQ(Split({GetParam().stage}, GetParam().text), GetParam().words);
@@ -42,49 +43,57 @@ TEST_P(TextSplitterStage, CutsAsHuggingFaceDoes) {
 INSTANTIATE_TEST_SUITE_P(
     , TextSplitterStage,
     testing::Values(
-        Case{
-            "Isolated", Stage(Kind::kRegex, "-"), "the-final--countdown", {"the", "-", "final", "-", "-", "countdown"}},
-        Case{"Removed",
-             Stage(Kind::kRegex, "-", Behavior::kRemoved),
-             "the-final--countdown",
-             {"the", "final", "countdown"}},
-        Case{"MergedWithPrevious",
-             Stage(Kind::kRegex, "-", Behavior::kMergedWithPrevious),
-             "the-final--countdown",
-             {"the-", "final-", "-", "countdown"}},
-        Case{"MergedWithNext",
-             Stage(Kind::kRegex, "-", Behavior::kMergedWithNext),
-             "the-final--countdown",
-             {"the", "-final", "-", "-countdown"}},
-        Case{"Contiguous",
-             Stage(Kind::kRegex, "-", Behavior::kContiguous),
-             "the-final--countdown",
-             {"the", "-", "final", "--", "countdown"}},
-        Case{"InvertedRemoved", Stage(Kind::kRegex, "[a-z]", Behavior::kRemoved, true), "ab-c", {"a", "b", "c"}},
-        Case{"Literal", Stage(Kind::kLiteral, "."), "a.b..", {"a", ".", "b", ".", "."}},
-        Case{"Digits", Stage(Kind::kDigits), "a12½٣b", {"a", "1", "2", "½", "٣", "b"}},
-        Case{"DigitRuns", Stage(Kind::kDigitRuns), "a12½٣b", {"a", "12½٣", "b"}},
-        Case{"PrefixSpace", Stage(Kind::kPrefixSpace), "ab", {" ab"}},
-        Case{"PrefixSpaceOnce", Stage(Kind::kPrefixSpace), " ab", {" ab"}},
-        Case{"EmptyMatches", Stage(Kind::kRegex, "x*"), "aéxb", {"a", "é", "x", "b"}},
-        Case{"NoMatch", Stage(Kind::kRegex, "x"), "abc", {"abc"}}, Case{"EmptyText", Stage(Kind::kRegex, "x"), "", {}}),
+        TextSplitterCase{"Isolated",
+                         Stage(TextSplitterKind::kRegex, "-"),
+                         "the-final--countdown",
+                         {"the", "-", "final", "-", "-", "countdown"}},
+        TextSplitterCase{"Removed",
+                         Stage(TextSplitterKind::kRegex, "-", Behavior::kRemoved),
+                         "the-final--countdown",
+                         {"the", "final", "countdown"}},
+        TextSplitterCase{"MergedWithPrevious",
+                         Stage(TextSplitterKind::kRegex, "-", Behavior::kMergedWithPrevious),
+                         "the-final--countdown",
+                         {"the-", "final-", "-", "countdown"}},
+        TextSplitterCase{"MergedWithNext",
+                         Stage(TextSplitterKind::kRegex, "-", Behavior::kMergedWithNext),
+                         "the-final--countdown",
+                         {"the", "-final", "-", "-countdown"}},
+        TextSplitterCase{"Contiguous",
+                         Stage(TextSplitterKind::kRegex, "-", Behavior::kContiguous),
+                         "the-final--countdown",
+                         {"the", "-", "final", "--", "countdown"}},
+        TextSplitterCase{"InvertedRemoved",
+                         Stage(TextSplitterKind::kRegex, "[a-z]", Behavior::kRemoved, true),
+                         "ab-c",
+                         {"a", "b", "c"}},
+        TextSplitterCase{"Literal", Stage(TextSplitterKind::kLiteral, "."), "a.b..", {"a", ".", "b", ".", "."}},
+        TextSplitterCase{"Digits", Stage(TextSplitterKind::kDigits), "a12½٣b", {"a", "1", "2", "½", "٣", "b"}},
+        TextSplitterCase{"DigitRuns", Stage(TextSplitterKind::kDigitRuns), "a12½٣b", {"a", "12½٣", "b"}},
+        TextSplitterCase{"PrefixSpace", Stage(TextSplitterKind::kPrefixSpace), "ab", {" ab"}},
+        TextSplitterCase{"PrefixSpaceOnce", Stage(TextSplitterKind::kPrefixSpace), " ab", {" ab"}},
+        TextSplitterCase{"EmptyMatches", Stage(TextSplitterKind::kRegex, "x*"), "aéxb", {"a", "é", "x", "b"}},
+        TextSplitterCase{"NoMatch", Stage(TextSplitterKind::kRegex, "x"), "abc", {"abc"}},
+        TextSplitterCase{"EmptyText", Stage(TextSplitterKind::kRegex, "x"), "", {}}),
     [](const auto& test) { return test.param.name; });
 
 TEST(TextSplitter, EveryStageCutsThePiecesOfTheOneBefore) {
-  EXPECT_EQ(Split({Stage(Kind::kDigits), Stage(Kind::kPrefixSpace), Stage(Kind::kRegex, " ?[a-z]+")}, "ab1cd ef"),
+  EXPECT_EQ(Split({Stage(TextSplitterKind::kDigits), Stage(TextSplitterKind::kPrefixSpace),
+                   Stage(TextSplitterKind::kRegex, " ?[a-z]+")},
+                  "ab1cd ef"),
             (Words{" ab", " 1", " cd", " ef"}));
 }
 
 TEST(TextSplitter, WithoutStagesTextIsOneWord) { EXPECT_EQ(Split({}, "a b"), Words{"a b"}); }
 
 TEST(TextSplitter, RefusesTooManyStagesAndEmptyLiterals) {
-  EXPECT_THAT(TextSplitter::Create(std::vector<SplitStage>(17, Stage(Kind::kDigits)), "t.json"),
+  EXPECT_THAT(TextSplitter::Create(std::vector<SplitStage>(17, Stage(TextSplitterKind::kDigits)), "t.json"),
               RefusedWith("17 stages"));
-  EXPECT_THAT(TextSplitter::Create({Stage(Kind::kLiteral)}, "t.json"), RefusedWith("empty string"));
+  EXPECT_THAT(TextSplitter::Create({Stage(TextSplitterKind::kLiteral)}, "t.json"), RefusedWith("empty string"));
 }
 
 SplitStage Metaspace(SplitStage::Prefix prefix, bool cuts) {
-  SplitStage stage = Stage(Kind::kMetaspace, "▁");
+  SplitStage stage = Stage(TextSplitterKind::kMetaspace, "▁");
   stage.prefix = prefix;
   stage.cuts = cuts;
   return stage;
@@ -102,14 +111,14 @@ TEST(TextSplitter, MetaspaceMarksSpacesAndCutsBeforeThem) {
 
 TEST(TextSplitter, OnlyThePieceAtTheFrontOfTheTextIsFirst) {
   const SplitStage mark = Metaspace(SplitStage::Prefix::kFirst, true);
-  EXPECT_EQ(Split({Stage(Kind::kLiteral, "-"), mark}, "a-b"), (Words{"▁a", "-", "b"}));
-  EXPECT_EQ(Split({Stage(Kind::kWhiteSpace, "", Behavior::kRemoved), mark}, " a b"), (Words{"a", "b"}));
-  EXPECT_EQ(Split({Stage(Kind::kWhiteSpace, "", Behavior::kRemoved), mark}, "a b"), (Words{"▁a", "b"}));
+  EXPECT_EQ(Split({Stage(TextSplitterKind::kLiteral, "-"), mark}, "a-b"), (Words{"▁a", "-", "b"}));
+  EXPECT_EQ(Split({Stage(TextSplitterKind::kWhiteSpace, "", Behavior::kRemoved), mark}, " a b"), (Words{"a", "b"}));
+  EXPECT_EQ(Split({Stage(TextSplitterKind::kWhiteSpace, "", Behavior::kRemoved), mark}, "a b"), (Words{"▁a", "b"}));
 }
 
 TEST(TextSplitter, PunctuationAndWhiteSpaceAreCharacters) {
-  EXPECT_EQ(Split({Stage(Kind::kPunctuation)}, "a,b$¿€"), (Words{"a", ",", "b", "$", "¿", "€"}));
-  EXPECT_EQ(Split({Stage(Kind::kWhiteSpace, "", Behavior::kRemoved)}, " a\u3000\n b"), (Words{"a", "b"}));
+  EXPECT_EQ(Split({Stage(TextSplitterKind::kPunctuation)}, "a,b$¿€"), (Words{"a", ",", "b", "$", "¿", "€"}));
+  EXPECT_EQ(Split({Stage(TextSplitterKind::kWhiteSpace, "", Behavior::kRemoved)}, " a\u3000\n b"), (Words{"a", "b"}));
 }
 
 }  // namespace

@@ -11,13 +11,13 @@
 namespace hydrant {
 namespace {
 
-using Kind = DecoderStep::Kind;
+using TokenDecoderKind = DecoderStep::Kind;
 
-const DecoderStep kReplace{.kind = Kind::kReplace, .pattern = "▁", .content = " "};
-const DecoderStep kFallback{.kind = Kind::kByteFallback};
-const DecoderStep kFuse{.kind = Kind::kFuse};
-const DecoderStep kStripFirst{.kind = Kind::kStrip, .content = " ", .start = 1};
-const DecoderStep kMetaspace{.kind = Kind::kMetaspace, .pattern = "▁", .drops_first = true};
+const DecoderStep kReplace{.kind = TokenDecoderKind::kReplace, .pattern = "▁", .content = " "};
+const DecoderStep kFallback{.kind = TokenDecoderKind::kByteFallback};
+const DecoderStep kFuse{.kind = TokenDecoderKind::kFuse};
+const DecoderStep kStripFirst{.kind = TokenDecoderKind::kStrip, .content = " ", .start = 1};
+const DecoderStep kMetaspace{.kind = TokenDecoderKind::kMetaspace, .pattern = "▁", .drops_first = true};
 
 std::string Bytes(const std::vector<DecoderStep>& steps, std::string_view piece, bool first = false) {
   const auto decoder = TokenDecoder::Create(steps, "t.json");
@@ -29,12 +29,12 @@ std::string Bytes(const std::vector<DecoderStep>& steps, std::string_view piece,
 
 TEST(TokenDecoder, ReadsThePieceOfAToken) {
   EXPECT_EQ(Bytes({}, "Ġa"), "Ġa");
-  EXPECT_EQ(Bytes({{.kind = Kind::kByteLevel}}, "ĠaÃ©"), " aé");
-  EXPECT_EQ(Bytes({{.kind = Kind::kByteLevel}}, "<中>"), "<中>");  // outside the alphabet: as it is
+  EXPECT_EQ(Bytes({{.kind = TokenDecoderKind::kByteLevel}}, "ĠaÃ©"), " aé");
+  EXPECT_EQ(Bytes({{.kind = TokenDecoderKind::kByteLevel}}, "<中>"), "<中>");  // outside the alphabet: as it is
   EXPECT_EQ(Bytes({kReplace, kFallback, kFuse}, "▁a▁"), " a ");
   EXPECT_EQ(Bytes({kReplace, kFallback, kFuse}, "<0xE2>"), "\xE2");
   EXPECT_EQ(Bytes({kFallback}, "<0xZZ>"), "<0xZZ>");
-  EXPECT_EQ(Bytes({{.kind = Kind::kStrip, .content = "-", .start = 1, .stop = 2}}, "--a---"), "-a-");
+  EXPECT_EQ(Bytes({{.kind = TokenDecoderKind::kStrip, .content = "-", .start = 1, .stop = 2}}, "--a---"), "-a-");
 }
 
 TEST(TokenDecoder, MetaspaceDropsTheMarksOfTheFirstToken) {
@@ -56,18 +56,18 @@ TEST(TokenDecoder, RefusesOrdersInWhichATokenHasNoTextOfItsOwn) {
   const std::vector<DecoderStep> wrong[] = {
       {kFuse, kMetaspace},
       {kFuse, kFallback},
-      {kFuse, {.kind = Kind::kByteLevel}},
-      {{.kind = Kind::kByteLevel}, kReplace},
-      {kFuse, {.kind = Kind::kReplace, .pattern = "ab", .content = "c"}},
-      {kFuse, {.kind = Kind::kStrip, .content = " ", .stop = 1}},
-      {{.kind = Kind::kReplace}},
+      {kFuse, {.kind = TokenDecoderKind::kByteLevel}},
+      {{.kind = TokenDecoderKind::kByteLevel}, kReplace},
+      {kFuse, {.kind = TokenDecoderKind::kReplace, .pattern = "ab", .content = "c"}},
+      {kFuse, {.kind = TokenDecoderKind::kStrip, .content = " ", .stop = 1}},
+      {{.kind = TokenDecoderKind::kReplace}},
       std::vector<DecoderStep>(17, kFuse),
   };
   for (const auto& steps : wrong) EXPECT_THAT(TokenDecoder::Create(steps, "t.json"), RefusedWith("t.json: decoder: "));
 }
 
 TEST(TokenDecoder, TellsHowMuchLongerItMakesPieces) {
-  const DecoderStep four = {.kind = Kind::kReplace, .pattern = "a", .content = "aaaa"};
+  const DecoderStep four = {.kind = TokenDecoderKind::kReplace, .pattern = "a", .content = "aaaa"};
   EXPECT_EQ(TokenDecoder::Create({kReplace, kFallback, kFuse, kStripFirst}, "t")->growth(), 1);
   EXPECT_EQ(TokenDecoder::Create({four, kReplace, four}, "t")->growth(), 16);
 }

@@ -26,13 +26,13 @@ struct Reading {
   absl::StatusOr<TokenizerSpec> spec;
 };
 
-struct Split {
+struct ModelSplit {
   const char* pre;
   std::vector<std::string> words;  // of "I'LL 123\n\n x"
   bool nfc = false;
   bool ignore_merges = false;
 };
-class GgufPreTokenizer : public testing::TestWithParam<Split> {};
+class GgufPreTokenizer : public testing::TestWithParam<ModelSplit> {};
 TEST_P(GgufPreTokenizer, SplitsAsItsModelDoes) {
   const Reading read(TinyGguf().SetText("tokenizer.ggml.pre", GetParam().pre));
   ASSERT_THAT(read.spec, IsOk());
@@ -47,21 +47,21 @@ TEST_P(GgufPreTokenizer, SplitsAsItsModelDoes) {
 }
 const std::vector<std::string> kGpt2Words = {"I", "'", "LL", " 123", "\n\n", " x"};
 const std::vector<std::string> kDigitWords = {"I", "'", "LL", " ", "1", "2", "3", "\n\n", " x"};
-INSTANTIATE_TEST_SUITE_P(, GgufPreTokenizer,
-                         testing::Values(Split{"gpt-2", kGpt2Words}, Split{"default", kGpt2Words},
-                                         Split{"smollm", kDigitWords}, Split{"starcoder", kDigitWords},
-                                         Split{"llama-bpe", {"I", "'LL", " ", "123", "\n\n", " x"}, false, true},
-                                         Split{"tekken", {"I", "'LL", " ", "1", "2", "3", "\n\n", " x"}, false, true},
-                                         Split{"gpt-4o", {"I'LL", " ", "123", "\n\n", " x"}},
-                                         Split{"deepseek-coder",
-                                               {"I", "'", "LL", " ", "1", "2", "3", "\n", "\n", " x"}},
-                                         Split{"olmo", kGpt2Words, true},
-                                         Split{"qwen2", {"I", "'LL", " ", "1", "2", "3", "\n\n", " x"}, true}),
-                         [](const auto& test) {
-                           std::string name = test.param.pre;
-                           std::erase(name, '-');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    , GgufPreTokenizer,
+    testing::Values(ModelSplit{"gpt-2", kGpt2Words}, ModelSplit{"default", kGpt2Words},
+                    ModelSplit{"smollm", kDigitWords}, ModelSplit{"starcoder", kDigitWords},
+                    ModelSplit{"llama-bpe", {"I", "'LL", " ", "123", "\n\n", " x"}, false, true},
+                    ModelSplit{"tekken", {"I", "'LL", " ", "1", "2", "3", "\n\n", " x"}, false, true},
+                    ModelSplit{"gpt-4o", {"I'LL", " ", "123", "\n\n", " x"}},
+                    ModelSplit{"deepseek-coder", {"I", "'", "LL", " ", "1", "2", "3", "\n", "\n", " x"}},
+                    ModelSplit{"olmo", kGpt2Words, true},
+                    ModelSplit{"qwen2", {"I", "'LL", " ", "1", "2", "3", "\n\n", " x"}, true}),
+    [](const auto& test) {
+      std::string name = test.param.pre;
+      std::erase(name, '-');
+      return name;
+    });
 
 TEST(GgufTokenizer, AddsBosAndEosWhenTheFileSaysSo) {
   EXPECT_TRUE(Reading(TinyGguf()).spec->prefix_ids.empty());

@@ -36,12 +36,12 @@ TEST(SentencePieceModel, NeedsNoBytesAndTakesTextThatLooksLikeThem) {
   EXPECT_THAT(ReadSentencePieceModel(builder.Build(), "m"), IsOk());
 }
 
-struct Wrong {
+struct BadPieces {
   const char* name;
   std::function<void(SentencePieceBuilder&)> spoil;
   const char* part;
 };
-class SentencePieceModelRefusal : public testing::TestWithParam<Wrong> {};
+class SentencePieceModelRefusal : public testing::TestWithParam<BadPieces> {};
 TEST_P(SentencePieceModelRefusal, SaysWhatIsWrong) {
   SentencePieceBuilder builder = TinySentencePiece();
   GetParam().spoil(builder);
@@ -51,34 +51,34 @@ using B = SentencePieceBuilder;
 INSTANTIATE_TEST_SUITE_P(
     , SentencePieceModelRefusal,
     testing::Values(
-        Wrong{"Unigram", [](B& b) { b.model_type = 1; }, "model type 'unigram' is not supported"},
-        Wrong{"Word", [](B& b) { b.model_type = 3; }, "model type 'word'"},
-        Wrong{"Normalisation", [](B& b) { b.charsmap = "x"; }, "the normalisation 'identity' is not supported"},
-        Wrong{"Suffix", [](B& b) { b.suffix_spaces = true; }, "treat_whitespace_as_suffix"},
-        Wrong{"Unescaped", [](B& b) { b.escapes_spaces = false; }, "escape_whitespaces"},
-        Wrong{"EmptyPiece", [](B& b) { b.pieces[5].text = ""; }, "piece 5: '' is empty or not UTF-8"},
-        Wrong{"InvalidPiece", [](B& b) { b.pieces[5].text = "\xff"; }, "piece 5: "},
-        Wrong{"Type", [](B& b) { b.pieces[5].type = static_cast<PieceType>(7); }, "piece 5: has type 7"},
-        Wrong{"ByteBeyondFF",
-              [](B& b) {
-                b.pieces.push_back({"<0x100>", 0, PieceType::kByte});
-              },
-              "piece 265: '<0x100>' is a byte by its type and none of <0x00> to <0xFF>"},
-        Wrong{"ByteInSmallLetters",
-              [](B& b) {
-                b.pieces.push_back({"<0xff>", 0, PieceType::kByte});
-              },
-              "piece 265: '<0xff>' is a byte"},
-        Wrong{"ByteWithASign",
-              [](B& b) {
-                b.pieces.push_back({"<0x+1>", 0, PieceType::kByte});
-              },
-              "piece 265: '<0x+1>' is a byte"},
-        Wrong{"ByteOfAnotherText", [](B& b) { b.pieces[260].type = PieceType::kByte; }, "piece 260: 'a' is a byte"},
-        Wrong{"AByteMissing", [](B& b) { b.pieces[258].type = PieceType::kNormal; },
-              "pieces: 255 of the 256 bytes are there"},
-        Wrong{"NoPieces", [](B& b) { b.pieces.clear(); }, "is not a SentencePiece model"},
-        Wrong{"BosOutside", [](B& b) { b.pieces.resize(1); }, "bos_id 1"}),
+        BadPieces{"Unigram", [](B& b) { b.model_type = 1; }, "model type 'unigram' is not supported"},
+        BadPieces{"Word", [](B& b) { b.model_type = 3; }, "model type 'word'"},
+        BadPieces{"Normalisation", [](B& b) { b.charsmap = "x"; }, "the normalisation 'identity' is not supported"},
+        BadPieces{"Suffix", [](B& b) { b.suffix_spaces = true; }, "treat_whitespace_as_suffix"},
+        BadPieces{"Unescaped", [](B& b) { b.escapes_spaces = false; }, "escape_whitespaces"},
+        BadPieces{"EmptyPiece", [](B& b) { b.pieces[5].text = ""; }, "piece 5: '' is empty or not UTF-8"},
+        BadPieces{"InvalidPiece", [](B& b) { b.pieces[5].text = "\xff"; }, "piece 5: "},
+        BadPieces{"Type", [](B& b) { b.pieces[5].type = static_cast<PieceType>(7); }, "piece 5: has type 7"},
+        BadPieces{"ByteBeyondFF",
+                  [](B& b) {
+                    b.pieces.push_back({"<0x100>", 0, PieceType::kByte});
+                  },
+                  "piece 265: '<0x100>' is a byte by its type and none of <0x00> to <0xFF>"},
+        BadPieces{"ByteInSmallLetters",
+                  [](B& b) {
+                    b.pieces.push_back({"<0xff>", 0, PieceType::kByte});
+                  },
+                  "piece 265: '<0xff>' is a byte"},
+        BadPieces{"ByteWithASign",
+                  [](B& b) {
+                    b.pieces.push_back({"<0x+1>", 0, PieceType::kByte});
+                  },
+                  "piece 265: '<0x+1>' is a byte"},
+        BadPieces{"ByteOfAnotherText", [](B& b) { b.pieces[260].type = PieceType::kByte; }, "piece 260: 'a' is a byte"},
+        BadPieces{"AByteMissing", [](B& b) { b.pieces[258].type = PieceType::kNormal; },
+                  "pieces: 255 of the 256 bytes are there"},
+        BadPieces{"NoPieces", [](B& b) { b.pieces.clear(); }, "is not a SentencePiece model"},
+        BadPieces{"BosOutside", [](B& b) { b.pieces.resize(1); }, "bos_id 1"}),
     [](const auto& test) { return test.param.name; });
 
 TEST(SentencePieceModel, AnyTruncationIsRefusedOrAPieceShort) {

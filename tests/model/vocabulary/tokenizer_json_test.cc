@@ -18,8 +18,8 @@ namespace {
 using nlohmann::json;
 
 // A document and the spec read from it, which points into it.
-struct Reading {
-  explicit Reading(const json& from) : document(*JsonDocument::Parse(from.dump(), kTokenizerJsonLimits, "t.json")) {
+struct JsonReading {
+  explicit JsonReading(const json& from) : document(*JsonDocument::Parse(from.dump(), kTokenizerJsonLimits, "t.json")) {
     spec = ReadTokenizerJson(document, "t.json");
   }
   JsonDocument document;
@@ -40,7 +40,7 @@ TEST(TokenizerJson, ReadsEveryPart) {
        {{{"type", "Digits"}, {"individual_digits", true}},
         {{"type", "Split"}, {"pattern", {{"String", "-"}}}, {"behavior", "Removed"}, {"invert", false}},
         {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", false}}}}};
-  const Reading read(from);
+  const JsonReading read(from);
   ASSERT_THAT(read.spec, IsOk());
   const TokenizerSpec& spec = *read.spec;
   EXPECT_EQ(spec.pieces.size(), 260u);
@@ -69,7 +69,7 @@ TEST(TokenizerJson, PassesOverEmptyAddedTokens) {
   const json empty = {{"id", 65}, {"content", ""}, {"special", true}};
   from["added_tokens"].insert(from["added_tokens"].begin(), empty);  // takes no id, though this one is behind it
   from["added_tokens"].push_back(empty);
-  const Reading read(from);
+  const JsonReading read(from);
   ASSERT_THAT(read.spec, IsOk());
   ASSERT_EQ(read.spec->added.size(), 2u);
   EXPECT_EQ(read.spec->added[0].id, 256);
@@ -90,22 +90,22 @@ TEST(TokenizerJson, TakesAddedTokensOfTheVocabularyAtTheirIdsAndOthersBehindIt) 
   from["added_tokens"].push_back({{"id", 259}, {"content", "<x>"}, {"special", true}});
   from["added_tokens"].push_back({{"id", 258}, {"content", "</s>"}, {"special", true}});  // once more
   from["post_processor"]["special_tokens"]["<s>"]["ids"] = {257};
-  const Reading read(from);
+  const JsonReading read(from);
   ASSERT_THAT(read.spec, IsOk());
   const auto tokenizer = *BpeTokenizer::Create(*read.spec, 0);
   EXPECT_EQ(tokenizer->Encode("</s>!<x>", {}), (std::vector<int32_t>{257, 258, 33, 259}));
 }
 
-struct Wrong {
+struct BadJson {
   const char* name;
   std::function<void(json&)> spoil;
   const char* part;
 };
-class TokenizerJsonRefusal : public testing::TestWithParam<Wrong> {};
+class TokenizerJsonRefusal : public testing::TestWithParam<BadJson> {};
 TEST_P(TokenizerJsonRefusal, NamesTheField) {
   json from = TinyTokenizerJson();
   GetParam().spoil(from);
-  const Reading read(from);
+  const JsonReading read(from);
   absl::Status status = read.spec.status();
   if (status.ok()) status = BpeTokenizer::Create(*read.spec, 0).status();
   EXPECT_THAT(status, RefusedWith("t.json: ", GetParam().part));
@@ -113,42 +113,43 @@ TEST_P(TokenizerJsonRefusal, NamesTheField) {
 constexpr auto kName = [](const auto& test) { return test.param.name; };
 INSTANTIATE_TEST_SUITE_P(
     AddedTokens, TokenizerJsonRefusal,
-    testing::Values(Wrong{"AddedAtTheIdOfAnother", [](json& j) { j["added_tokens"][1]["id"] = 33; },
-                          "'added_tokens[1]': '</s>' has id 33; Hugging Face would give it the next free one, 257"},
-                    Wrong{"AddedBehindAGap", [](json& j) { j["added_tokens"][1]["id"] = 258; },
-                          "'added_tokens[1]': '</s>' has id 258; Hugging Face would give it the next free one, 257"},
-                    Wrong{"AddedTwoOfOneId", [](json& j) { j["added_tokens"][1]["id"] = 256; },
-                          "'added_tokens[1]': '</s>' has id 256; Hugging Face would give it the next free one, 257"},
-                    Wrong{"AddedOutOfOrder",
-                          [](json& j) {
-                            j["added_tokens"][0]["id"] = 257;
-                            j["added_tokens"][1]["id"] = 256;
-                          },
-                          "'added_tokens[0]': '<s>' has id 257; Hugging Face would give it the next free one, 256"},
-                    Wrong{"AddedInAHole", [](json& j) { j["model"]["vocab"]["ab"] = 258; },
-                          "'added_tokens[0]': '<s>' has id 256; Hugging Face would give it the next free one, 257"},
-                    Wrong{"AddedAtTheCountOfAVocabularyWithAHole",
-                          [](json& j) {
-                            j["model"]["vocab"]["ab"] = 257;
-                            j["added_tokens"][0]["id"] = 257;
-                          },
-                          "'added_tokens[0]': '<s>' has id 257, which 'ab' has as well"}),
+    testing::Values(BadJson{"AddedAtTheIdOfAnother", [](json& j) { j["added_tokens"][1]["id"] = 33; },
+                            "'added_tokens[1]': '</s>' has id 33; Hugging Face would give it the next free one, 257"},
+                    BadJson{"AddedBehindAGap", [](json& j) { j["added_tokens"][1]["id"] = 258; },
+                            "'added_tokens[1]': '</s>' has id 258; Hugging Face would give it the next free one, 257"},
+                    BadJson{"AddedTwoOfOneId", [](json& j) { j["added_tokens"][1]["id"] = 256; },
+                            "'added_tokens[1]': '</s>' has id 256; Hugging Face would give it the next free one, 257"},
+                    BadJson{"AddedOutOfOrder",
+                            [](json& j) {
+                              j["added_tokens"][0]["id"] = 257;
+                              j["added_tokens"][1]["id"] = 256;
+                            },
+                            "'added_tokens[0]': '<s>' has id 257; Hugging Face would give it the next free one, 256"},
+                    BadJson{"AddedInAHole", [](json& j) { j["model"]["vocab"]["ab"] = 258; },
+                            "'added_tokens[0]': '<s>' has id 256; Hugging Face would give it the next free one, 257"},
+                    BadJson{"AddedAtTheCountOfAVocabularyWithAHole",
+                            [](json& j) {
+                              j["model"]["vocab"]["ab"] = 257;
+                              j["added_tokens"][0]["id"] = 257;
+                            },
+                            "'added_tokens[0]': '<s>' has id 257, which 'ab' has as well"}),
     kName);
 
-INSTANTIATE_TEST_SUITE_P(LongTexts, TokenizerJsonRefusal,
-                         testing::Values(Wrong{"LongAddedToken",
-                                               [](json& j) {
-                                                 j["added_tokens"] = {{{"id", 0}, {"content", std::string(513, 'a')}}};
-                                               },
-                                               "'added_tokens[0].content': is longer than 512 bytes"},
-                                         Wrong{"LongLiteral",
-                                               [](json& j) {
-                                                 j["pre_tokenizer"] = {{"type", "Split"},
-                                                                       {"pattern", {{"String", std::string(513, 'a')}}},
-                                                                       {"behavior", "Isolated"}};
-                                               },
-                                               "'pre_tokenizer.pattern.String': is longer than 512 bytes"}),
-                         kName);
+INSTANTIATE_TEST_SUITE_P(
+    LongTexts, TokenizerJsonRefusal,
+    testing::Values(BadJson{"LongAddedToken",
+                            [](json& j) {
+                              j["added_tokens"] = {{{"id", 0}, {"content", std::string(513, 'a')}}};
+                            },
+                            "'added_tokens[0].content': is longer than 512 bytes"},
+                    BadJson{"LongLiteral",
+                            [](json& j) {
+                              j["pre_tokenizer"] = {{"type", "Split"},
+                                                    {"pattern", {{"String", std::string(513, 'a')}}},
+                                                    {"behavior", "Isolated"}};
+                            },
+                            "'pre_tokenizer.pattern.String': is longer than 512 bytes"}),
+    kName);
 
 json Split(const char* pattern) {
   return {{"type", "Sequence"},
@@ -160,121 +161,121 @@ json Split(const char* pattern) {
 INSTANTIATE_TEST_SUITE_P(
     E19Parts, TokenizerJsonRefusal,
     testing::Values(
-        Wrong{"NoObject", [](json& j) { j = json::array(); }, "is not an object"},
-        Wrong{"Version", [](json& j) { j["version"] = "2.0"; }, "'version': '2.0' is not supported"},
-        Wrong{"Model", [](json& j) { j["model"]["type"] = "WordPiece"; }, "'model': type 'WordPiece'"},
-        Wrong{"ModelMissing", [](json& j) { j.erase("model"); }, "'model': is missing"},
-        Wrong{"Normalizer",
-              [](json& j) {
-                j["normalizer"] = {{"type", "Precompiled"}};
-              },
-              "'normalizer': type 'Precompiled'"},
-        Wrong{"NormalizerPattern",
-              [](json& j) {
-                j["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Glob", "*"}}}, {"content", ""}};
-              },
-              "'normalizer.pattern': is neither a Regex nor a String"},
-        Wrong{"PreTokenizer",
-              [](json& j) {
-                j["pre_tokenizer"] = {{"type", "UnicodeScripts"}};
-              },
-              "'pre_tokenizer': type 'UnicodeScripts'"},
-        Wrong{"PrependScheme",
-              [](json& j) {
-                j["pre_tokenizer"] = {{"type", "Metaspace"}, {"prepend_scheme", "often"}};
-              },
-              "'pre_tokenizer.prepend_scheme': 'often' is not supported"},
-        Wrong{"MetaspaceReplacement",
-              [](json& j) {
-                j["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "ab"}};
-              },
-              "'ab' is not one character"},
-        Wrong{"SplitAfterByteLevel",
-              [](json& j) {
-                j["pre_tokenizer"] = {{"type", "Sequence"},
-                                      {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}};
-              },
-              "after ByteLevel"},
-        Wrong{"Decoder",
-              [](json& j) {
-                j["decoder"] = {{"type", "WordPiece"}};
-              },
-              "'decoder': type 'WordPiece'"},
-        Wrong{"DecoderMissing", [](json& j) { j["decoder"] = nullptr; }, "'decoder': is missing"},
-        Wrong{"DecoderOrder",
-              [](json& j) {
-                j["decoder"] = {{"type", "Sequence"},
-                                {"decoders", {{{"type", "Fuse"}}, {{"type", "Metaspace"}, {"replacement", "▁"}}}}};
-              },
-              "decoder: Metaspace after Fuse is not supported"},
-        Wrong{"PostProcessor",
-              [](json& j) {
-                j["post_processor"] = {{"type", "Pairwise"}};
-              },
-              "'post_processor': type 'Pairwise'"},
-        Wrong{"PostProcessorPair",
-              [](json& j) {
-                j["post_processor"] = {{"type", "RobertaProcessing"}, {"cls", 7}, {"sep", {"</s>", 257}}};
-              },
-              "'post_processor.cls': is not a pair"},
-        Wrong{"SequenceNoArray",
-              [](json& j) {
-                j["normalizer"] = {{"type", "Sequence"}, {"normalizers", 7}};
-              },
-              "'normalizer.normalizers': is not an array"},
-        Wrong{"Dropout", [](json& j) { j["model"]["dropout"] = 0.1; }, "dropout 0.1 is not supported"},
-        Wrong{"Prefix", [](json& j) { j["model"]["continuing_subword_prefix"] = "##"; }, "'##' is not supported"},
-        Wrong{"Suffix", [](json& j) { j["model"]["end_of_word_suffix"] = "</w>"; }, "'</w>' is not supported"},
-        Wrong{"Behavior",
-              [](json& j) {
-                j["pre_tokenizer"] = Split("a");
-                j["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Sideways";
-              },
-              "'Sideways' is not supported"}),
+        BadJson{"NoObject", [](json& j) { j = json::array(); }, "is not an object"},
+        BadJson{"Version", [](json& j) { j["version"] = "2.0"; }, "'version': '2.0' is not supported"},
+        BadJson{"Model", [](json& j) { j["model"]["type"] = "WordPiece"; }, "'model': type 'WordPiece'"},
+        BadJson{"ModelMissing", [](json& j) { j.erase("model"); }, "'model': is missing"},
+        BadJson{"Normalizer",
+                [](json& j) {
+                  j["normalizer"] = {{"type", "Precompiled"}};
+                },
+                "'normalizer': type 'Precompiled'"},
+        BadJson{"NormalizerPattern",
+                [](json& j) {
+                  j["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Glob", "*"}}}, {"content", ""}};
+                },
+                "'normalizer.pattern': is neither a Regex nor a String"},
+        BadJson{"PreTokenizer",
+                [](json& j) {
+                  j["pre_tokenizer"] = {{"type", "UnicodeScripts"}};
+                },
+                "'pre_tokenizer': type 'UnicodeScripts'"},
+        BadJson{"PrependScheme",
+                [](json& j) {
+                  j["pre_tokenizer"] = {{"type", "Metaspace"}, {"prepend_scheme", "often"}};
+                },
+                "'pre_tokenizer.prepend_scheme': 'often' is not supported"},
+        BadJson{"MetaspaceReplacement",
+                [](json& j) {
+                  j["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "ab"}};
+                },
+                "'ab' is not one character"},
+        BadJson{"SplitAfterByteLevel",
+                [](json& j) {
+                  j["pre_tokenizer"] = {{"type", "Sequence"},
+                                        {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}};
+                },
+                "after ByteLevel"},
+        BadJson{"Decoder",
+                [](json& j) {
+                  j["decoder"] = {{"type", "WordPiece"}};
+                },
+                "'decoder': type 'WordPiece'"},
+        BadJson{"DecoderMissing", [](json& j) { j["decoder"] = nullptr; }, "'decoder': is missing"},
+        BadJson{"DecoderOrder",
+                [](json& j) {
+                  j["decoder"] = {{"type", "Sequence"},
+                                  {"decoders", {{{"type", "Fuse"}}, {{"type", "Metaspace"}, {"replacement", "▁"}}}}};
+                },
+                "decoder: Metaspace after Fuse is not supported"},
+        BadJson{"PostProcessor",
+                [](json& j) {
+                  j["post_processor"] = {{"type", "Pairwise"}};
+                },
+                "'post_processor': type 'Pairwise'"},
+        BadJson{"PostProcessorPair",
+                [](json& j) {
+                  j["post_processor"] = {{"type", "RobertaProcessing"}, {"cls", 7}, {"sep", {"</s>", 257}}};
+                },
+                "'post_processor.cls': is not a pair"},
+        BadJson{"SequenceNoArray",
+                [](json& j) {
+                  j["normalizer"] = {{"type", "Sequence"}, {"normalizers", 7}};
+                },
+                "'normalizer.normalizers': is not an array"},
+        BadJson{"Dropout", [](json& j) { j["model"]["dropout"] = 0.1; }, "dropout 0.1 is not supported"},
+        BadJson{"Prefix", [](json& j) { j["model"]["continuing_subword_prefix"] = "##"; }, "'##' is not supported"},
+        BadJson{"Suffix", [](json& j) { j["model"]["end_of_word_suffix"] = "</w>"; }, "'</w>' is not supported"},
+        BadJson{"Behavior",
+                [](json& j) {
+                  j["pre_tokenizer"] = Split("a");
+                  j["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Sideways";
+                },
+                "'Sideways' is not supported"}),
     kName);
 
 INSTANTIATE_TEST_SUITE_P(
     E19Ids, TokenizerJsonRefusal,
     testing::Values(
-        Wrong{"VocabularyNoObject", [](json& j) { j["model"]["vocab"] = json::array(); },
-              "'model.vocab': is not an object"},
-        Wrong{"Negative", [](json& j) { j["model"]["vocab"]["!"] = -1; }, "'model.vocab.!': -1 is out of range"},
-        Wrong{"Far", [](json& j) { j["model"]["vocab"]["!"] = 2'000'000'000; }, "2000000000 is out of range"},
-        Wrong{"Float", [](json& j) { j["model"]["vocab"]["!"] = 1.5; }, "is not an integer"},
-        Wrong{"Twice", [](json& j) { j["model"]["vocab"]["!"] = 7; }, "id 7 is also that of"},
-        Wrong{"AddedFar", [](json& j) { j["added_tokens"][0]["id"] = 2'000'000'000; }, "'added_tokens[0].id'"},
-        Wrong{"AddedWithoutContent", [](json& j) { j["added_tokens"][0].erase("content"); }, "content': is missing"},
-        Wrong{"AddedWithTwoIds", [](json& j) { j["added_tokens"][1]["content"] = "<s>"; }, "'<s>' has two ids"},
-        Wrong{"AddedAndOther", [](json& j) { j["added_tokens"][1]["content"] = "!"; }, "'!' has id 257, and 33"},
-        Wrong{"TemplateTokenUnknown", [](json& j) { j["post_processor"]["special_tokens"] = json::object(); },
-              "'<s>' is not in special_tokens"},
-        Wrong{"TemplateIdFar", [](json& j) { j["post_processor"]["special_tokens"]["<s>"]["ids"] = {70000}; },
-              "70000 is out of range"},
-        Wrong{"TemplateIdOfNoToken", [](json& j) { j["post_processor"]["special_tokens"]["<s>"]["ids"] = {600}; },
-              "special token: an id is not in the vocabulary"},
-        Wrong{"TemplateWithoutText", [](json& j) { j["post_processor"]["single"].erase(1); }, "has no text"}),
+        BadJson{"VocabularyNoObject", [](json& j) { j["model"]["vocab"] = json::array(); },
+                "'model.vocab': is not an object"},
+        BadJson{"Negative", [](json& j) { j["model"]["vocab"]["!"] = -1; }, "'model.vocab.!': -1 is out of range"},
+        BadJson{"Far", [](json& j) { j["model"]["vocab"]["!"] = 2'000'000'000; }, "2000000000 is out of range"},
+        BadJson{"Float", [](json& j) { j["model"]["vocab"]["!"] = 1.5; }, "is not an integer"},
+        BadJson{"Twice", [](json& j) { j["model"]["vocab"]["!"] = 7; }, "id 7 is also that of"},
+        BadJson{"AddedFar", [](json& j) { j["added_tokens"][0]["id"] = 2'000'000'000; }, "'added_tokens[0].id'"},
+        BadJson{"AddedWithoutContent", [](json& j) { j["added_tokens"][0].erase("content"); }, "content': is missing"},
+        BadJson{"AddedWithTwoIds", [](json& j) { j["added_tokens"][1]["content"] = "<s>"; }, "'<s>' has two ids"},
+        BadJson{"AddedAndOther", [](json& j) { j["added_tokens"][1]["content"] = "!"; }, "'!' has id 257, and 33"},
+        BadJson{"TemplateTokenUnknown", [](json& j) { j["post_processor"]["special_tokens"] = json::object(); },
+                "'<s>' is not in special_tokens"},
+        BadJson{"TemplateIdFar", [](json& j) { j["post_processor"]["special_tokens"]["<s>"]["ids"] = {70000}; },
+                "70000 is out of range"},
+        BadJson{"TemplateIdOfNoToken", [](json& j) { j["post_processor"]["special_tokens"]["<s>"]["ids"] = {600}; },
+                "special token: an id is not in the vocabulary"},
+        BadJson{"TemplateWithoutText", [](json& j) { j["post_processor"]["single"].erase(1); }, "has no text"}),
     kName);
 
 INSTANTIATE_TEST_SUITE_P(
     E21Merges, TokenizerJsonRefusal,
-    testing::Values(Wrong{"NoArray", [](json& j) { j["model"]["merges"] = 7; }, "'model.merges': is not an array"},
-                    Wrong{"One", [](json& j) { j["model"]["merges"] = {"a"}; }, "'model.merges[0]': 'a' is not a pair"},
-                    Wrong{"Three", [](json& j) { j["model"]["merges"] = {"a b c"}; }, "'a b c' is not a pair"},
-                    Wrong{"EmptyLeft",
-                          [](json& j) {
-                            j["model"]["merges"] = json::array({json::array({"", "a"})});
-                          },
-                          "is not a pair"},
-                    Wrong{"Number", [](json& j) { j["model"]["merges"] = {7}; }, "'model.merges[0]': is not a string"},
-                    Wrong{"Unknown", [](json& j) { j["model"]["merges"] = {"a b"}; },
-                          "merge 0: 'ab' is not in the vocabulary"}),
+    testing::Values(
+        BadJson{"NoArray", [](json& j) { j["model"]["merges"] = 7; }, "'model.merges': is not an array"},
+        BadJson{"One", [](json& j) { j["model"]["merges"] = {"a"}; }, "'model.merges[0]': 'a' is not a pair"},
+        BadJson{"Three", [](json& j) { j["model"]["merges"] = {"a b c"}; }, "'a b c' is not a pair"},
+        BadJson{"EmptyLeft",
+                [](json& j) {
+                  j["model"]["merges"] = json::array({json::array({"", "a"})});
+                },
+                "is not a pair"},
+        BadJson{"Number", [](json& j) { j["model"]["merges"] = {7}; }, "'model.merges[0]': is not a string"},
+        BadJson{"Unknown", [](json& j) { j["model"]["merges"] = {"a b"}; }, "merge 0: 'ab' is not in the vocabulary"}),
     kName);
 
 INSTANTIATE_TEST_SUITE_P(
     E23Regex, TokenizerJsonRefusal,
-    testing::Values(Wrong{"Invalid", [](json& j) { j["pre_tokenizer"] = Split("("); }, "t.json: "},
-                    Wrong{"Catastrophic", [](json& j) { j["pre_tokenizer"] = Split("(a+)+b"); }, "t.json: "},
-                    Wrong{"VariableLookbehind", [](json& j) { j["pre_tokenizer"] = Split("(?<=a+)b"); }, "t.json: "}),
+    testing::Values(BadJson{"Invalid", [](json& j) { j["pre_tokenizer"] = Split("("); }, "t.json: "},
+                    BadJson{"Catastrophic", [](json& j) { j["pre_tokenizer"] = Split("(a+)+b"); }, "t.json: "},
+                    BadJson{"VariableLookbehind", [](json& j) { j["pre_tokenizer"] = Split("(?<=a+)b"); }, "t.json: "}),
     kName);
 
 }  // namespace

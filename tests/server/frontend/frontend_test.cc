@@ -27,8 +27,8 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kLong = R"({"prompt":"hi","max_tokens":4000,"stream":true})";
-constexpr const char* kShort = R"({"prompt":"hi","max_tokens":3,"stream":true})";
+constexpr const char* kFrontendLong = R"({"prompt":"hi","max_tokens":4000,"stream":true})";
+constexpr const char* kFrontendShort = R"({"prompt":"hi","max_tokens":3,"stream":true})";
 
 bool Drains(TestServer& server) {
   return Eventually([&] { return server.Ask(Get("/ready")).status == 503; });
@@ -53,7 +53,7 @@ TEST(FrontendDeathTest, AStepThatNeverReturnsDoesNotOutlastTheShutdown) {
     TestServer server(std::move(options));
     server.executor().Hold();
     RawClient running(server.port());
-    running.Send(CompletionPost(kShort));
+    running.Send(CompletionPost(kFrontendShort));
     Eventually([&] { return server.engine().stalled(); });
     server.http().Shutdown();
     server.Join();
@@ -65,12 +65,12 @@ TEST(Frontend, ADrainLetsStreamsFinishAndTurnsNewOnesAway) {
   TestServer server;
   server.executor().Hold();
   RawClient running(server.port());
-  running.Send(CompletionPost(kShort));
+  running.Send(CompletionPost(kFrontendShort));
   ASSERT_TRUE(Eventually([&] { return server.engine().backlog().sequences == 1; }));
   server.http().Shutdown();
   ASSERT_TRUE(Drains(server));
   EXPECT_EQ(server.Ask(Get("/health")).status, 200) << "alive, but not ready";
-  const RawClient::Response late = server.Ask(CompletionPost(kShort));
+  const RawClient::Response late = server.Ask(CompletionPost(kFrontendShort));
   EXPECT_EQ(late.status, 503);
   EXPECT_NE(late.Field("retry-after"), "");
   EXPECT_EQ(late.Field("connection"), "close");
@@ -88,7 +88,7 @@ TEST(Frontend, UntilTheDelayIsOverItServesBalancersThatHaveNotNoticed) {
   const int64_t started_us = MonotonicUs();
   server.http().Shutdown();
   ASSERT_TRUE(Drains(server));
-  const RawClient::Response late = server.Ask(CompletionPost(kShort));
+  const RawClient::Response late = server.Ask(CompletionPost(kFrontendShort));
   EXPECT_EQ(late.status, 200);
   EXPECT_THAT(late.body, HasSubstr(R"("finish_reason":"length")"));
   EXPECT_EQ(late.Field("connection"), "close") << "the next request is to go elsewhere";
@@ -102,8 +102,8 @@ TEST(Frontend, AnOperatorsDrainRefusesAfterTheDelayAndTheProcessStays) {
   TestServer server(std::move(options));
   EXPECT_EQ(server.http().Drain(), 0);
   EXPECT_EQ(server.Ask(Get("/ready")).status, 503);
-  EXPECT_EQ(server.Ask(CompletionPost(kShort)).status, 200);
-  EXPECT_TRUE(Eventually([&] { return server.Ask(CompletionPost(kShort)).status == 503; }));
+  EXPECT_EQ(server.Ask(CompletionPost(kFrontendShort)).status, 200);
+  EXPECT_TRUE(Eventually([&] { return server.Ask(CompletionPost(kFrontendShort)).status == 503; }));
   EXPECT_EQ(server.Ask(Get("/health")).status, 200);
   const int64_t started_us = MonotonicUs();
   server.http().Shutdown();
@@ -154,7 +154,7 @@ TEST(Frontend, TheWatchdogIsFedWhileTheEngineMovesAndOnlyThen) {
   ASSERT_TRUE(Eventually([&] { return told.Count("WATCHDOG=1") >= 5; })) << "idle is not stalled";
   server.executor().Hold();
   RawClient running(server.port());
-  running.Send(CompletionPost(kShort));
+  running.Send(CompletionPost(kFrontendShort));
   ASSERT_TRUE(Eventually([&] { return server.engine().stalled(); }));
   const int64_t before = told.Count("WATCHDOG=1");
   const int64_t until_us = MonotonicUs() + 100'000;
@@ -174,7 +174,7 @@ TEST(Frontend, OnAnInheritedSocketItLeavesTheBacklogToTheNextProcess) {
   auto first = start();
   first->executor().Hold();
   RawClient running(first->port());
-  running.Send(CompletionPost(kShort));
+  running.Send(CompletionPost(kFrontendShort));
   ASSERT_TRUE(Eventually([&] { return first->engine().backlog().sequences == 1; }));
   first->http().Shutdown();
   ASSERT_TRUE(Eventually([&] {
@@ -216,7 +216,7 @@ TEST(Frontend, SigtermDrainsASecondOneEndsWhatRuns) {
   TestServer server(std::move(options));
   server.executor().Hold();
   RawClient running(server.port());
-  running.Send(CompletionPost(kLong));
+  running.Send(CompletionPost(kFrontendLong));
   ASSERT_TRUE(Eventually([&] { return server.engine().backlog().sequences == 1; }));
   kill(getpid(), SIGHUP);  // nothing to reload: ignored
   kill(getpid(), SIGTERM);
@@ -243,7 +243,7 @@ TEST(Frontend, AFailureEndsItWithItsCode) {
   TestServer server;
   server.executor().Hold(3);
   RawClient running(server.port());
-  running.Send(CompletionPost(kLong));
+  running.Send(CompletionPost(kFrontendLong));
   running.ReadUntil("data: ");
   server.http().Fail(70);
   server.executor().Release();

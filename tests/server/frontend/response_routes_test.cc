@@ -26,7 +26,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string Request(const std::string& method, const std::string& path, const std::string& body = "") {
+std::string Send(const std::string& method, const std::string& path, const std::string& body = "") {
   return method + " " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
          std::to_string(body.size()) + "\r\n\r\n" + body;
 }
@@ -35,7 +35,7 @@ class Kept : public testing::Test {
  protected:
   Json Ask(const std::string& method, const std::string& path, const std::string& body = "", int status = 200) {
     const RawClient::Response response =
-        method == "POST" ? server_.Ask(Request(method, path, body))
+        method == "POST" ? server_.Ask(Send(method, path, body))
                          : server_.Ask(method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
     EXPECT_EQ(response.status, status) << path << response.body.substr(0, 1000);
     return Json::parse(response.body, nullptr, /*allow_exceptions=*/false);
@@ -79,7 +79,7 @@ TEST_F(Kept, AConversationHasItemsThatComeAndGo) {
   EXPECT_EQ(Ask("DELETE", path + "/items/" + item)["id"], made["id"]);
   EXPECT_EQ(CodeOf("GET", path + "/items/" + item, 404), "conversation_not_found");
   EXPECT_EQ(Ask("GET", path + "/items")["data"].size(), 2u);
-  const RawClient::Response changed = server_.Ask(Request("POST", path, R"({"metadata":{"c":"d"}})"));
+  const RawClient::Response changed = server_.Ask(Send("POST", path, R"({"metadata":{"c":"d"}})"));
   EXPECT_EQ(Json::parse(changed.body)["metadata"], (Json{{"c", "d"}}));
   EXPECT_EQ(changed.Field("x-hydrant-durable"), "false") << "there is no disk";
   EXPECT_TRUE(Ask("DELETE", path)["deleted"]);
@@ -116,7 +116,7 @@ TEST_F(Kept, AConversationMovesAlsoBeforeItsFirstResponse) {
   EXPECT_EQ(other.Ask(PutState(id, state.body)).status, 201);
   EXPECT_EQ(Json::parse(other.Ask(Get("/v1/conversations/" + id + "/items")).body)["data"].size(), 1u);
   const RawClient::Response said =
-      other.Ask(Request("POST", "/v1/responses", R"({"input":"more","conversation":")" + id + "\"}"));
+      other.Ask(Send("POST", "/v1/responses", R"({"input":"more","conversation":")" + id + "\"}"));
   EXPECT_EQ(said.status, 200) << said.body;
   // What an import brings is held to what a session may keep.
   absl::StatusOr<SessionFile> file = ReadSessionFile(state.body);
@@ -198,7 +198,7 @@ TEST(KeptOnADisk, ADiskThatHangsHoldsUpNobodyElseAndWhatIsDeletedIsToldWhenItIs)
     DurableServer durable(temp.File("d"), WithChats());
     TestServer& server = *durable.server;
     const auto answer = [&server](const std::string& where, const std::string& body) {
-      const RawClient::Response response = server.Ask(Request("POST", where, body));
+      const RawClient::Response response = server.Ask(Send("POST", where, body));
       EXPECT_EQ(response.status, 200) << response.body;
       return Json::parse(response.body);
     };
@@ -217,8 +217,8 @@ TEST(KeptOnADisk, ADiskThatHangsHoldsUpNobodyElseAndWhatIsDeletedIsToldWhenItIs)
     // More than there are workers.
     std::vector<std::unique_ptr<RawClient>> clients;
     for (const std::string& request :
-         {Remove(item), Remove(named), Remove(first), Remove(other), Request("POST", "/v1/conversations", "{}"),
-          Request("POST", "/v1/conversations", items), Remove(second)}) {
+         {Remove(item), Remove(named), Remove(first), Remove(other), Send("POST", "/v1/conversations", "{}"),
+          Send("POST", "/v1/conversations", items), Remove(second)}) {
       clients.push_back(std::make_unique<RawClient>(server.port()));
       clients.back()->Send(request);
       if (clients.size() > 2) continue;
@@ -240,14 +240,14 @@ TEST(KeptOnADisk, ADiskThatHangsHoldsUpNobodyElseAndWhatIsDeletedIsToldWhenItIs)
     disk.ComesBack();
     for (const auto& client : clients) EXPECT_EQ(client->ReadResponse().status, 200);
     EXPECT_TRUE(Eventually([&] { return server.Ask(Get(second)).status == 404; }));
-    EXPECT_EQ(server.Ask(Request("POST", path + "/items", items)).Field("x-hydrant-durable"), "tokens");
+    EXPECT_EQ(server.Ask(Send("POST", path + "/items", items)).Field("x-hydrant-durable"), "tokens");
   }
   DurableServer durable(temp.File("d"), WithChats());
   TestServer& server = *durable.server;
   EXPECT_EQ(server.Ask(Get(item)).status, 404) << "a restart does not bring it back";
   EXPECT_EQ(server.Ask(Get(last)).status, 200);
   durable.journal->Stop();  // nothing is durable any more
-  EXPECT_EQ(server.Ask(Request("POST", path + "/items", R"({"items":[]})")).Field("x-hydrant-durable"), "false");
+  EXPECT_EQ(server.Ask(Send("POST", path + "/items", R"({"items":[]})")).Field("x-hydrant-durable"), "false");
   for (const std::string& what : {path, last}) {
     const RawClient::Response response = server.Ask(Remove(what));
     EXPECT_EQ(response.status, 503) << what;
@@ -262,7 +262,7 @@ TEST(KeptOnADisk, NobodysPromptWaitsWhereWhatOthersGoOnFromCannotBeRead) {
   {
     DurableServer durable(temp.File("d"), WithChats());
     const auto made = [&](const std::string& path, const std::string& body) {
-      return Json::parse(durable.server->Ask(Request("POST", path, body)).body)["id"].get<std::string>();
+      return Json::parse(durable.server->Ask(Send("POST", path, body)).body)["id"].get<std::string>();
     };
     const auto goes_on = [&](const char* name) {
       return "{" + hi + ",\"" + name + "\":\"" +
@@ -270,9 +270,9 @@ TEST(KeptOnADisk, NobodysPromptWaitsWhereWhatOthersGoOnFromCannotBeRead) {
                                                   : made("/v1/responses", "{" + hi + "}")) +
              "\"}";
     };
-    requests.push_back(Request("POST", "/v1/responses", goes_on("previous_response_id")));
-    requests.push_back(Request("POST", "/v1/responses", goes_on("conversation")));
-    requests.push_back(Request("POST", "/v1/responses/input_tokens", goes_on("previous_response_id")));
+    requests.push_back(Send("POST", "/v1/responses", goes_on("previous_response_id")));
+    requests.push_back(Send("POST", "/v1/responses", goes_on("conversation")));
+    requests.push_back(Send("POST", "/v1/responses/input_tokens", goes_on("previous_response_id")));
     made("/v1/completions", R"({"prompt":"hi","max_tokens":4,"session_id":"s"})");
     requests.push_back(CompletionPost(R"({"prompt":"hi","max_tokens":4,"session_id":"s","session_append":true})"));
     made("/v1/completions", R"({"prompt":"hi","max_tokens":4,"session_id":"t"})");
@@ -291,7 +291,7 @@ TEST(KeptOnADisk, NobodysPromptWaitsWhereWhatOthersGoOnFromCannotBeRead) {
     EXPECT_TRUE(Eventually([&] { return disk.waiting() == 1; })) << request;
     // The same client, whose prompts have one line.
     RawClient other(durable.server->port());
-    EXPECT_EQ(other.Ask(Request("POST", "/v1/responses", "{" + hi + "}"), 2).status, 200) << request;
+    EXPECT_EQ(other.Ask(Send("POST", "/v1/responses", "{" + hi + "}"), 2).status, 200) << request;
     EXPECT_EQ(client.ReadUntil("\r\n", 0.001), "");
     disk.Hang(StuckDisk::Stuck::kNothing);
     EXPECT_EQ(client.ReadResponse().status, 200) << request;
@@ -320,7 +320,7 @@ TEST(KeptOnADisk, WhatWasDeletedAndIsNotDurableIsDeletedAgainUntilItIs) {
   DurableServer durable(temp.File("d"), WithChats(), {.retry_s = 0});
   TestServer& server = *durable.server;
   const auto post = [&server](const std::string& path, const std::string& body) {
-    const RawClient::Response response = server.Ask(Request("POST", path, body));
+    const RawClient::Response response = server.Ask(Send("POST", path, body));
     EXPECT_EQ(response.status, 200) << response.body;
     return Json::parse(response.body);
   };
@@ -354,7 +354,7 @@ TEST(KeptOnADisk, WhatWasDeletedAndIsNotDurableIsDeletedAgainUntilItIs) {
     const FullDisk full;
     EXPECT_EQ(status_of("/v1/sessions/s"), 503);
     EXPECT_EQ(
-        server.Ask(Request("POST", "/v1/responses", R"({"input":"hi","max_output_tokens":4,"session_id":"s"})")).status,
+        server.Ask(Send("POST", "/v1/responses", R"({"input":"hi","max_output_tokens":4,"session_id":"s"})")).status,
         200);
     EXPECT_EQ(status_of("/v1/sessions/s"), 503) << "the log has it, if not this one";
   }
@@ -371,7 +371,7 @@ TEST(KeptOnADisk, WhoHasEndedItsSideHearsOfTheDiskAndOneThatHangsIsNotWaitedForW
   TestServer& server = *durable.server;
   HangingDisk disk(*durable.journal);
   RawClient late(server.port());
-  late.Send(Request("POST", "/v1/conversations", "{}"));
+  late.Send(Send("POST", "/v1/conversations", "{}"));
   late.EndSending();
   EXPECT_EQ(late.ReadAll(), "");
   EXPECT_TRUE(late.closed());
@@ -380,8 +380,8 @@ TEST(KeptOnADisk, WhoHasEndedItsSideHearsOfTheDiskAndOneThatHangsIsNotWaitedForW
   std::vector<std::unique_ptr<RawClient>> clients;
   while (clients.size() < 20 && response.status == 0) {
     clients.push_back(std::make_unique<RawClient>(server.port()));
-    clients.back()->Send(Request("POST", "/v1/conversations",
-                                 R"({"items":[{"role":"user","content":")" + std::string(10000, 'a') + "\"}]}"));
+    clients.back()->Send(Send("POST", "/v1/conversations",
+                              R"({"items":[{"role":"user","content":")" + std::string(10000, 'a') + "\"}]}"));
     response = clients.back()->ReadResponse(0.02);
   }
   EXPECT_EQ(response.status, 503);
@@ -391,7 +391,7 @@ TEST(KeptOnADisk, WhoHasEndedItsSideHearsOfTheDiskAndOneThatHangsIsNotWaitedForW
   client.EndSending();
   EXPECT_EQ(client.ReadResponse().status, 404);
   RawClient patient(server.port());
-  patient.Send(Request("POST", "/v1/conversations", "{}"));
+  patient.Send(Send("POST", "/v1/conversations", "{}"));
   patient.EndSending();
   EXPECT_EQ(patient.ReadUntil("\r\n", 0.01), "");
   disk.ComesBack();

@@ -14,10 +14,10 @@
 namespace hydrant {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedValue = nlohmann::ordered_json;
 using testing::HasSubstr;
 
-std::string Post(const std::string& path, const std::string& json) {
+std::string PostTo(const std::string& path, const std::string& json) {
   return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(json.size()) +
          "\r\n\r\n" + json;
 }
@@ -73,7 +73,7 @@ TEST(Routes, RoutersFindOutWhatServesAndHowBusyItIs) {
   TestServer server(std::move(options));
   for (const char* path : {"/server_info", "/get_server_info"}) {
     const RawClient::Response response = server.Ask(Get(path));
-    const Json info = Json::parse(response.body);
+    const OrderedValue info = OrderedValue::parse(response.body);
     EXPECT_EQ(info["served_model_name"], "test-model") << path;
     EXPECT_EQ(info["model_path"], "test-model.gguf") << "a name, not a place";
     EXPECT_EQ(info["context_length"], 4096);
@@ -81,7 +81,7 @@ TEST(Routes, RoutersFindOutWhatServesAndHowBusyItIs) {
     EXPECT_EQ(response.Field("x-hydrant-replica"), "replica-1:8000");
   }
   for (const char* path : {"/model_info", "/get_model_info"}) {
-    EXPECT_EQ(Json::parse(server.Ask(Get(path)).body)["is_generation"], true) << path;
+    EXPECT_EQ(OrderedValue::parse(server.Ask(Get(path)).body)["is_generation"], true) << path;
   }
   EXPECT_EQ(server.Ask(Get("/nowhere")).Field("x-hydrant-replica"), "replica-1:8000");
   const RawClient::Response no_http = server.Ask("GET\r\n\r\n");
@@ -89,7 +89,7 @@ TEST(Routes, RoutersFindOutWhatServesAndHowBusyItIs) {
   EXPECT_EQ(no_http.Field("x-hydrant-replica"), "replica-1:8000") << "of whatever is no request";
   EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"a","session_id":"s"})")).status, 200);
   EXPECT_TRUE(Eventually([&] {
-    const Json rank = Json::parse(server.Ask(Get("/v1/loads?include=core")).body)["loads"][0];
+    const OrderedValue rank = OrderedValue::parse(server.Ask(Get("/v1/loads?include=core")).body)["loads"][0];
     return rank["num_total_reqs"] == 0 && rank["num_used_tokens"] == 0 && rank["num_parked_tokens"] == 16 &&
            rank["max_total_num_tokens"] == 1024 * 16;
   })) << server.Ask(Get("/v1/loads")).body;
@@ -130,27 +130,27 @@ TEST(Routes, MetricsAreTextAndNeverWaitForTheEngine) {
 
 TEST(Routes, TextBecomesTokensAndTokensText) {
   TestServer server;
-  EXPECT_EQ(server.Ask(Post("/tokenize", R"({"prompt":"hi","return_token_strs":true})")).body,
+  EXPECT_EQ(server.Ask(PostTo("/tokenize", R"({"prompt":"hi","return_token_strs":true})")).body,
             R"({"count":2,"max_model_len":4096,"tokens":[104,105],"token_strs":["h","i"]})");
-  EXPECT_EQ(server.Ask(Post("/detokenize", R"({"tokens":[104,105,256]})")).body, R"({"prompt":"hi<eos>"})");
+  EXPECT_EQ(server.Ask(PostTo("/detokenize", R"({"tokens":[104,105,256]})")).body, R"({"prompt":"hi<eos>"})");
   // Long ones are worked on off the io threads; the answer is the same.
   const std::string text(100'000, 'x');
-  const RawClient::Response large = server.Ask(Post("/tokenize", R"({"prompt":")" + text + R"("})"));
+  const RawClient::Response large = server.Ask(PostTo("/tokenize", R"({"prompt":")" + text + R"("})"));
   EXPECT_TRUE(large.body.starts_with(R"({"count":100000,)")) << large.body.substr(0, 100);
-  EXPECT_EQ(server.Ask(Post("/tokenize", R"({"prompt":5})")).status, 400);
-  EXPECT_EQ(server.Ask(Post("/detokenize", R"({"tokens":[258]})")).status, 400);
+  EXPECT_EQ(server.Ask(PostTo("/tokenize", R"({"prompt":5})")).status, 400);
+  EXPECT_EQ(server.Ask(PostTo("/detokenize", R"({"tokens":[258]})")).status, 400);
 }
 
 TEST(Routes, TokenizingCountsAmongTheRequestsOfItsTenant) {
   TestServerOptions options;
   options.tenants.tenants.front().limits.rpm = 4;
   TestServer server(std::move(options));
-  EXPECT_EQ(server.Ask(Post("/tokenize", R"({"prompt":"hi"})")).Field("x-ratelimit-remaining-requests"), "3");
-  EXPECT_EQ(server.Ask(Post("/detokenize", R"({"tokens":[104]})")).Field("x-ratelimit-remaining-requests"), "2");
+  EXPECT_EQ(server.Ask(PostTo("/tokenize", R"({"prompt":"hi"})")).Field("x-ratelimit-remaining-requests"), "3");
+  EXPECT_EQ(server.Ask(PostTo("/detokenize", R"({"tokens":[104]})")).Field("x-ratelimit-remaining-requests"), "2");
   EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"a","max_tokens":1})")).status, 200);
-  EXPECT_EQ(server.Ask(Post("/tokenize", R"({"prompt":5})")).status, 400) << "one that is wrong counts too";
+  EXPECT_EQ(server.Ask(PostTo("/tokenize", R"({"prompt":5})")).status, 400) << "one that is wrong counts too";
   for (const char* path : {"/tokenize", "/detokenize"}) {
-    const RawClient::Response refused = server.Ask(Post(path, R"({"prompt":"hi"})"));
+    const RawClient::Response refused = server.Ask(PostTo(path, R"({"prompt":"hi"})"));
     EXPECT_EQ(refused.status, 429) << path;
     EXPECT_NE(refused.body.find(R"("param":"rpm")"), std::string::npos) << refused.body;
     EXPECT_EQ(refused.Field("retry-after"), "15") << path;
@@ -239,14 +239,14 @@ TEST_F(ForwardedTest, OneClientsRequestsThroughAProxyAreBoundedAsItsConnectionsA
 TEST(Routes, ThePromptOfAChatCanBeSeen) {
   TestServer server(WithChats());
   const std::string hi = R"("messages":[{"role":"user","content":"hi"}])";
-  const RawClient::Response response = server.Ask(Post("/v1/chat/completions/render", "{" + hi + "}"));
+  const RawClient::Response response = server.Ask(PostTo("/v1/chat/completions/render", "{" + hi + "}"));
   EXPECT_EQ(response.status, 200) << response.body;
-  const Json body = Json::parse(response.body);
-  const Json tokenized = Json::parse(server.Ask(Post("/tokenize", "{" + hi + "}")).body);
+  const OrderedValue body = OrderedValue::parse(response.body);
+  const OrderedValue tokenized = OrderedValue::parse(server.Ask(PostTo("/tokenize", "{" + hi + "}")).body);
   EXPECT_EQ(body["token_ids"], tokenized["tokens"]);
   EXPECT_EQ(body["count"], tokenized["count"]);
   EXPECT_NE(body["prompt"].get<std::string>().find("hi"), std::string::npos);
-  EXPECT_EQ(server.Ask(Post("/v1/chat/completions/render", "{" + hi + R"(,"n":0})")).status, 400);
+  EXPECT_EQ(server.Ask(PostTo("/v1/chat/completions/render", "{" + hi + R"(,"n":0})")).status, 400);
 }
 
 // A model that thinks before it answers, and a template that leaves what it thought out of later prompts.
@@ -262,8 +262,8 @@ TEST(Routes, ReasoningComesApartAndStaysInTheSession) {
   const auto body = [](const std::string& messages, const std::string& more) {
     return R"({"session_id":"s","messages":[)" + messages + "]" + more + "}";
   };
-  const Json first = Json::parse(server.Ask(Post("/v1/chat/completions", body(user, ""))).body);
-  const Json& message = first["choices"][0]["message"];
+  const OrderedValue first = OrderedValue::parse(server.Ask(PostTo("/v1/chat/completions", body(user, ""))).body);
+  const OrderedValue& message = first["choices"][0]["message"];
   EXPECT_EQ(message["reasoning_content"], "hm, so");
   EXPECT_EQ(message["content"], "yes");
   EXPECT_EQ(first["choices"][0]["finish_reason"], "stop");
@@ -274,12 +274,13 @@ TEST(Routes, ReasoningComesApartAndStaysInTheSession) {
   const std::string history = user + R"(,{"role":"assistant","content":"yes"},)" + user;
   const std::string stream =
       server
-          .Ask(Post("/v1/chat/completions", body(history, R"(,"stream":true,"stream_options":{"include_usage":true})")))
+          .Ask(PostTo("/v1/chat/completions",
+                      body(history, R"(,"stream":true,"stream_options":{"include_usage":true})")))
           .body;
   std::string thought, said;
-  Json usage;
+  OrderedValue usage;
   for (size_t at = 0; (at = stream.find("data: {", at)) != std::string::npos; ++at) {
-    const Json event = Json::parse(stream.substr(at + 6, stream.find('\n', at) - at - 6));
+    const OrderedValue event = OrderedValue::parse(stream.substr(at + 6, stream.find('\n', at) - at - 6));
     if (!event["choices"].empty()) {
       thought += event["choices"][0]["delta"].value("reasoning", "");
       said += event["choices"][0]["delta"].value("content", "");
@@ -296,16 +297,16 @@ TEST(Routes, ReasoningComesApartAndStaysInTheSession) {
 TEST(Routes, MessagesAreAnsweredCountedAndStreamed) {
   TestServer server(WithChats());
   const std::string hi = R"("messages":[{"role":"user","content":"hi"}])";
-  const RawClient::Response body = server.Ask(Post("/v1/messages?beta=true", R"({"max_tokens":3,)" + hi + "}"));
+  const RawClient::Response body = server.Ask(PostTo("/v1/messages?beta=true", R"({"max_tokens":3,)" + hi + "}"));
   EXPECT_EQ(body.status, 200) << body.body;
   EXPECT_THAT(body.body, HasSubstr(R"("stop_reason":"max_tokens")"));
   EXPECT_THAT(body.body, HasSubstr(R"("usage":{"input_tokens":8,)"));
   EXPECT_EQ(body.Field("request-id"), body.Field("x-request-id"));
   EXPECT_THAT(body.body, HasSubstr("\"id\":\"msg_" + body.Field("request-id")));
 
-  EXPECT_EQ(server.Ask(Post("/v1/messages/count_tokens", "{" + hi + "}")).body, R"({"input_tokens":8})");
+  EXPECT_EQ(server.Ask(PostTo("/v1/messages/count_tokens", "{" + hi + "}")).body, R"({"input_tokens":8})");
 
-  const RawClient::Response stream = server.Ask(Post("/v1/messages", R"({"max_tokens":3,"stream":true,)" + hi + "}"));
+  const RawClient::Response stream = server.Ask(PostTo("/v1/messages", R"({"max_tokens":3,"stream":true,)" + hi + "}"));
   EXPECT_TRUE(stream.body.starts_with("event: message_start\ndata: {\"type\":\"message_start\"")) << stream.body;
   EXPECT_THAT(stream.body, HasSubstr(R"("usage":{"input_tokens":8,)"));
   EXPECT_THAT(stream.body, HasSubstr(R"("output_tokens":3,)"));

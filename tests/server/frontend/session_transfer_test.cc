@@ -34,7 +34,7 @@ std::string Put(const std::string& path, const std::string& body, const std::str
          "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
-std::string Delete(const std::string& path, const std::string& fields = "") {
+std::string DeleteSession(const std::string& path, const std::string& fields = "") {
   return "DELETE " + path + " HTTP/1.1\r\nHost: localhost\r\n" + fields + "\r\n";
 }
 
@@ -172,13 +172,13 @@ TEST(SessionTransfer, WhatIsImportedIsDurableAndWhatIsPurgedIsInNoFile) {
   DurableServer to(directory);
   EXPECT_EQ(StateOf(*to.server), state) << "from the disk";
   EXPECT_THAT(BytesBelow(directory), HasSubstr(kCanary));
-  EXPECT_EQ(to.server->Ask(Delete("/v1/sessions/s?purge=later")).status, 400);
-  const Response changed = to.server->Ask(Delete("/v1/sessions/s", "If-Match: \"turn-2\"\r\n"));
+  EXPECT_EQ(to.server->Ask(DeleteSession("/v1/sessions/s?purge=later")).status, 400);
+  const Response changed = to.server->Ask(DeleteSession("/v1/sessions/s", "If-Match: \"turn-2\"\r\n"));
   EXPECT_EQ(changed.status, 412);
   EXPECT_THAT(changed.body, HasSubstr("turn_changed"));
-  EXPECT_EQ(to.server->Ask(Delete("/v1/sessions/s", "If-Match: turn\r\n")).status, 400);
+  EXPECT_EQ(to.server->Ask(DeleteSession("/v1/sessions/s", "If-Match: turn\r\n")).status, 400);
   EXPECT_THAT(BytesBelow(directory), HasSubstr(kCanary));
-  const Response gone = to.server->Ask(Delete("/v1/sessions/s?purge=now", "If-Match: \"turn-1\"\r\n"));
+  const Response gone = to.server->Ask(DeleteSession("/v1/sessions/s?purge=now", "If-Match: \"turn-1\"\r\n"));
   EXPECT_EQ(gone.status, 200) << gone.body;
   EXPECT_THAT(gone.body, HasSubstr(R"("deleted":true,"purged":true)"));
   EXPECT_THAT(BytesBelow(directory), Not(HasSubstr(kCanary)));

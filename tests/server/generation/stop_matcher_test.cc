@@ -11,15 +11,15 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-struct Outcome {
+struct StopMatcherOutcome {
   std::string text;
   std::string match;  // "": none
 };
 
-Outcome Match(const Strings& stops, bool include, const Strings& pieces) {
+StopMatcherOutcome Match(const Strings& stops, bool include, const Strings& pieces) {
   const StopStrings searched(stops);
   StopMatcher matcher(searched, include);
-  Outcome outcome;
+  StopMatcherOutcome outcome;
   for (const std::string& piece : pieces) {
     outcome.text += matcher.Push(piece);
     if (matcher.matched()) break;
@@ -51,7 +51,7 @@ TEST(StopMatcher, CutsAtTheMatchThatEndsFirst) {
       {"bytes of a character", {"é"}, {"caf\xc3", "\xa9!"}, "caf", "é"},
   };
   for (const auto& test : cases) {
-    const Outcome outcome = Match(test.stops, false, test.pieces);
+    const StopMatcherOutcome outcome = Match(test.stops, false, test.pieces);
     EXPECT_EQ(outcome.text, test.text) << test.name;
     EXPECT_EQ(outcome.match, test.match) << test.name;
     EXPECT_EQ(Match(test.stops, true, test.pieces).text, std::string(test.text) + test.match) << test.name;
@@ -79,7 +79,7 @@ TEST(StopMatcher, TextBeforeMinTokensIsNotSearched) {
 }
 
 // The definition: search the whole text after every byte.
-Outcome ByDefinition(const Strings& stops, const std::string& text) {
+StopMatcherOutcome ByDefinition(const Strings& stops, const std::string& text) {
   for (size_t end = 1; end <= text.size(); ++end) {
     size_t begin = end;
     std::string match;
@@ -110,8 +110,8 @@ TEST(StopMatcher, EqualsItsDefinitionHoweverTheTextIsCut) {
       pieces.push_back(text.substr(at, length));
       at += length;
     }
-    const Outcome expected = ByDefinition(stops, text);
-    const Outcome outcome = Match(stops, false, pieces);
+    const StopMatcherOutcome expected = ByDefinition(stops, text);
+    const StopMatcherOutcome outcome = Match(stops, false, pieces);
     ASSERT_EQ(outcome.text, expected.text) << text;
     ASSERT_EQ(outcome.match, expected.match) << text;
     matches += expected.match.empty() ? 0 : 1;

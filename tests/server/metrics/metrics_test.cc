@@ -55,7 +55,7 @@ struct Exposition {
   std::map<std::string, double> samples;
 };
 
-MetricsOptions Options() {
+MetricsOptions FewOptions() {
   MetricsOptions options;
   options.model_name = "a \"model\"";
   options.context = 4096;
@@ -67,7 +67,7 @@ MetricsOptions Options() {
 }
 
 TEST(Metrics, EverySeriesOfTheContractIsThereAtZeroFromTheFirstScrape) {
-  Metrics metrics(Options());
+  Metrics metrics(FewOptions());
   EngineCounters engine;
   engine.blocks_free = 100;
   const Exposition text(metrics.Render(engine, SessionCounts(), false));
@@ -164,7 +164,7 @@ TEST(Metrics, EverySeriesOfTheContractIsThereAtZeroFromTheFirstScrape) {
 }
 
 TEST(Metrics, EveryHistogramHasVllmsBuckets) {
-  Metrics metrics(Options());
+  Metrics metrics(FewOptions());
   const Exposition text(metrics.Render(EngineCounters(), SessionCounts(), false));
   using Bounds = std::vector<double>;
   const Bounds first = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
@@ -206,7 +206,7 @@ TEST(Metrics, EveryHistogramHasVllmsBuckets) {
 }
 
 TEST(Metrics, LabelsOfVllmsSeriesAreModelAndEngineOnly) {
-  Metrics metrics(Options());
+  Metrics metrics(FewOptions());
   for (const auto& [series, value] : Exposition(metrics.Render(EngineCounters(), SessionCounts(), false)).samples) {
     if (!series.starts_with("vllm:") || series.starts_with("vllm:cache_config_info")) continue;
     EXPECT_NE(series.find("engine=\"0\""), std::string::npos) << series;
@@ -216,7 +216,7 @@ TEST(Metrics, LabelsOfVllmsSeriesAreModelAndEngineOnly) {
 }
 
 TEST(Metrics, TheEnginesNumbersAreThoseOfTheSnapshotAndCountersNeverFall) {
-  Metrics metrics(Options());
+  Metrics metrics(FewOptions());
   EngineCounters engine;
   engine.running = 3;
   engine.waiting = 2;
@@ -265,7 +265,7 @@ TEST(Metrics, TheEnginesNumbersAreThoseOfTheSnapshotAndCountersNeverFall) {
 }
 
 TEST(Metrics, ASequencesTimesFallIntoTheirHistograms) {
-  Metrics metrics(Options());
+  Metrics metrics(FewOptions());
   SequenceReport report;
   report.reason = FinishReason::kLength;
   report.prompt_tokens = 30;
@@ -321,7 +321,7 @@ TEST(Metrics, ASequencesTimesFallIntoTheirHistograms) {
 
 // Three histograms of 15 bounds, +Inf, sum and count; ten reasons of a refusal; eleven numbers.
 TEST(Metrics, ATenantCosts75Series) {
-  Metrics metrics(Options());
+  Metrics metrics(FewOptions());
   const size_t before = Exposition(metrics.Render(EngineCounters(), SessionCounts(), false)).samples.size();
   metrics.AddTenant("another");
   const size_t after = Exposition(metrics.Render(EngineCounters(), SessionCounts(), false)).samples.size();
@@ -329,7 +329,7 @@ TEST(Metrics, ATenantCosts75Series) {
 }
 
 TEST(Metrics, ATenantsNumbersAreItsOwn) {
-  MetricsOptions options = Options();
+  MetricsOptions options = FewOptions();
   options.tenant_names = {"a", "b"};
   Metrics metrics(options);
   metrics.AddTenant("c");
@@ -354,7 +354,7 @@ TEST(Metrics, ATenantsNumbersAreItsOwn) {
 }
 
 TEST(Metrics, SequencesThatStepAsideAreCountedAndWeighed) {
-  MetricsOptions options = Options();
+  MetricsOptions options = FewOptions();
   options.kv_block_bytes = 1000;
   Metrics metrics(options);
   EngineCounters engine;
@@ -373,7 +373,7 @@ TEST(Metrics, SequencesThatStepAsideAreCountedAndWeighed) {
 }
 
 TEST(Metrics, SessionsAreCountedByState) {
-  Metrics metrics(Options());
+  Metrics metrics(FewOptions());
   EngineCounters engine;
   engine.parked_blocks = 12;
   engine.parked_lost = 2;
@@ -396,7 +396,7 @@ TEST(Metrics, SessionsAreCountedByState) {
 }
 
 TEST(Metrics, AStallIsCountedWhileItLastsAndWhenItIsOver) {
-  Metrics metrics(Options());
+  Metrics metrics(FewOptions());
   EngineCounters engine;
   const auto stalls = [&](bool stalled) {
     return Exposition(metrics.Render(engine, SessionCounts(), stalled)).Value("hydrant_stalls_total");
@@ -411,7 +411,7 @@ TEST(Metrics, AStallIsCountedWhileItLastsAndWhenItIsOver) {
 }
 
 TEST(Metrics, TheProcessIsDescribed) {
-  Metrics metrics(Options());
+  Metrics metrics(FewOptions());
   const Exposition text(metrics.Render(EngineCounters(), SessionCounts(), false));
   EXPECT_GT(text.Value("process_open_fds"), 2);
   EXPECT_GT(text.Value("process_max_fds"), text.Value("process_open_fds"));

@@ -13,7 +13,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr int64_t kSecond = 1'000'000;
+constexpr int64_t kLoadReporterSecond = 1'000'000;
 constexpr int64_t kMegabyte = 1'000'000;
 
 TEST(Loaded, IsWholeOnlyWhereNothingIsMissing) {
@@ -38,8 +38,8 @@ class LoadReporterTest : public testing::Test {
 TEST_F(LoadReporterTest, WhatTakesLessThanASecondIsNotWorthAWord) {
   for (const bool terminal : {false, true}) {
     LoadReporter reporter = Reporter(terminal);
-    reporter.Report({0, 100}, 7 * kSecond);
-    reporter.Report({100, 100}, 8 * kSecond - 1);
+    reporter.Report({0, 100}, 7 * kLoadReporterSecond);
+    reporter.Report({100, 100}, 8 * kLoadReporterSecond - 1);
   }
   EXPECT_THAT(bars_, IsEmpty());
   EXPECT_THAT(lines_, IsEmpty());
@@ -49,9 +49,9 @@ TEST_F(LoadReporterTest, OnATerminalABarRewritesItselfAndGoes) {
   {
     LoadReporter reporter = Reporter(/*terminal=*/true);
     reporter.Report({0, 400 * kMegabyte}, 0);
-    reporter.Report({100 * kMegabyte, 400 * kMegabyte}, kSecond);
-    reporter.Report({110 * kMegabyte, 400 * kMegabyte}, kSecond + 1);
-    reporter.Report({399 * kMegabyte, 400 * kMegabyte}, 2 * kSecond);
+    reporter.Report({100 * kMegabyte, 400 * kMegabyte}, kLoadReporterSecond);
+    reporter.Report({110 * kMegabyte, 400 * kMegabyte}, kLoadReporterSecond + 1);
+    reporter.Report({399 * kMegabyte, 400 * kMegabyte}, 2 * kLoadReporterSecond);
     reporter.Finish();
     reporter.Finish();
   }
@@ -63,7 +63,7 @@ TEST_F(LoadReporterTest, OnATerminalABarRewritesItselfAndGoes) {
 TEST_F(LoadReporterTest, ElsewhereThereIsALineNowAndThen) {
   {
     LoadReporter reporter = Reporter(/*terminal=*/false);
-    for (int64_t i = 0; i <= 120; ++i) reporter.Report({i * kMegabyte, 120 * kMegabyte}, i * kSecond / 10);
+    for (int64_t i = 0; i <= 120; ++i) reporter.Report({i * kMegabyte, 120 * kMegabyte}, i * kLoadReporterSecond / 10);
   }
   EXPECT_THAT(lines_, ElementsAre("loading the model: 8 % of 120 MB", "loading the model: 50 % of 120 MB",
                                   "loading the model: 91 % of 120 MB"));
@@ -74,7 +74,7 @@ TEST_F(LoadReporterTest, AStartThatFailsTakesItsBarAlong) {
   {
     LoadReporter reporter = Reporter(/*terminal=*/true);
     reporter.Report({0, 100}, 0);
-    reporter.Report({50, 100}, 2 * kSecond);
+    reporter.Report({50, 100}, 2 * kLoadReporterSecond);
   }
   ASSERT_THAT(bars_, SizeIs(2));
   EXPECT_EQ(bars_.back(), "");

@@ -7,7 +7,7 @@
 namespace hydrant {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000;
+constexpr int64_t kTokenBucketSecond = 1'000'000;
 
 TEST(TokenBucket, WithoutALimitEverythingIsGiven) {
   TokenBucket bucket;
@@ -21,11 +21,11 @@ TEST(TokenBucket, HoldsAMinuteAndFillsEvenly) {
   bucket.SetLimit(60, 0);
   EXPECT_TRUE(bucket.TryTake(60, 0));
   EXPECT_FALSE(bucket.TryTake(1, 0));
-  EXPECT_FALSE(bucket.TryTake(1, kSecond - 1));
-  EXPECT_TRUE(bucket.TryTake(1, kSecond));
-  EXPECT_FALSE(bucket.TryTake(1, kSecond));
-  EXPECT_EQ(bucket.remaining(11 * kSecond), 10);
-  EXPECT_EQ(bucket.remaining(1000 * kSecond), 60) << "never more than the limit";
+  EXPECT_FALSE(bucket.TryTake(1, kTokenBucketSecond - 1));
+  EXPECT_TRUE(bucket.TryTake(1, kTokenBucketSecond));
+  EXPECT_FALSE(bucket.TryTake(1, kTokenBucketSecond));
+  EXPECT_EQ(bucket.remaining(11 * kTokenBucketSecond), 10);
+  EXPECT_EQ(bucket.remaining(1000 * kTokenBucketSecond), 60) << "never more than the limit";
 }
 
 TEST(TokenBucket, ABurstBoundsWhatIsThereAtOnceAndTheRateWhatComesBack) {
@@ -33,12 +33,12 @@ TEST(TokenBucket, ABurstBoundsWhatIsThereAtOnceAndTheRateWhatComesBack) {
   bucket.SetLimit(/*per_minute=*/300, /*burst=*/20, 0);
   EXPECT_EQ(bucket.limit(), 20);
   EXPECT_TRUE(bucket.TryTake(20, 0));
-  EXPECT_FALSE(bucket.TryTake(1, kSecond / 5 - 1));
-  EXPECT_TRUE(bucket.TryTake(1, kSecond / 5)) << "five a second";
-  EXPECT_DOUBLE_EQ(bucket.SecondsUntil(5, kSecond / 5), 1);
-  EXPECT_DOUBLE_EQ(bucket.SecondsUntilFull(kSecond / 5), 4);
-  EXPECT_TRUE(std::isinf(bucket.SecondsUntil(21, kSecond / 5)));
-  EXPECT_EQ(bucket.remaining(100 * kSecond), 20);
+  EXPECT_FALSE(bucket.TryTake(1, kTokenBucketSecond / 5 - 1));
+  EXPECT_TRUE(bucket.TryTake(1, kTokenBucketSecond / 5)) << "five a second";
+  EXPECT_DOUBLE_EQ(bucket.SecondsUntil(5, kTokenBucketSecond / 5), 1);
+  EXPECT_DOUBLE_EQ(bucket.SecondsUntilFull(kTokenBucketSecond / 5), 4);
+  EXPECT_TRUE(std::isinf(bucket.SecondsUntil(21, kTokenBucketSecond / 5)));
+  EXPECT_EQ(bucket.remaining(100 * kTokenBucketSecond), 20);
 }
 
 TEST(TokenBucket, SaysWhenThereWillBeRoom) {
@@ -46,10 +46,10 @@ TEST(TokenBucket, SaysWhenThereWillBeRoom) {
   bucket.SetLimit(120, 0);
   ASSERT_TRUE(bucket.TryTake(120, 0));
   EXPECT_DOUBLE_EQ(bucket.SecondsUntil(10, 0), 5);
-  EXPECT_DOUBLE_EQ(bucket.SecondsUntil(10, 2 * kSecond), 3);
-  EXPECT_FALSE(bucket.TryTake(10, 5 * kSecond - 1));
-  EXPECT_TRUE(bucket.TryTake(10, 5 * kSecond));
-  EXPECT_DOUBLE_EQ(bucket.SecondsUntilFull(5 * kSecond), 60);
+  EXPECT_DOUBLE_EQ(bucket.SecondsUntil(10, 2 * kTokenBucketSecond), 3);
+  EXPECT_FALSE(bucket.TryTake(10, 5 * kTokenBucketSecond - 1));
+  EXPECT_TRUE(bucket.TryTake(10, 5 * kTokenBucketSecond));
+  EXPECT_DOUBLE_EQ(bucket.SecondsUntilFull(5 * kTokenBucketSecond), 60);
   EXPECT_TRUE(std::isinf(bucket.SecondsUntil(121, 0)));
 }
 
@@ -70,8 +70,8 @@ TEST(TokenBucket, WhatWasUsedBeyondWhatWasTakenIsMadeUpForFirst) {
   bucket.GiveBack(-5, 0);
   EXPECT_EQ(bucket.remaining(0), 0);
   EXPECT_DOUBLE_EQ(bucket.SecondsUntil(1, 0), 6);
-  EXPECT_FALSE(bucket.TryTake(1, 5 * kSecond));
-  EXPECT_TRUE(bucket.TryTake(1, 6 * kSecond));
+  EXPECT_FALSE(bucket.TryTake(1, 5 * kTokenBucketSecond));
+  EXPECT_TRUE(bucket.TryTake(1, 6 * kTokenBucketSecond));
 }
 
 TEST(TokenBucket, ANewLimitKeepsWhatWasUsed) {
@@ -114,7 +114,7 @@ TEST(TokenBucket, ManySmallTakesAddUp) {
   TokenBucket bucket;
   bucket.SetLimit(600, 0);
   int64_t taken = 0;
-  for (int64_t now = 0; now <= 60 * kSecond; now += 1000) {
+  for (int64_t now = 0; now <= 60 * kTokenBucketSecond; now += 1000) {
     while (bucket.TryTake(1, now)) ++taken;
   }
   EXPECT_EQ(taken, 1200) << "a full bucket and a minute";

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Pair;
 
-constexpr int64_t kSecond = 1'000'000;
+constexpr int64_t kTenantAccountSecond = 1'000'000;
 
 class TenantAccountTest : public testing::Test {
  protected:
@@ -68,7 +68,7 @@ TEST_F(TenantAccountTest, WhenAPlaceIsLikelyToGetFreeFollowsFromHowLongRequestsT
   const auto account = With({.concurrency_max = 1});
   for (int i = 0; i < 100; ++i) {
     ASSERT_FALSE(account->Open(now_us_).has_value());
-    account->Close(now_us_, now_us_ + 20 * kSecond);
+    account->Close(now_us_, now_us_ + 20 * kTenantAccountSecond);
   }
   ASSERT_FALSE(account->Open(now_us_).has_value());
   EXPECT_NEAR(account->Open(now_us_)->error.retry_after_s, 20, 1);
@@ -82,9 +82,9 @@ TEST_F(TenantAccountTest, RequestsPerMinuteSayWhenTheNextOneMayCome) {
   EXPECT_EQ(refusal->reason, RejectReason::kRpm);
   EXPECT_EQ(refusal->error.param, "rpm");
   EXPECT_EQ(refusal->error.retry_after_s, 2);
-  EXPECT_TRUE(account->Open(now_us_ + 2 * kSecond - 1).has_value());
-  EXPECT_FALSE(account->Open(now_us_ + 2 * kSecond).has_value());
-  EXPECT_THAT(account->RateFields(now_us_ + 2 * kSecond),
+  EXPECT_TRUE(account->Open(now_us_ + 2 * kTenantAccountSecond - 1).has_value());
+  EXPECT_FALSE(account->Open(now_us_ + 2 * kTenantAccountSecond).has_value());
+  EXPECT_THAT(account->RateFields(now_us_ + 2 * kTenantAccountSecond),
               ElementsAre(Pair("x-ratelimit-limit-requests", "30"), Pair("x-ratelimit-remaining-requests", "0"),
                           Pair("x-ratelimit-reset-requests", "60s")));
   EXPECT_THAT(account->LimitFields(*refusal), IsEmpty()) << "no field comes twice";
@@ -126,11 +126,11 @@ TEST_F(TenantAccountTest, TokensComputedBeyondWhatCouldBeKnownArePaidForAfterwar
   EXPECT_EQ(Take(account, 1, 0), nullptr);
   EXPECT_EQ(refusal_->reason, RejectReason::kTpm);
   EXPECT_NEAR(refusal_->error.retry_after_s, 51, 1) << "501 missing of 10 a second";
-  EXPECT_EQ(account->snapshot(now_us + 49 * kSecond).tokens_remaining, 0);
-  EXPECT_GT(account->snapshot(now_us + 52 * kSecond).tokens_remaining, 0);
+  EXPECT_EQ(account->snapshot(now_us + 49 * kTenantAccountSecond).tokens_remaining, 0);
+  EXPECT_GT(account->snapshot(now_us + 52 * kTenantAccountSecond).tokens_remaining, 0);
   account->SetLimits({.tpm = 300}, now_us);
-  EXPECT_EQ(account->snapshot(now_us + 98 * kSecond).tokens_remaining, 0) << "a reload forgives nothing";
-  EXPECT_GT(account->snapshot(now_us + 102 * kSecond).tokens_remaining, 0);
+  EXPECT_EQ(account->snapshot(now_us + 98 * kTenantAccountSecond).tokens_remaining, 0) << "a reload forgives nothing";
+  EXPECT_GT(account->snapshot(now_us + 102 * kTenantAccountSecond).tokens_remaining, 0);
 }
 
 TEST_F(TenantAccountTest, WhatTheEngineNeverSawIsFree) {

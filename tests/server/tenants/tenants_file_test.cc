@@ -18,7 +18,7 @@ using testing::StartsWith;
 
 const std::string kDigest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";  // of "abc"
 
-TenantFacts Facts() { return {.blocks = 100, .sequences_max = 8, .context = 4096, .kv = {}}; }
+TenantFacts SmallServer() { return {.blocks = 100, .sequences_max = 8, .context = 4096, .kv = {}}; }
 
 // A file with one tenant of these members beside its name.
 std::string One(const std::string& members) { return R"({"tenants":[{"name":"a",)" + members + "}]}"; }
@@ -33,7 +33,7 @@ TEST(TenantsFile, EveryMemberArrives) {
        "adapters": ["poet", "legal"], "max_tokens_max": 500, "request_seconds_max": 90.5, "public_prefixes": []},
       {"name": "guests", "weight": 0.5}],
     "default_tenant": "guests"})",
-                                   "t.json", Facts());
+                                   "t.json", SmallServer());
   ASSERT_TRUE(config.ok()) << config.status();
   ASSERT_EQ(config->tenants.size(), 2u);
   EXPECT_EQ(config->default_tenant, 1);
@@ -143,7 +143,7 @@ TEST(TenantsFile, EveryMistakeIsRefusedWithItsPlace) {
       {"prefixes", One(R"("public_prefixes":["x"])"), "tenants[0].public_prefixes: "},
   };
   for (const auto& test : cases) {
-    const auto config = ParseTenants(test.text, "t.json", Facts());
+    const auto config = ParseTenants(test.text, "t.json", SmallServer());
     ASSERT_FALSE(config.ok()) << test.name;
     const std::string message(config.status().message());
     EXPECT_EQ(config.status().code(), absl::StatusCode::kFailedPrecondition) << test.name;
@@ -155,7 +155,7 @@ TEST(TenantsFile, EveryMistakeIsRefusedWithItsPlace) {
 }
 
 TEST(TenantsFile, ABudgetMaximumMustAdmitTheServersDefault) {
-  TenantFacts facts = Facts();
+  TenantFacts facts = SmallServer();
   facts.kv.preset = KvPreset::kH2o;
   facts.kv.budget_kind = KvBudgetKind::kTokens;
   facts.kv.budget_tokens = 256;
@@ -165,7 +165,7 @@ TEST(TenantsFile, ABudgetMaximumMustAdmitTheServersDefault) {
 }
 
 TEST(TenantsFile, FloorsThatNobodyNamesAreSharedByWeight) {
-  TenantFacts facts = Facts();
+  TenantFacts facts = SmallServer();
   facts.blocks = 1000;
   facts.sequences_max = 64;
   facts.context = 640;  // 40 blocks
@@ -198,7 +198,7 @@ TEST(TenantsFile, FloorsThatNobodyNamesAreSharedByWeight) {
 
 TEST(TenantsFile, WhoSharesTheServerHoldsNothingForMoreThanAnHourUnlessTheFileSaysSo) {
   const auto seconds = [](const std::string& tenants) {
-    const auto config = ParseTenants(R"({"tenants":[)" + tenants + "]}", "t", Facts());
+    const auto config = ParseTenants(R"({"tenants":[)" + tenants + "]}", "t", SmallServer());
     EXPECT_TRUE(config.ok()) << config.status();
     std::vector<double> found;
     for (const TenantConfig& tenant : config->tenants) found.push_back(tenant.request_seconds_max);
@@ -215,23 +215,24 @@ TEST(TenantsFile, OnlyItsOwnerMayReadTheFile) {
   const std::string path = dir.Write("t.json", R"({"tenants":[{"name":"a"}]})");
   for (const mode_t mode : {0644, 0640, 0604, 0660, 0610}) {
     ASSERT_EQ(chmod(path.c_str(), mode), 0);
-    const auto config = ReadTenantsFile(path, Facts());
+    const auto config = ReadTenantsFile(path, SmallServer());
     ASSERT_FALSE(config.ok()) << std::oct << mode;
     EXPECT_THAT(std::string(config.status().message()), HasSubstr("chmod 600"));
     EXPECT_THAT(std::string(config.status().message()), StartsWith(path));
   }
   for (const mode_t mode : {0600, 0400}) {
     ASSERT_EQ(chmod(path.c_str(), mode), 0);
-    EXPECT_TRUE(ReadTenantsFile(path, Facts()).ok()) << std::oct << mode;
+    EXPECT_TRUE(ReadTenantsFile(path, SmallServer()).ok()) << std::oct << mode;
   }
 }
 
 TEST(TenantsFile, AFileThatIsNoneIsRefused) {
   const TempDir dir;
-  EXPECT_THAT(std::string(ReadTenantsFile(dir.File("missing"), Facts()).status().message()), HasSubstr("missing"));
+  EXPECT_THAT(std::string(ReadTenantsFile(dir.File("missing"), SmallServer()).status().message()),
+              HasSubstr("missing"));
   ASSERT_EQ(mkfifo(dir.File("fifo").c_str(), 0600), 0);
-  EXPECT_THAT(std::string(ReadTenantsFile(dir.File("fifo"), Facts()).status().message()), HasSubstr("regular"));
-  EXPECT_FALSE(ReadTenantsFile(dir.path(), Facts()).ok());
+  EXPECT_THAT(std::string(ReadTenantsFile(dir.File("fifo"), SmallServer()).status().message()), HasSubstr("regular"));
+  EXPECT_FALSE(ReadTenantsFile(dir.path(), SmallServer()).ok());
 }
 
 TEST(TenantsFile, WithoutAFileThereIsOneTenant) {

@@ -8,18 +8,18 @@ namespace hydrant::sim {
 namespace {
 
 // In the order of StoreBug.
-constexpr const char* kNames[] = {
+constexpr const char* kBuggyStoreNames[] = {
     "None",         "TwoTurnsAtOnce",     "FoundByAll",          "DeletedWhileBusy", "ExpiryIgnored",
     "ExpiresEarly", "TenantLimitIgnored", "SessionLimitIgnored", "BytesIgnored",     "WeightIgnored",
     "SettleLost",   "SettleTwice",        "SettleInverted",      "ForgetLost",       "ForgetTwice",
     "ParkedLost",   "DroppedLost",        "ParkedOfAnother",     "EndLost",          "PastCutOff",
     "CardOfBefore", "ListSkipsOne",       "CountsOfBefore",
 };
-static_assert(std::size(kNames) == static_cast<size_t>(kLastStoreBug) + 1);
+static_assert(std::size(kBuggyStoreNames) == static_cast<size_t>(kLastStoreBug) + 1);
 
 }  // namespace
 
-const char* NameOf(StoreBug bug) { return kNames[static_cast<size_t>(bug)]; }
+const char* NameOf(StoreBug bug) { return kBuggyStoreNames[static_cast<size_t>(bug)]; }
 
 BuggyStore::BuggyStore(StoreBug bug, SessionStore::Options options) : bug_(bug), store_(Spoilt(std::move(options))) {}
 

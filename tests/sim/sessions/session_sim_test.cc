@@ -12,12 +12,12 @@
 namespace hydrant::sim {
 namespace {
 
-constexpr uint64_t kEpisodes = kSanitized ? 60 : 1000;
+constexpr uint64_t kSessionSimEpisodes = kSanitized ? 60 : 1000;
 
 TEST(SessionSimulation, TheStoreIsItsModelOverRandomEpisodes) {
   const Seeds seeds = SeedsOfRun();
   StoreResult sum;
-  for (uint64_t seed = seeds.first; seed < seeds.first + (seeds.alone ? 1 : kEpisodes); ++seed) {
+  for (uint64_t seed = seeds.first; seed < seeds.first + (seeds.alone ? 1 : kSessionSimEpisodes); ++seed) {
     const StoreResult result = StoreEpisode(seed).Run();
     ASSERT_EQ(result.failure, "") << "replay with HYDRANT_SIM_SEED=" << seed;
     sum.calls += result.calls;

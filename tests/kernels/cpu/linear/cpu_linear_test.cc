@@ -17,7 +17,7 @@
 namespace hydrant {
 namespace {
 
-std::unique_ptr<CpuDevice> MakeDevice(CpuIsa isa, int threads = 2) {
+std::unique_ptr<CpuDevice> MakeLinearDevice(CpuIsa isa, int threads = 2) {
   CpuDeviceOptions options;
   options.threads = threads;
   options.isa = isa;
@@ -26,7 +26,7 @@ std::unique_ptr<CpuDevice> MakeDevice(CpuIsa isa, int threads = 2) {
   return device;
 }
 
-Matrix View(Floats& values, int64_t rows, int64_t cols) { return {values.data(), DType::kF32, rows, cols}; }
+Matrix LinearView(Floats& values, int64_t rows, int64_t cols) { return {values.data(), DType::kF32, rows, cols}; }
 
 // A value no product gives: shows columns that were not written.
 constexpr float kUntouched = 12345.0f;
@@ -64,7 +64,7 @@ double RelativeBound(const CpuDevice& device, DType dtype, int64_t cols) {
 Floats Multiply(CpuDevice& device, const LinearWeight& weight, const Floats& x, int64_t n) {
   Floats in = x;
   Floats y(static_cast<size_t>(n * weight.spec().rows), kUntouched);
-  device.Linear(weight, View(in, n, weight.spec().cols), View(y, n, weight.spec().rows), false);
+  device.Linear(weight, LinearView(in, n, weight.spec().cols), LinearView(y, n, weight.spec().rows), false);
   return y;
 }
 
@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(EveryIsa, CpuLinearTest,
                          });
 
 TEST_P(CpuLinearTest, AgreesWithTheOracle) {
-  const auto device = MakeDevice(isa());
+  const auto device = MakeLinearDevice(isa());
   std::vector<std::tuple<int64_t, int64_t, int64_t>> shapes;
   for (int64_t rows = 1; rows <= 17; ++rows) {
     for (int64_t cols : {1, 2, 3, 16, 17, 31, 64}) shapes.emplace_back(rows % 5 + 1, rows, cols);
@@ -112,7 +112,7 @@ TEST_P(CpuLinearTest, AgreesWithTheOracle) {
 }
 
 TEST_P(CpuLinearTest, RowsDoNotDependOnTheBatch) {
-  const auto device = MakeDevice(isa());
+  const auto device = MakeLinearDevice(isa());
   for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{48, 577}, {192, 576}, {33, 64}}) {
     const Problem p(512, rows, cols, dtype());
     const auto weight = p.Pack(*device);
@@ -139,17 +139,17 @@ TEST_P(CpuLinearTest, RowsDoNotDependOnTheBatch) {
 TEST_P(CpuLinearTest, ResultDoesNotDependOnTheThreadCount) {
   for (int64_t n : {1, 3, 16, 33, 100}) {
     const Problem p(n, 200, 96, dtype());
-    const auto one = MakeDevice(isa(), 1);
+    const auto one = MakeLinearDevice(isa(), 1);
     const Floats expected = Multiply(*one, *p.Pack(*one), p.x, n);
     for (int threads : {2, 3, 9}) {
-      const auto device = MakeDevice(isa(), threads);
+      const auto device = MakeLinearDevice(isa(), threads);
       ASSERT_EQ(Multiply(*device, *p.Pack(*device), p.x, n), expected) << threads << " threads, " << n << " rows";
     }
   }
 }
 
 TEST_P(CpuLinearTest, AccumulateAddsTheSameSum) {
-  const auto device = MakeDevice(isa());
+  const auto device = MakeLinearDevice(isa());
   for (int64_t n : {1, 16, 17}) {
     for (int64_t rows : {1, 17, 48}) {
       const Problem p(n, rows, 65, dtype());
@@ -158,14 +158,14 @@ TEST_P(CpuLinearTest, AccumulateAddsTheSameSum) {
       const Floats before = Random(n * rows, 5);
       Floats y = before;
       Floats x = p.x;
-      device->Linear(*weight, View(x, n, p.cols), View(y, n, rows), true);
+      device->Linear(*weight, LinearView(x, n, p.cols), LinearView(y, n, rows), true);
       for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], before[i] + product[i]);
     }
   }
 }
 
 TEST_P(CpuLinearTest, MissingBiasIsZero) {
-  const auto device = MakeDevice(isa());
+  const auto device = MakeLinearDevice(isa());
   Problem p(3, 40, 33, dtype(), false);
   const Floats without = Multiply(*device, *p.Pack(*device), p.x, p.n);
   p.b.assign(40, 0.0f);
@@ -173,7 +173,7 @@ TEST_P(CpuLinearTest, MissingBiasIsZero) {
 }
 
 TEST_P(CpuLinearTest, ActivatedAndGatedAgreeWithTheOracle) {
-  const auto device = MakeDevice(isa());
+  const auto device = MakeLinearDevice(isa());
   for (Activation activation :
        {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh, Activation::kRelu, Activation::kClampedSwish}) {
     for (int64_t n : {1, 5, 16, 33}) {
@@ -186,7 +186,7 @@ TEST_P(CpuLinearTest, ActivatedAndGatedAgreeWithTheOracle) {
         const Floats sums = Multiply(*device, *plain, p.x, n);
         Floats x = p.x;
         Floats y(sums.size(), kUntouched);
-        device->LinearActivated(*plain, activation, View(x, n, p.cols), View(y, n, rows));
+        device->LinearActivated(*plain, activation, LinearView(x, n, p.cols), LinearView(y, n, rows));
         // The sums have their own test: what is left is the activation's error.
         for (size_t i = 0; i < y.size(); ++i) {
           const double expected = reference::Activate(activation, sums[i]);
@@ -195,7 +195,7 @@ TEST_P(CpuLinearTest, ActivatedAndGatedAgreeWithTheOracle) {
         const auto gated = p.Pack(*device, true);
         const int64_t half = rows / 2;
         Floats z(static_cast<size_t>(n * half), kUntouched);
-        device->LinearGated(*gated, activation, View(x, n, p.cols), View(z, n, half));
+        device->LinearGated(*gated, activation, LinearView(x, n, p.cols), LinearView(z, n, half));
         for (int64_t row = 0; row < n; ++row) {
           for (int64_t i = 0; i < half; ++i) {
             const double gate = sums[static_cast<size_t>(row * rows + i)];
@@ -213,7 +213,7 @@ TEST_P(CpuLinearTest, ActivatedAndGatedAgreeWithTheOracle) {
 }
 
 TEST_P(CpuLinearTest, EmbedReturnsTheStoredRows) {
-  const auto device = MakeDevice(isa());
+  const auto device = MakeLinearDevice(isa());
   for (int64_t cols : {1, 16, 17, 64}) {
     const Problem p(1, 70, cols, dtype(), false);
     const auto table = p.Pack(*device);
@@ -222,13 +222,13 @@ TEST_P(CpuLinearTest, EmbedReturnsTheStoredRows) {
     device->BeginStep({ids, {&row, 1}});
     const auto n = static_cast<int64_t>(ids.size());
     Floats x(static_cast<size_t>(n * cols), kUntouched);
-    device->Embed(table.get(), 1, nullptr, View(x, n, cols));
+    device->Embed(table.get(), 1, nullptr, LinearView(x, n, cols));
     EXPECT_EQ(reference::ToDouble(x), reference::Embed(p.stored(), cols, ids));
   }
 }
 
 TEST_P(CpuLinearTest, EmbedAddsTheRowOfAPosition) {
-  const auto device = MakeDevice(isa());
+  const auto device = MakeLinearDevice(isa());
   for (int64_t cols : {1, 16, 17, 64}) {
     const Problem tokens(1, 70, cols, dtype(), false), places(2, 40, cols, dtype(), false);
     const auto table = tokens.Pack(*device), positions = places.Pack(*device);
@@ -243,24 +243,24 @@ TEST_P(CpuLinearTest, EmbedAddsTheRowOfAPosition) {
     device->BeginStep({ids, rows});
     const auto n = static_cast<int64_t>(ids.size());
     Floats x(static_cast<size_t>(n * cols), kUntouched);
-    device->Embed(table.get(), 1, positions.get(), View(x, n, cols));
+    device->Embed(table.get(), 1, positions.get(), LinearView(x, n, cols));
     // One rounding, of the sum.
     EXPECT_EQ(reference::ToDouble(x),
               reference::RoundTo(DType::kF32, reference::Embed(tokens.stored(), cols, ids, places.stored(), at)));
     // A power of two rounds nothing.
-    device->Embed(table.get(), 4, nullptr, View(x, n, cols));
+    device->Embed(table.get(), 4, nullptr, LinearView(x, n, cols));
     const Floats scaled = x;
-    device->Embed(table.get(), 1, nullptr, View(x, n, cols));
+    device->Embed(table.get(), 1, nullptr, LinearView(x, n, cols));
     for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(scaled[i], 4 * x[i]) << i;
     // Which scale says nothing of positions.
-    device->Embed(nullptr, 4, positions.get(), View(x, n, cols));
+    device->Embed(nullptr, 4, positions.get(), LinearView(x, n, cols));
     const std::vector<int32_t> rows_of_positions(at.begin(), at.end());
     EXPECT_EQ(reference::ToDouble(x), reference::Embed(places.stored(), cols, rows_of_positions));
   }
 }
 
 TEST_P(CpuLinearTest, SpecialValuesComeThrough) {
-  const auto device = MakeDevice(isa());
+  const auto device = MakeLinearDevice(isa());
   Problem p(3, 33, 35, dtype(), false);
   std::fill(p.w.begin(), p.w.end(), 1.0f);
   p.w[4 * 35 + 34] = std::nanf("");  // row 4, last column
@@ -281,13 +281,13 @@ TEST_P(CpuLinearTest, SpecialValuesComeThrough) {
 
 TEST(CpuLinear, Bf16RoundsToNearestEven) {
   for (CpuIsa isa : SupportedIsas()) {
-    const auto device = MakeDevice(isa);
+    const auto device = MakeLinearDevice(isa);
     const Floats w = {1.0f + 0x1p-8f, 1.0f + 0x3p-8f, 1.0f + 0x1.8p-8f, -1.0f - 0x1p-8f, 3.4e38f, 1e-40f};
     const auto table = device->MakeLinear({6, 1, WeightFormat::kBF16}, ReaderOf(w, 1), {});
     const std::vector<int32_t> ids = {0, 1, 2, 3, 4};
     device->BeginStep({ids, {}});
     Floats x(5);
-    device->Embed(table.get(), 1, nullptr, View(x, 5, 1));
+    device->Embed(table.get(), 1, nullptr, LinearView(x, 5, 1));
     EXPECT_EQ(x, (Floats{1.0f, 1.0f + 0x4p-8f, 1.0f + 0x2p-8f, -1.0f, INFINITY})) << IsaName(isa);
   }
 }

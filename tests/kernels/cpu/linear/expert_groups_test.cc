@@ -63,10 +63,10 @@ TEST(ChooseExperts, WeightsAreProbabilitiesAmongAllOrAmongTheChosen) {
 
 TEST(ExpertGroups, HoldEveryChoiceOnceByExpertAndRow) {
   std::mt19937 random(1);
-  constexpr int64_t kRows = 40, kPerRow = 3, kExperts = 7;
+  constexpr int64_t kMostRows = 40, kPerRow = 3, kSevenExperts = 7;
   ExpertGroups groups;
-  groups.Reserve(kRows, kPerRow, kExperts);
-  for (const int64_t rows : {int64_t{1}, int64_t{2}, kRows}) {
+  groups.Reserve(kMostRows, kPerRow, kSevenExperts);
+  for (const int64_t rows : {int64_t{1}, int64_t{2}, kMostRows}) {
     std::vector<ChosenExpert> chosen;
     for (int64_t row = 0; row < rows; ++row) {
       std::vector<int32_t> experts = {0, 1, 2, 3, 4, 5};  // nobody chooses the last one
@@ -75,10 +75,10 @@ TEST(ExpertGroups, HoldEveryChoiceOnceByExpertAndRow) {
         chosen.push_back({experts[static_cast<size_t>(i)], static_cast<float>(chosen.size())});
       }
     }
-    groups.Sort(chosen, kPerRow, kExperts);
+    groups.Sort(chosen, kPerRow, kSevenExperts);
     ASSERT_EQ(groups.rows().size(), chosen.size());
     size_t entry = 0, group = 0;
-    for (int32_t expert = 0; expert < kExperts; ++expert) {
+    for (int32_t expert = 0; expert < kSevenExperts; ++expert) {
       const size_t first = entry;
       for (size_t i = 0; i < chosen.size(); ++i) {
         if (chosen[i].expert != expert) continue;

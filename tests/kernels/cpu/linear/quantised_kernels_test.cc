@@ -28,16 +28,16 @@
 namespace hydrant {
 namespace {
 
-std::unique_ptr<CpuDevice> MakeDevice(CpuIsa isa, int threads = 2) {
+std::unique_ptr<CpuDevice> MakeQuantisedDevice(CpuIsa isa, int threads = 2) {
   std::unique_ptr<CpuDevice> device = CpuDevice::Create({.threads = threads, .isa = isa}).value();
   device->ReserveScratch({.tokens_max = 128, .cols_max = 2048});
   return device;
 }
 
-Matrix View(Floats& values, int64_t rows, int64_t cols) { return {values.data(), DType::kF32, rows, cols}; }
+Matrix QuantisedView(Floats& values, int64_t rows, int64_t cols) { return {values.data(), DType::kF32, rows, cols}; }
 
 // A value no product gives: shows columns that were not written.
-constexpr float kUntouched = 12345.0f;
+constexpr float kUntouchedOutput = 12345.0f;
 
 // Adjacent rows of a weight as they are stored. The fp32 reader gives what they expand to.
 struct StoredWeight {
@@ -98,10 +98,10 @@ struct StoredWeight {
   }
 };
 
-Floats Multiply(CpuDevice& device, const LinearWeight& weight, const Floats& x, int64_t n) {
+Floats MultiplyQuantised(CpuDevice& device, const LinearWeight& weight, const Floats& x, int64_t n) {
   Floats in = x;
-  Floats y(static_cast<size_t>(n * weight.spec().rows), kUntouched);
-  device.Linear(weight, View(in, n, weight.spec().cols), View(y, n, weight.spec().rows), false);
+  Floats y(static_cast<size_t>(n * weight.spec().rows), kUntouchedOutput);
+  device.Linear(weight, QuantisedView(in, n, weight.spec().cols), QuantisedView(y, n, weight.spec().rows), false);
   return y;
 }
 
@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(EveryIsa, QuantisedKernelsTest,
 
 // All heights of a tile, odd shapes, blocks from one to several steps.
 TEST_P(QuantisedKernelsTest, HasTheBitsOfTheOracle) {
-  const auto device = MakeDevice(isa());
+  const auto device = MakeQuantisedDevice(isa());
   std::vector<std::tuple<int64_t, int64_t, int64_t>> shapes;  // {rows of x, outputs, blocks}
   for (int64_t n = 1; n <= 33; ++n) shapes.emplace_back(n, 40, 2);
   for (const int64_t outputs : {1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 96}) {
@@ -149,7 +149,7 @@ TEST_P(QuantisedKernelsTest, HasTheBitsOfTheOracle) {
     const auto seed = static_cast<uint32_t>(n * 131 + outputs * 17 + blocks);
     const StoredWeight weight(cols, {{outputs, format()}}, seed);
     const Floats x = Random(n * cols, seed);
-    ExpectSameBits(Multiply(*device, *weight.Pack(*device), x, n), weight.Expected(x, n),
+    ExpectSameBits(MultiplyQuantised(*device, *weight.Pack(*device), x, n), weight.Expected(x, n),
                    std::to_string(n) + " x " + std::to_string(outputs) + " x " + std::to_string(cols));
   }
 }
@@ -157,7 +157,7 @@ TEST_P(QuantisedKernelsTest, HasTheBitsOfTheOracle) {
 // Sums of codes at their borders: every code and every byte of x the largest or the smallest, in all combinations. A sum that
 // saturates in 16 bits anywhere shows. One number of a block is 32512, so that all of them are q themselves.
 TEST_P(QuantisedKernelsTest, DoesNotSaturate) {
-  const auto device = MakeDevice(isa());
+  const auto device = MakeQuantisedDevice(isa());
   const int64_t cols = 2 * BlockElements();
   StoredWeight weight(cols, {{48, format()}}, 1);
   constexpr float kBothLargest = 126 * 256 + 127, kHighLargest = 126 * 256 - 127, kAtTheTop = 32512,
@@ -173,7 +173,7 @@ TEST_P(QuantisedKernelsTest, DoesNotSaturate) {
           const bool minus = pattern == 1 || (pattern == 2 && i % 2 != 0) || (pattern == 3 && i % 32 >= 16);
           x[i] = (minus ? -1.0f : 1.0f) * (i % 32 == 0 ? kAtTheTop : q);
         }
-        ExpectSameBits(Multiply(*device, *packed, x, n), weight.Expected(x, n),
+        ExpectSameBits(MultiplyQuantised(*device, *packed, x, n), weight.Expected(x, n),
                        "codes " + std::to_string(codes) + ", pattern " + std::to_string(pattern));
       }
     }
@@ -184,22 +184,22 @@ TEST_P(QuantisedKernelsTest, RowsDoNotDependOnTheBatchOrTheThreads) {
   const int64_t cols = 3 * BlockElements(), n_max = 65;
   const StoredWeight weight(cols, {{208, format()}}, 3);
   const Floats x = Random(n_max * cols, 4);
-  const auto one = MakeDevice(isa(), 1);
-  const Floats all = Multiply(*one, *weight.Pack(*one), x, n_max);
+  const auto one = MakeQuantisedDevice(isa(), 1);
+  const Floats all = MultiplyQuantised(*one, *weight.Pack(*one), x, n_max);
   for (const int threads : {1, 2, 3, 7}) {
-    const auto device = MakeDevice(isa(), threads);
+    const auto device = MakeQuantisedDevice(isa(), threads);
     const auto packed = weight.Pack(*device);
     for (const int64_t n : {1, 2, 4, 5, 13, 14, 15, 16, 28, 33, 65}) {
       const int64_t first = (n * 31) % (n_max - n + 1);
       const Floats part(x.begin() + first * cols, x.begin() + (first + n) * cols);
-      const Floats y = Multiply(*device, *packed, part, n);
+      const Floats y = MultiplyQuantised(*device, *packed, part, n);
       ASSERT_TRUE(std::equal(y.begin(), y.end(), all.begin() + first * 208)) << threads << " threads, " << n << " rows";
     }
   }
 }
 
 TEST_P(QuantisedKernelsTest, BiasActivationGateAndSumFollowTheProduct) {
-  const auto device = MakeDevice(isa());
+  const auto device = MakeQuantisedDevice(isa());
   const int64_t cols = BlockElements();
   for (const int64_t n : {1, 5, 16}) {
     for (const int64_t rows : {2, 30, 34, 96}) {
@@ -210,18 +210,18 @@ TEST_P(QuantisedKernelsTest, BiasActivationGateAndSumFollowTheProduct) {
       Floats biased = sums;
       for (size_t i = 0; i < sums.size(); ++i) biased[i] += bias[i % static_cast<size_t>(rows)];
       const auto packed = weight.Pack(*device, bias);
-      EXPECT_EQ(Multiply(*device, *packed, x, n), biased);
+      EXPECT_EQ(MultiplyQuantised(*device, *packed, x, n), biased);
       Floats y = before;
-      device->Linear(*packed, View(x, n, cols), View(y, n, rows), true);
+      device->Linear(*packed, QuantisedView(x, n, cols), QuantisedView(y, n, rows), true);
       for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], before[i] + biased[i]);
-      device->LinearActivated(*packed, Activation::kSilu, View(x, n, cols), View(y, n, rows));
+      device->LinearActivated(*packed, Activation::kSilu, QuantisedView(x, n, cols), QuantisedView(y, n, rows));
       for (size_t i = 0; i < y.size(); ++i) {
         const double expected = reference::Activate(Activation::kSilu, biased[i]);
         ASSERT_NEAR(y[i], expected, 2e-6 * std::abs(expected) + 1e-37);
       }
       const auto gated = weight.Pack(*device, {}, true);
-      Floats z(static_cast<size_t>(n * rows / 2), kUntouched);
-      device->LinearGated(*gated, Activation::kSilu, View(x, n, cols), View(z, n, rows / 2));
+      Floats z(static_cast<size_t>(n * rows / 2), kUntouchedOutput);
+      device->LinearGated(*gated, Activation::kSilu, QuantisedView(x, n, cols), QuantisedView(z, n, rows / 2));
       for (int64_t i = 0; i < n * (rows / 2); ++i) {
         const int64_t gate = i / (rows / 2) * rows + i % (rows / 2);
         const double expected = reference::Activate(Activation::kSilu, sums[static_cast<size_t>(gate)]) *
@@ -233,15 +233,15 @@ TEST_P(QuantisedKernelsTest, BiasActivationGateAndSumFollowTheProduct) {
 }
 
 TEST_P(QuantisedKernelsTest, EmbedExpandsTheStoredRows) {
-  const auto device = MakeDevice(isa());
+  const auto device = MakeQuantisedDevice(isa());
   const int64_t cols = 2 * BlockElements();
   const StoredWeight weight(cols, {{70, format()}}, 8);
   const auto table = weight.Pack(*device);
   const std::vector<int32_t> ids = {0, 1, 15, 16, 17, 31, 32, 63, 64, 69, 69, 0};
   device->BeginStep({ids, {}});
   const auto n = static_cast<int64_t>(ids.size());
-  Floats x(static_cast<size_t>(n * cols), kUntouched);
-  device->Embed(table.get(), 1, nullptr, View(x, n, cols));
+  Floats x(static_cast<size_t>(n * cols), kUntouchedOutput);
+  device->Embed(table.get(), 1, nullptr, QuantisedView(x, n, cols));
   for (size_t i = 0; i < ids.size(); ++i) {
     Floats expected(static_cast<size_t>(cols));
     DequantizeRow(format(), weight.Row(ids[i]).second, cols, expected.data());
@@ -251,7 +251,7 @@ TEST_P(QuantisedKernelsTest, EmbedExpandsTheStoredRows) {
 
 // What a number that is not finite touches is NaN, and nothing else; too small ones are zeros.
 TEST_P(QuantisedKernelsTest, ARowThatIsNotFiniteSpoilsItselfAlone) {
-  const auto device = MakeDevice(isa());
+  const auto device = MakeQuantisedDevice(isa());
   const int64_t cols = 2 * BlockElements(), n = 9;
   const StoredWeight weight(cols, {{40, format()}}, 9);
   Floats x = Random(n * cols, 10);
@@ -264,7 +264,7 @@ TEST_P(QuantisedKernelsTest, ARowThatIsNotFiniteSpoilsItselfAlone) {
     x[static_cast<size_t>(5 * cols + i)] = 0x1p100f * static_cast<float>(i % 7);
     x[static_cast<size_t>(8 * cols + i)] = 0x1p-100f * static_cast<float>(i % 3);
   }
-  const Floats y = Multiply(*device, *weight.Pack(*device), x, n);
+  const Floats y = MultiplyQuantised(*device, *weight.Pack(*device), x, n);
   ExpectSameBits(y, weight.Expected(x, n), "special values");
   for (int64_t i = 0; i < n * 40; ++i) {
     const int64_t row = i / 40;
@@ -285,21 +285,21 @@ TEST(QuantisedKernels, FormatsMixWithinAWeight) {
   for (const CpuIsa isa : TestedProductIsas()) {
     for (const std::vector<LinearPart>& parts : mixtures) {
       for (const int threads : {1, 2, 5}) {
-        const auto device = MakeDevice(isa, threads);
+        const auto device = MakeQuantisedDevice(isa, threads);
         const StoredWeight weight(cols, parts, 11);
         const Floats bias = Random(weight.rows(), 12);
         const auto packed = weight.Pack(*device, bias);
         EXPECT_EQ(static_cast<int64_t>(packed->bytes()), device->LinearBytes(packed->spec(), true));
         for (const int64_t n : {1, 4, 16, 33}) {
           const Floats x = Random(n * cols, 13);
-          const Floats y = Multiply(*device, *packed, x, n);
+          const Floats y = MultiplyQuantised(*device, *packed, x, n);
           int64_t first = 0;
           for (size_t part = 0; part < parts.size(); ++part) {
             // A weight of this part alone gives the same bits.
             StoredWeight alone(cols, {parts[part]}, 0);
             alone.bytes[0] = weight.bytes[part];
             const Floats own_bias(bias.begin() + first, bias.begin() + first + parts[part].rows);
-            const Floats expected = Multiply(*device, *alone.Pack(*device, own_bias), x, n);
+            const Floats expected = MultiplyQuantised(*device, *alone.Pack(*device, own_bias), x, n);
             for (int64_t i = 0; i < n * parts[part].rows; ++i) {
               const int64_t at = i / parts[part].rows * weight.rows() + first + i % parts[part].rows;
               ASSERT_EQ(y[static_cast<size_t>(at)], expected[static_cast<size_t>(i)])
@@ -324,7 +324,7 @@ TEST(QuantisedKernels, AGateAndItsUpProjectionMayDiffer) {
   for (const CpuIsa isa : TestedProductIsas()) {
     for (const auto& [gate_format, up_format] : pairs) {
       for (const int64_t half : {1, 15, 33, 64}) {
-        const auto device = MakeDevice(isa, 3);
+        const auto device = MakeQuantisedDevice(isa, 3);
         const StoredWeight weight(cols, {{half, gate_format}, {half, up_format}}, 14);
         StoredWeight gate(cols, {{half, gate_format}}, 0), up(cols, {{half, up_format}}, 0);
         gate.bytes[0] = weight.bytes[0];
@@ -335,32 +335,35 @@ TEST(QuantisedKernels, AGateAndItsUpProjectionMayDiffer) {
         EXPECT_EQ(static_cast<int64_t>(packed->bytes()), device->LinearBytes(packed->spec(), true));
         for (const int64_t n : {1, 7, 33}) {
           Floats x = Random(n * cols, 16, 0.01f);
-          Floats expected(static_cast<size_t>(n * half), kUntouched), actual = expected;
-          device->LinearActivated(*packed_gate, Activation::kSilu, View(x, n, cols), View(expected, n, half));
-          const Floats factor = Multiply(*device, *up.Pack(*device, up_bias), x, n);
+          Floats expected(static_cast<size_t>(n * half), kUntouchedOutput), actual = expected;
+          device->LinearActivated(*packed_gate, Activation::kSilu, QuantisedView(x, n, cols),
+                                  QuantisedView(expected, n, half));
+          const Floats factor = MultiplyQuantised(*device, *up.Pack(*device, up_bias), x, n);
           for (size_t i = 0; i < expected.size(); ++i) expected[i] *= factor[i];
-          device->LinearGated(*packed, Activation::kSilu, View(x, n, cols), View(actual, n, half));
+          device->LinearGated(*packed, Activation::kSilu, QuantisedView(x, n, cols), QuantisedView(actual, n, half));
           ExpectSameBits(actual, expected, std::string(IsaName(isa)) + ", " + std::to_string(half) + " outputs");
         }
       }
     }
     // Halves in one format lie side by side.
-    const auto device = MakeDevice(isa);
+    const auto device = MakeQuantisedDevice(isa);
     const StoredWeight weight(cols, {{48, WeightFormat::kQ5_0}, {48, WeightFormat::kQ5_0}}, 17);
-    Floats x = Random(5 * cols, 18, 0.01f), actual(5 * 48, kUntouched), expected = actual;
-    device->LinearGated(*weight.Pack(*device, {}, true), Activation::kSilu, View(x, 5, cols), View(actual, 5, 48));
+    Floats x = Random(5 * cols, 18, 0.01f), actual(5 * 48, kUntouchedOutput), expected = actual;
+    device->LinearGated(*weight.Pack(*device, {}, true), Activation::kSilu, QuantisedView(x, 5, cols),
+                        QuantisedView(actual, 5, 48));
     StoredWeight gate(cols, {{48, WeightFormat::kQ5_0}}, 0), up = gate;
     gate.bytes[0] = weight.bytes[0];
     up.bytes[0] = weight.bytes[1];
-    device->LinearActivated(*gate.Pack(*device), Activation::kSilu, View(x, 5, cols), View(expected, 5, 48));
-    const Floats factor = Multiply(*device, *up.Pack(*device), x, 5);
+    device->LinearActivated(*gate.Pack(*device), Activation::kSilu, QuantisedView(x, 5, cols),
+                            QuantisedView(expected, 5, 48));
+    const Floats factor = MultiplyQuantised(*device, *up.Pack(*device), x, 5);
     for (size_t i = 0; i < expected.size(); ++i) expected[i] *= factor[i];
     ExpectSameBits(actual, expected, IsaName(isa));
   }
 }
 
 TEST(QuantisedKernels, TheDeviceKeepsWhatHasALayout) {
-  const auto device = MakeDevice(SupportedIsas().back());
+  const auto device = MakeQuantisedDevice(SupportedIsas().back());
   for (const WeightFormat format : kQuantisedFormats) EXPECT_TRUE(device->Supports(format)) << InfoOf(format).name;
   EXPECT_TRUE(device->Supports(WeightFormat::kF32));
 }
