@@ -78,14 +78,45 @@ absl::Status SizeStream(const Config& config, const WeightPlan& weights, Sizing*
   return absl::OkStatus();
 }
 
-// What remains of the free memory for KV blocks and for the reserve.
+// Two spare score blocks per block: a ladder of score snapshots for every third cached prefix, or the scores of all who
+// share. In bf16 with heads of 64 they are 6 % of the pool.
+int32_t SparesPerBlock(const Config& config) { return config.prefix_caching ? 2 : 0; }
+
+// What a block takes with its part of the spare score blocks.
+int64_t BlockBytes(const Config& config, const ModelConfig& model, const Sizing& sizing) {
+  return static_cast<int64_t>(KvCache::BytesPerBlock(model, sizing.kv_type)) +
+         SparesPerBlock(config) * static_cast<int64_t>(KvCache::BytesPerScoreBlock(model));
+}
+
+// What a flag gives to the pool, of `left_bytes` of a device's memory; 0: no flag says anything.
+int64_t AskedPoolBytes(const Config& config, const ModelConfig& model, const Sizing& sizing, int64_t left_bytes) {
+  if (config.kv_cache_memory_bytes > 0) return config.kv_cache_memory_bytes;
+  if (config.blocks_override > 0) return config.blocks_override * BlockBytes(config, model, sizing);
+  return static_cast<int64_t>(static_cast<double>(left_bytes) * config.memory_utilization);
+}
+
+// Rows of logits beyond those that any device forms at once are of memory that no flag gives to the pool. Returns the bytes that they
+// take.
+int64_t SizeLogits(const Config& config, const ModelConfig& model, const DeviceFacts& device, int64_t left_bytes,
+                   Sizing* sizing) {
+  const int32_t rows_min = sizing->logits_rows_max;
+  const int64_t row_bytes = ModelExecutor::LogitsRowBytes(model);
+  const int64_t rest_bytes = left_bytes - AskedPoolBytes(config, model, *sizing, left_bytes);
+  const int64_t fitting = rows_min + std::max<int64_t>(0, rest_bytes) / std::max<int64_t>(row_bytes, 1);
+  const int32_t wanted =
+      ModelExecutor::LogitsRows(model, device.memory_bytes.value_or(0), sizing->limits.sequences_max);
+  sizing->logits_rows_max = static_cast<int32_t>(std::min<int64_t>(wanted, fitting));
+  return (sizing->logits_rows_max - rows_min) * row_bytes;
+}
+
+// What remains of the free memory for KV blocks and for the reserve, and for logits of more rows than any device forms at once.
 absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const WeightPlan& weights, const DeviceFacts& device,
                                       const HostFacts& host, Sizing* sizing) {
   const Limits& limits = sizing->limits;
   const int64_t weight_bytes = sizing->stream_bytes > 0 ? sizing->stream_bytes : weights.bytes();
   const int64_t position_bytes = weights.position_bytes();
   const char* const table = model.position_rows > 0 ? "position table" : "rotary table";
-  sizing->logits_rows_max = ModelExecutor::LogitsRows(model, device.memory_bytes.value_or(0), limits.sequences_max);
+  sizing->logits_rows_max = ModelExecutorOptions().logits_rows_max;
   const int64_t workspace_bytes = WorkspaceBytes(model, *sizing, device);
   const int64_t memory_bytes = device.memory_bytes.value_or(host.available_memory_bytes);
   const int64_t adapter_bytes = AdapterSlots::Bytes(weights, sizing->adapters, device.adapter_bytes);
@@ -105,10 +136,6 @@ absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const WeightPlan
                    workspace_bytes, " workspace of a step - ", position_bytes, " ", table, " = ", free_bytes, " left"));
   return free_bytes;
 }
-
-// Two spare score blocks per block: a ladder of score snapshots for every third cached prefix, or the scores of all who
-// share. In bf16 with heads of 64 they are 6 % of the pool.
-int32_t SparesPerBlock(const Config& config) { return config.prefix_caching ? 2 : 0; }
 
 // Sequences that step aside do so into host memory beside the pool, which is theirs from the start.
 absl::Status SizeSwaps(const Config& config, int64_t block_bytes, int64_t left_bytes, Sizing* sizing) {
@@ -149,14 +176,13 @@ void SizeParked(const Config& config, int64_t block_bytes, int64_t left_bytes, S
 // its graphs and its library take some.
 constexpr double kHostShare = 0.25, kDeviceShare = 0.9;
 
-// Sets the pool's limits and says where they come from.
-absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t free_bytes, const DeviceFacts& device,
-                      const HostFacts& host, Sizing* sizing) {
+// Sets the pool's limits and says where they come from. What a flag says is of `free_bytes`; else `logits_bytes` are not the pool's.
+absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t free_bytes, int64_t logits_bytes,
+                      const DeviceFacts& device, const HostFacts& host, Sizing* sizing) {
   const int32_t spares = SparesPerBlock(config);
   sizing->score_block_bytes = static_cast<int64_t>(KvCache::BytesPerScoreBlock(model));
   sizing->kv_block_bytes = static_cast<int64_t>(KvCache::BytesPerBlock(model, sizing->kv_type));
-  const int64_t block_bytes = sizing->kv_block_bytes + spares * sizing->score_block_bytes;
-  sizing->block_bytes = block_bytes;
+  const int64_t block_bytes = sizing->block_bytes = BlockBytes(config, model, *sizing);
   int64_t budget_bytes = 0;
   int64_t blocks = 0;
   std::string source;
@@ -168,10 +194,12 @@ absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t fr
     source = "--num-gpu-blocks-override";
   } else {
     const double usual = device.memory_bytes.has_value() ? kDeviceShare : kHostShare;
-    const double share = config.memory_utilization > 0 ? config.memory_utilization : usual;
-    budget_bytes = static_cast<int64_t>(static_cast<double>(free_bytes) * share);
-    source = absl::StrCat(config.memory_utilization > 0 ? "--gpu-memory-utilization " : "default ", share, " of ",
-                          free_bytes, " bytes that are left; the rest is the reserve");
+    const bool asked = config.memory_utilization > 0;
+    const double share = asked ? config.memory_utilization : usual;
+    const int64_t of_bytes = asked ? free_bytes : free_bytes - logits_bytes;
+    budget_bytes = static_cast<int64_t>(static_cast<double>(of_bytes) * share);
+    source = absl::StrCat(asked ? "--gpu-memory-utilization " : "default ", share, " of ", of_bytes,
+                          " bytes that are left; the rest is the reserve");
   }
   if (blocks == 0) blocks = budget_bytes / block_bytes;
   if (blocks < 1) {
@@ -238,7 +266,14 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
   const absl::StatusOr<int64_t> free_bytes = LeftForBlocks(model, weights, device, host, &sizing);
   if (!free_bytes.ok()) return free_bytes.status();
 
-  if (absl::Status status = SizePool(config, model, *free_bytes, device, host, &sizing); !status.ok()) return status;
+  const int64_t logits_bytes = SizeLogits(config, model, device, *free_bytes, &sizing);
+  if (logits_bytes > 0) {
+    sizing.explanation.push_back(
+        absl::StrCat("logits of ", sizing.logits_rows_max, " rows at once: ", logits_bytes, " bytes of what is left"));
+  }
+  if (absl::Status status = SizePool(config, model, *free_bytes, logits_bytes, device, host, &sizing); !status.ok()) {
+    return status;
+  }
 
   const int64_t connections = std::max<int64_t>(1, host.open_files_max - kOtherFiles);
   limits.connections_max = static_cast<int32_t>(std::min<int64_t>(limits.connections_max, connections));

@@ -153,7 +153,7 @@ void CpuDevice::ReserveScratch(const StepBounds& bounds) {
   experts_ = std::make_unique<ExpertScratch>(pool_.threads(), bounds, PreparedExpertRowBytes(bounds.expert_cols_max));
   shrink_ = std::make_unique<ShrinkScratches>(pool_.threads(), bounds);
   sampling_ = std::make_unique<SamplingScratches>(pool_.threads(), bounds);
-  adapters_.Reserve(bounds);
+  adapters_.Reserve(bounds, kernels_.adapter->pairs);
   token_ids_.reserve(static_cast<size_t>(bounds.tokens_max));
   left_in_.reserve(static_cast<size_t>(bounds.rows_max));
   sampled_ids_.assign(static_cast<size_t>(bounds.rows_max), 0);
@@ -166,7 +166,7 @@ int64_t CpuDevice::ScratchBytes(const StepBounds& bounds) const {
       static_cast<size_t>(bounds.rows_max) * sizeof(BatchRow) + AttentionScratch::Bytes(pool_.threads(), bounds) +
       ExpertScratch::Bytes(pool_.threads(), bounds, PreparedExpertRowBytes(bounds.expert_cols_max)) +
       ShrinkScratches::Bytes(pool_.threads(), bounds) + SamplingScratches::Bytes(pool_.threads(), bounds) +
-      AdapterScratch::Bytes(bounds));
+      AdapterScratch::Bytes(bounds, kernels_.adapter->pairs));
 }
 
 int64_t CpuDevice::BeginStep(const StepBatch& batch) {

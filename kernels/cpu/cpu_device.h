@@ -110,8 +110,9 @@ class CpuDevice final : public Device {
       size_t first = 0, count = 0;  // of `rows`
     };
 
-    void Reserve(const StepBounds& bounds);
-    static size_t Bytes(const StepBounds& bounds);
+    // `pairs`: the processor multiplies pairs of bf16, for which x is rounded.
+    void Reserve(const StepBounds& bounds, bool pairs);
+    static size_t Bytes(const StepBounds& bounds, bool pairs);
     void Begin(std::span<const BatchRow> batch);
 
     std::vector<int32_t> slots;  // [tokens]; empty: no row has an adapter

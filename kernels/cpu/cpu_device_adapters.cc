@@ -31,7 +31,7 @@ void CpuDevice::SetAdapter(AdapterWeight& weight, int32_t slot, std::span<const 
   static_cast<CpuAdapterWeight&>(weight).Set(slot, parts);
 }
 
-void CpuDevice::AdapterScratch::Reserve(const StepBounds& bounds) {
+void CpuDevice::AdapterScratch::Reserve(const StepBounds& bounds, bool pairs) {
   const bool any = bounds.adapter_rank_max > 0;
   const auto tokens = static_cast<size_t>(any ? bounds.tokens_max : 0);
   slots.reserve(tokens);
@@ -39,16 +39,16 @@ void CpuDevice::AdapterScratch::Reserve(const StepBounds& bounds) {
   tiles.reserve(tokens);
   before.resize(tokens);
   after.resize(tokens);
-  x.resize(tokens * static_cast<size_t>(Paired(bounds.cols_max)));
+  x = std::vector<uint16_t>(pairs ? tokens * static_cast<size_t>(Paired(bounds.cols_max)) : 0);
   inner = std::vector<float>(tokens * static_cast<size_t>(CpuAdapterWeight::InnerFloats(bounds.adapter_rank_max)));
 }
 
-size_t CpuDevice::AdapterScratch::Bytes(const StepBounds& bounds) {
+size_t CpuDevice::AdapterScratch::Bytes(const StepBounds& bounds, bool pairs) {
   if (bounds.adapter_rank_max == 0) return 0;
   const auto floats = static_cast<size_t>(CpuAdapterWeight::InnerFloats(bounds.adapter_rank_max));
+  const size_t rounded = pairs ? static_cast<size_t>(Paired(bounds.cols_max)) : 0;
   return static_cast<size_t>(bounds.tokens_max) *
-         (4 * sizeof(int32_t) + sizeof(Tile) + static_cast<size_t>(Paired(bounds.cols_max)) * sizeof(uint16_t) +
-          floats * sizeof(float));
+         (4 * sizeof(int32_t) + sizeof(Tile) + rounded * sizeof(uint16_t) + floats * sizeof(float));
 }
 
 // Rows with the same adapter become tiles, wherever they are in the batch.

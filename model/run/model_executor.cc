@@ -14,7 +14,7 @@
 namespace hydrant {
 namespace {
 
-// A hundredth of a device's memory for logits: of 128,256 tokens 467 rows on one of 24 GB, all that run on one of 80.
+// A hundredth of a device's memory for logits: of 128,256 tokens and 4,096 inputs 486 rows of 24 GiB, 512 and more of 80 GB.
 constexpr int64_t kLogitsShare = 100;
 
 KvCacheLayout MakeLayout(const ModelConfig& config, const ModelExecutorOptions& options) {
@@ -75,9 +75,12 @@ absl::StatusOr<std::unique_ptr<ModelExecutor>> ModelExecutor::Create(const Check
   }
 }
 
+int64_t ModelExecutor::LogitsRowBytes(const ModelConfig& config) {
+  return (int64_t{config.vocab} + config.hidden) * static_cast<int64_t>(sizeof(float));
+}
+
 int32_t ModelExecutor::LogitsRows(const ModelConfig& config, int64_t device_memory_bytes, int32_t sequences_max) {
-  const int64_t row_bytes = (int64_t{config.vocab} + config.hidden) * static_cast<int64_t>(sizeof(float));
-  const int64_t fitting = device_memory_bytes / kLogitsShare / std::max<int64_t>(row_bytes, 1);
+  const int64_t fitting = device_memory_bytes / kLogitsShare / std::max<int64_t>(LogitsRowBytes(config), 1);
   return static_cast<int32_t>(
       std::max<int64_t>(ModelExecutorOptions().logits_rows_max, std::min<int64_t>(fitting, sequences_max)));
 }
@@ -394,7 +397,8 @@ void ModelExecutor::CollectLogitsRequests(std::span<const LogitAdjustments* cons
 void ModelExecutor::SampleTiles(InFlightStep* flight) {
   const std::vector<LogitsRequest>& logits_requests = flight->logits_requests;
   flight->results.assign(logits_requests.size(), SampleResult{});
-  const auto tile = static_cast<size_t>(options_.logits_rows_max);
+  const size_t count = logits_requests.size(), most = static_cast<size_t>(options_.logits_rows_max);
+  const size_t tiles = std::max<size_t>(1, (count + most - 1) / most), tile = (count + tiles - 1) / tiles;
   for (size_t begin = 0; begin < logits_requests.size(); begin += tile) {
     const size_t end = std::min(logits_requests.size(), begin + tile);
     logits_indices_.clear();
@@ -404,6 +408,8 @@ void ModelExecutor::SampleTiles(InFlightStep* flight) {
       requests_.push_back(logits_requests[i].request);
       requests_.back().logits_row = static_cast<int32_t>(i - begin);
     }
+    // A device may choose the product by the number of rows: it has to be the same one for all tokens of a step.
+    logits_indices_.resize(tile, logits_indices_.back());
     flight->sample = device_.Sample(transformer_.Logits(logits_indices_), requests_,
                                     std::span(flight->results).subspan(begin, end - begin));
   }

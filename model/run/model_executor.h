@@ -43,7 +43,7 @@ struct ModelExecutorOptions {
   int32_t spare_score_blocks = 0;  // score blocks beyond the blocks' own
   int32_t sequences_max = 0;       // state rows, and rows in one step
   int32_t batch_tokens_max = 0;    // tokens in one step
-  // Logits are taken in tiles of this many rows: the head is read once per tile, which on a processor costs nothing next to the
+  // Logits are taken in tiles of equally many rows, at most these: the head is read once per tile, which on a processor costs nothing next to the
   // arithmetic of 64 rows, and a prompt's log-probabilities never need a [prompt, vocab] matrix.
   int32_t logits_rows_max = 64;
   int32_t context_max = 0;      // rows of the position table: bounds a rolling sequence's slots, another one's length
@@ -58,6 +58,9 @@ class ModelExecutor : public Executor {
   // `logits_rows_max` for a device with so much memory of its own, which multiplies more rows in the time that reading the head
   // takes: one row for each sequence, as long as logits take no more than a hundredth of that memory.
   static int32_t LogitsRows(const ModelConfig& config, int64_t device_memory_bytes, int32_t sequences_max);
+
+  // What logits of a row take, with the states that they are made of.
+  static int64_t LogitsRowBytes(const ModelConfig& config);
 
   // The limits of a step that follow from the options.
   static Transformer::Limits LimitsOf(const ModelExecutorOptions& options);

@@ -69,6 +69,12 @@ absl::StatusOr<std::shared_ptr<const LoadedAdapter>> AdapterRegistry::Read(const
     return absl::AlreadyExistsError(absl::StrCat("there is a model '", name, "' already"));
   }
   auto loaded = std::make_shared<LoadedAdapter>();
+  // Before the files, which nobody needs where there is no slot.
+  loaded->slot = TakeSlot();
+  if (loaded->slot == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("all ", options_.slots, " slots for adapters are taken (--max-loras)"));
+  }
   absl::StatusOr<AdapterFiles> files = ReadAdapterFiles(path, options_.targets, options_.rank_max);
   if (!files.ok()) return absl::InvalidArgumentError(files.status().message());
   loaded->digest = DigestOf(*files);
@@ -78,11 +84,6 @@ absl::StatusOr<std::shared_ptr<const LoadedAdapter>> AdapterRegistry::Read(const
   loaded->path = path;
   loaded->rank = adapter->rank;
   loaded->created = static_cast<int64_t>(std::time(nullptr));
-  loaded->slot = TakeSlot();
-  if (loaded->slot == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("all ", options_.slots, " slots for adapters are taken (--max-loras)"));
-  }
   options_.put(*loaded->slot, *adapter);
   return loaded;
 }
@@ -91,9 +92,11 @@ absl::Status AdapterRegistry::Load(const std::string& name, const std::string& p
   const std::lock_guard loading(loading_);
   const int64_t begin_us = MonotonicUs();
   absl::StatusOr<std::shared_ptr<const LoadedAdapter>> loaded;
+  std::string digest;
   try {
     loaded = Read(name, path);
     if (loaded.ok()) {
+      digest = absl::BytesToHexString((*loaded)->digest);  // behind the name nothing may fail
       const std::lock_guard lock(mutex_);
       adapters_.emplace(name, *loaded);
     }
@@ -110,7 +113,6 @@ absl::Status AdapterRegistry::Load(const std::string& name, const std::string& p
     return loaded.status();
   }
   const LoadedAdapter& adapter = **loaded;
-  const std::string digest = absl::BytesToHexString(adapter.digest);
   const LogField fields[] = {{"name", name},
                              {"path", path},
                              {"digest", digest},

@@ -200,6 +200,9 @@ HttpResponse LoadAdapter(AdapterRegistry& adapters, ObjectReader& reader) {
   const std::string message(status.message());
   if (absl::IsUnavailable(status)) {
     reader.FailWith(Overloaded(message, "out_of_memory", kLoadAgainS));
+  } else if (absl::IsResourceExhausted(status)) {
+    reader.FailWith(
+        Overloaded(message, "queue_full", kLoadAgainS));  // until one is unloaded, and nobody has it any more
   } else if (absl::IsInternal(status)) {
     reader.FailWith(ServerError(message, "internal_error"));
   } else {
@@ -217,6 +220,11 @@ asio::awaitable<HttpResponse> LoadInTurn(State& state, const HttpExchange& excha
   }
   HttpResponse response;
   co_await state.sources.adapter_workers.Run({}, [&] {
+    // The end of the process waits for loads that have begun.
+    if (state.sources.service.unready.load(std::memory_order_relaxed)) {
+      response = ErrorResponse(AdmissionControl::Draining().error);
+      return;
+    }
     response = OfObject(state, exchange.body(),
                         [&state](ObjectReader& reader) { return LoadAdapter(*state.sources.adapters, reader); });
   });

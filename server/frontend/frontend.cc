@@ -10,7 +10,9 @@
 #include <condition_variable>
 #include <csignal>
 #include <ctime>
+#include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -47,16 +49,16 @@ constexpr int64_t kFlushUs = 1'000'000;
 // For the log's writer to put a last line on stderr. It may be stuck there itself, so nobody waits for it.
 constexpr auto kLastLine = std::chrono::milliseconds(200);
 
-// Ends the process unless it is destroyed within `seconds`: nothing here can end a device's step that never returns,
-// and a process that ignores SIGTERM is worse than an exit code.
+// Ends the process unless it is destroyed within `seconds`: nothing here can end a device's step, or reading from a disk, that
+// never returns, and a process that ignores SIGTERM is worse than an exit code.
 class StuckGuard {
  public:
-  explicit StuckGuard(double seconds)
-      : thread_([this, limit = std::chrono::duration<double>(seconds)] {
+  StuckGuard(const char* what, double seconds)
+      : thread_([this, what, limit = std::chrono::duration<double>(seconds)] {
           std::unique_lock<std::mutex> lock(mutex_);
           if (ended_.wait_for(lock, limit, [this] { return done_; })) return;
-          Log(LogLevel::kError, absl::StrCat("the engine's step did not end within ", limit.count(),
-                                             " s of the shutdown: exiting without it"));
+          Log(LogLevel::kError,
+              absl::StrCat(what, " did not end within ", limit.count(), " s of the shutdown: exiting without it"));
           std::this_thread::sleep_for(kLastLine);
           _exit(kExitInternal);
         }) {}
@@ -115,6 +117,12 @@ Frontend::Frontend(FrontendOptions options, Metrics& metrics, TenantRegistry& te
 }
 
 Frontend::~Frontend() {
+  std::optional<StuckGuard> guard;
+  try {
+    guard.emplace("work beside the engine", options_.limits.engine_stall_s);
+  } catch (const std::exception&) {
+    // Without a thread that watches them they are waited for.
+  }
   workers_.Join();
   shape_workers_.Join();
   disk_workers_.Join();
@@ -362,7 +370,7 @@ void Frontend::CancelRunning() {
   admission_->Refuse();
   deadline_us_ = MonotonicUs() + kFlushUs;
   // Ends within one step. The io threads go on meanwhile.
-  const StuckGuard guard(options_.limits.engine_stall_s);
+  const StuckGuard guard("the engine's step", options_.limits.engine_stall_s);
   engine_->Stop();
 }
 

@@ -181,6 +181,8 @@ TEST_F(AdapterServing, ComeAndGoWhileTheServerRuns) {
   const Json body = {{"lora_name", "late"}, {"lora_path", Folder("patterns")}};
   EXPECT_EQ(Post(port_, "/v1/load_lora_adapter", body, "key-every").status, 404) << "no client's business";
   EXPECT_EQ(Post(admin_port_, "/v1/load_lora_adapter", body, "key-every").status, 403);
+  ExpectRefused(Load("none", dir_.File("none")), 400, "lora_path", "none");
+  ExpectRefused(Load("none", Folder("mlp_of_one")), 400, "lora_path", "rank 16");
   const Response loaded = Load("late", Folder("patterns"));
   EXPECT_EQ(loaded.status, 200) << loaded.body;
   EXPECT_EQ(loaded.body, "Success: LoRA adapter 'late' added successfully.");
@@ -193,12 +195,14 @@ TEST_F(AdapterServing, ComeAndGoWhileTheServerRuns) {
   };
   expect_answer("late", "patterns");
 
-  ExpectRefused(Load("more", Folder("all")), 400, "lora_name", "--max-loras");
+  const Response full = Load("more", Folder("all"));
+  EXPECT_EQ(full.status, 503) << full.body;
+  EXPECT_TRUE(Json::parse(full.body)["error"]["param"].is_null()) << full.body;
+  EXPECT_EQ(full.Field("retry-after"), "5");
+  EXPECT_THAT(full.body, HasSubstr("--max-loras"));
   ExpectRefused(Load("late", Folder("all")), 400, "lora_name", "late");
   ExpectRefused(Load("base", Folder("all")), 400, "lora_name", "base");
   ExpectRefused(Load("a b", Folder("all")), 400, "lora_name", "name");
-  ExpectRefused(Load("none", dir_.File("none")), 400, "lora_path", "none");
-  ExpectRefused(Load("none", Folder("mlp_of_one")), 400, "lora_path", "rank 16");
   ExpectRefused(Load("", Folder("all")), 400, "lora_name", "required");
   ExpectRefused(Admin("/v1/load_lora_adapter", {{"lora_name", "x"}}), 400, "lora_path", "required");
   Json in_place = body;
@@ -212,6 +216,11 @@ TEST_F(AdapterServing, ComeAndGoWhileTheServerRuns) {
   ASSERT_TRUE(Eventually([&] { return Load("next", Folder("all")).status == 200; }));
   expect_answer("next", "all");
   expect_answer("qv", "qv_root");
+
+  ASSERT_EQ(Admin("/admin/drain").status, 200);
+  const Response late = Load("last", Folder("all"));
+  EXPECT_EQ(late.status, 503);
+  EXPECT_EQ(Json::parse(late.body)["error"]["code"], "draining") << "the end waits for what has begun alone";
 }
 
 TEST_F(AdapterServing, PrefixesAreSharedWithTheSameAdapterOnly) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <string>
@@ -379,6 +380,37 @@ TEST(DeriveLimits, ADeviceWithMemoryOfItsOwnFormsTheLogitsOfMoreRowsAtOnce) {
   EXPECT_EQ(DeriveLimits(config, model, gpu, kHost)->logits_rows_max, 512);
   config.sequences_max = 40;
   EXPECT_EQ(DeriveLimits(config, model, gpu, kHost)->logits_rows_max, 64);
+}
+
+// What a flag gives to the pool is the pool's, and 64 rows are enough where nothing else is left.
+TEST(DeriveLimits, TheLogitsOfMoreRowsLeaveThePoolWhatItWasGiven) {
+  ModelConfig model = Model();
+  model.vocab = 128'256;
+  Config config;
+  config.sequences_max = 512;
+  DeviceFacts gpu = kDevice;
+  gpu.memory_bytes = int64_t{24} << 30;
+  const auto sized = [&] { return *DeriveLimits(config, model, gpu, kHost); };
+  const int32_t wanted = sized().logits_rows_max;
+  const int64_t row_bytes = 128'256 * 4, block_bytes = sized().block_bytes;
+  config.memory_utilization = 1;
+  const Sizing all = sized();
+  EXPECT_EQ(all.logits_rows_max, 64);
+  config.memory_utilization = 0;
+  for (const int64_t rows_beside : {0, 100, 1000}) {
+    const auto blocks = static_cast<int32_t>(all.limits.blocks - rows_beside * row_bytes / block_bytes);
+    const int64_t left = int64_t{all.limits.blocks - blocks} * block_bytes / row_bytes;
+    config.blocks_override = blocks;
+    EXPECT_EQ(sized().limits.blocks, blocks);
+    EXPECT_NEAR(sized().logits_rows_max, std::min<int64_t>(wanted, 64 + left), 1 + block_bytes / row_bytes);
+    config.blocks_override = 0;
+    config.kv_cache_memory_bytes = blocks * block_bytes;
+    EXPECT_EQ(sized().limits.blocks, blocks);
+    config.kv_cache_memory_bytes = 0;
+  }
+  config.memory_utilization = 0.5;
+  EXPECT_EQ(sized().limits.blocks, all.limits.blocks / 2);
+  EXPECT_EQ(sized().logits_rows_max, wanted);
 }
 
 TEST(DeriveLimits, TheScratchOfTheLargestStepIsNotThePools) {

@@ -7,10 +7,10 @@
 //   bf16  A [part][⌈cols / 2⌉][lanes][2]    B [panels of the weight][⌈rank / 2⌉][32][2]   an odd one is padded with zero
 // B's 32 are the rows that are the panel's outputs. Where `pairs`, x and h are rounded to bf16 beside bf16, in pairs as well, and a
 // step of a sum is a dot product of two pairs; else they are fp32.
-//
 // Order of the sums: A x has four for each output, of steps 4i, 4i + 1, …, each by ascending step from 0; they are added as
 // (s0 + s1) + (s2 + s3), and scaled. B h has one for each output, from 0 by ascending step. A step is a column or a rank, beside bf16
-// two of them. All steps but those dot products are fused multiply-adds.
+// two of them; of an odd number of columns the last is a step of its own, without `pairs` behind all others and of s0. All steps but
+// those dot products are fused multiply-adds.
 #ifndef HYDRANT_KERNELS_CPU_LINEAR_ADAPTER_KERNELS_H_
 #define HYDRANT_KERNELS_CPU_LINEAR_ADAPTER_KERNELS_H_
 
