@@ -4,10 +4,12 @@
 #include <array>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "model/grammar/regex/char_class.h"
 #include "model/grammar/regex/format_regex.h"
 #include "model/grammar/regex/regex_parser.h"
+#include "model/grammar/regex/regex_syntax.h"
 #include "model/text/str_cat.h"
 
 namespace hydrant::grammar {
@@ -121,10 +123,22 @@ RegexId FactReader::Pattern(JsonId where, std::string_view keyword, const std::s
   return patterns_[pattern] = std::get<RegexId>(parsed);
 }
 
+// Whether it has a `.` or a `$`, of which an escaped one, or one in brackets, is none.
+bool FactReader::KnowsLineEnds(const std::string& pattern) {
+  const auto read = ReadRegexSyntax(pattern);
+  const auto* nodes = std::get_if<std::vector<SyntaxNode>>(&read);
+  if (nodes == nullptr) return false;  // it was refused
+  const CharClass any = AnyOfLine();
+  return std::any_of(nodes->begin(), nodes->end(), [&](const SyntaxNode& node) {
+    return node.kind == SyntaxKind::kEnd ||
+           (node.kind == SyntaxKind::kClass && node.characters.ranges() == any.ranges());
+  });
+}
+
 RegexId FactReader::WithoutPattern(JsonId where, std::string_view keyword, const std::string& pattern) {
   RegexArena& arena = dfa_.arena();
   const RegexId without = arena.And({AnyKey(), arena.Not(Pattern(where, keyword, pattern))});
-  if (pattern.find_first_of(".$") == std::string::npos) return without;
+  if (!KnowsLineEnds(pattern)) return without;
   const auto lines =
       ParseRegex(R"([^\n\r\u2028\u2029]*)", arena, TextEncoding::kJsonString, RegexExtent::kWhole, fuel_);
   return arena.And({without, std::get<RegexId>(lines)});

@@ -48,6 +48,7 @@ class FactReader {
   int64_t Count(JsonId schema, std::string_view keyword, int64_t fallback);
   // A pattern, searched for in a string or a key.
   RegexId Pattern(JsonId where, std::string_view keyword, const std::string& pattern);
+  static bool KnowsLineEnds(const std::string& pattern);
   // Texts without the pattern, whoever looks for it: a line end is what '.' and '$' are read differently by, so that there is none in
   // them where the pattern has one of these.
   RegexId WithoutPattern(JsonId where, std::string_view keyword, const std::string& pattern);

@@ -89,7 +89,8 @@ std::variant<std::shared_ptr<CompiledShape>, grammar::Refusal> CompiledShape::Co
     return grammar::Refusal{grammar::RefusalKind::kTooComplex, "", "",
                             "which tokens may come first takes too much work to find out"};
   }
-  // So it is with the second, where that is inside of a string or before a key: the answer would need it at once.
+  // So it is with the second, where that is inside of a string or before a key: an answer whose first token is that byte would end
+  // with it. Those whose first token is longer might not, and are refused as well.
   std::optional<grammar::GrammarState> second = BehindOnlyByte(state, *shape->masked_);
   if (second.has_value() && shape->Mask(*second, first) == Grammar::Verdict::kLimit) {
     return grammar::Refusal{grammar::RefusalKind::kTooComplex, "", "",

@@ -125,7 +125,7 @@ class Reader {
         return Refuse(StrCat("nothing stands before '", std::string(1, static_cast<char>(c)), "' that it could repeat"),
                       where);
       case '.':
-        AddClass(CharClass{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}.Complement(), where);
+        AddClass(AnyOfLine(), where);
         break;
       case '[':
         ReadClass(where);
@@ -361,6 +361,8 @@ class Reader {
 };
 
 }  // namespace
+
+CharClass AnyOfLine() { return CharClass{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}.Complement(); }
 
 std::variant<std::vector<SyntaxNode>, RegexRefusal> ReadRegexSyntax(std::string_view pattern) {
   if (pattern.size() > kPatternBytesMax) return RegexRefusal{1, StrCat("a pattern above ", kPatternBytesMax, " bytes")};

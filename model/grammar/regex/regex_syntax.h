@@ -30,6 +30,9 @@ struct SyntaxNode {
   int32_t least = 0, most = 0;
 };
 
+// What `.` is: every character but line ends.
+CharClass AnyOfLine();
+
 // The root is the last one.
 std::variant<std::vector<SyntaxNode>, RegexRefusal> ReadRegexSyntax(std::string_view pattern);
 

@@ -432,7 +432,11 @@ TEST(ShapeBuilder, WhatAPatternIsNotFoundInIsSoForAllReadings) {
     EXPECT_FALSE(IsAnswer(*keys, value)) << value;
   EXPECT_EQ(MustRefuse(R"({"type":"string","not":{"pattern":"^.*$"}})").kind, RefusalKind::kUnsatisfiable);
   // Elsewhere a line end is a character like others.
-  EXPECT_TRUE(IsAnswer(*MustCompile(R"({"patternProperties":{"^x-":{"type":"integer"}}})"), R"({"a\nb":"x"})"));
+  for (const std::string pattern : {"^x-", R"(^x\\.y)", "^[.$]x", R"(\\$)"}) {
+    EXPECT_TRUE(IsAnswer(*MustCompile("{\"patternProperties\":{\"" + pattern + "\":{\"type\":\"integer\"}}}"),
+                         R"({"a\nb":"x"})"))
+        << pattern;
+  }
 }
 
 TEST(ShapeBuilder, AMailboxHasANameOf64CharactersAtMost) {
