@@ -23,7 +23,8 @@ struct StoredKind {
 // Embeddings are the head, too: larger, so that logits differ by some units.
 const StoredKind kStoredHead{8, WeightFormat::kQ8_0, {0x1C00}}, kStored80{8, WeightFormat::kQ8_0, {0x1400}},
     kStored40{2, WeightFormat::kQ4_0, {0x2400}}, kStored41{3, WeightFormat::kQ4_1, {0x2400, 0xAF80}},
-    kStored50{6, WeightFormat::kQ5_0, {0x2000}}, kStored51{7, WeightFormat::kQ5_1, {0x2000, 0xB000}};
+    kStored50{6, WeightFormat::kQ5_0, {0x2000}}, kStored51{7, WeightFormat::kQ5_1, {0x2000, 0xB000}},
+    kStored4K{12, WeightFormat::kQ4_K, {0x0800, 0x1400}}, kStored6K{14, WeightFormat::kQ6_K, {0x0200}};
 
 void MakeStored(GgufBuilder& file, const std::string& name, const StoredKind& kind, uint32_t seed) {
   GgufBuilder::Tensor& tensor = file.At(name);
@@ -41,11 +42,11 @@ void MakeStored(GgufBuilder& file, const std::string& name, const StoredKind& ki
 // eight roundings a layer, two layers: 0.005 in fact. A weight in a wrong place moves a logit by a tenth and more.
 constexpr float kLogprobsApart = 0.02f;
 
-// Prompts that are one small step, the largest one and one of those that unpack weights; then tokens one by one.
+// Prompts that are one small step, the largest one and the smallest of those that unpack weights; then tokens one by one.
 TEST(StoredWeights, AnswerAsTheyDoExpanded) {
   const TempDir dir;
   GgufBuilder file = TinyGguf();
-  file.Set("llama.context_length", 512);
+  file.Set("llama.context_length", 512).Set("llama.feed_forward_length", 256);
   uint32_t seed = 0;
   MakeStored(file, "token_embd.weight", kStoredHead, ++seed);
   for (const std::string block : {"blk.0.", "blk.1."}) {
@@ -53,15 +54,19 @@ TEST(StoredWeights, AnswerAsTheyDoExpanded) {
     MakeStored(file, block + "attn_k.weight", kStored41, ++seed);
     MakeStored(file, block + "attn_v.weight", kStored80, ++seed);
     MakeStored(file, block + "attn_output.weight", kStored50, ++seed);
+    // Blocks of the larger formats are as wide as this.
+    file.At(block + "ffn_gate.weight").dims = file.At(block + "ffn_up.weight").dims = {32, 256};
+    file.At(block + "ffn_down.weight").dims = {256, 32};
     MakeStored(file, block + "ffn_gate.weight", kStored40, ++seed);
-    MakeStored(file, block + "ffn_up.weight", block == "blk.0." ? kStored40 : kStored50, ++seed);
-    MakeStored(file, block + "ffn_down.weight", kStored51, ++seed);
+    MakeStored(file, block + "ffn_up.weight", block == "blk.0." ? kStored40 : kStored51, ++seed);
+    MakeStored(file, block + "ffn_down.weight", block == "blk.0." ? kStored4K : kStored6K, ++seed);
   }
   const std::string path = dir.Write("stored.gguf", file.Build());
   EngineHarness stored(path, {.keep_quantised = true, .prefill_tokens_max = 192}),
       expanded(path, {.prefill_tokens_max = 192});
   std::mt19937 random(3);
-  for (const int32_t length : {20, 128, 190}) {
+  int compared = 0;
+  for (const int32_t length : {20, 128, 129}) {
     std::vector<int32_t> prompt(static_cast<size_t>(length));
     for (int32_t& id : prompt) id = static_cast<int32_t>(random() % 256);
     SequenceRequest request = Greedy(static_cast<uint64_t>(length), prompt, 6);
@@ -78,8 +83,10 @@ TEST(StoredWeights, AnswerAsTheyDoExpanded) {
       if (sampled.top[0].logprob - sampled.top[1].logprob < 2 * kLogprobsApart) break;  // either may be chosen
       ASSERT_EQ(actual.sampled[i].id, sampled.id) << i << " after " << length;
       EXPECT_NEAR(actual.sampled[i].logprob, sampled.logprob, kLogprobsApart) << i << " after " << length;
+      ++compared;
     }
   }
+  EXPECT_GE(compared, 9);
 }
 
 }  // namespace
