@@ -68,19 +68,23 @@ TEST(Sizing, APrefixCacheHasTwoSpareScoreBlocksPerBlock) {
 
 TEST(Sizing, StreamedWeightsLeaveTheirMemoryToThePool) {
   Config config;
-  const Sizing all = *DeriveLimits(config, Model(), kDevice, kHost);
-  const int64_t bytes = Plan(Model(), all.weights, all.limits.context_max).bytes();
+  ModelConfig model = Model();
+  model.hidden = 576;
+  model.ffn = 1536;
+  model.vocab = 49'152;
+  const Sizing all = *DeriveLimits(config, model, kDevice, kHost);
+  const int64_t bytes = Plan(model, all.weights, all.limits.context_max).bytes();
   config.weights_memory_bytes = bytes;
-  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, kHost)->stream_bytes, 0) << "all fit";
+  EXPECT_EQ(DeriveLimits(config, model, kDevice, kHost)->stream_bytes, 0) << "all fit";
   config.weights_memory_bytes = bytes / 4;
-  const Sizing streamed = *DeriveLimits(config, Model(), kDevice, kHost);
+  const Sizing streamed = *DeriveLimits(config, model, kDevice, kHost);
   EXPECT_EQ(streamed.stream_bytes, bytes / 4);
   EXPECT_GT(streamed.limits.blocks, all.limits.blocks);
   EXPECT_GT(streamed.limits.engine_stall_s, all.limits.engine_stall_s);
   config.origins["engine_stall_s"] = "flag";
-  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, kHost)->limits.engine_stall_s, all.limits.engine_stall_s);
+  EXPECT_EQ(DeriveLimits(config, model, kDevice, kHost)->limits.engine_stall_s, all.limits.engine_stall_s);
   config.adapters = true;
-  EXPECT_THAT(DeriveLimits(config, Model(), kDevice, kHost).status().message(), HasSubstr("--weights-memory"));
+  EXPECT_THAT(DeriveLimits(config, model, kDevice, kHost).status().message(), HasSubstr("--weights-memory"));
 }
 
 TEST(Sizing, SessionsMayParkAsMuchAsThePoolHolds) {
