@@ -1,5 +1,7 @@
 #include "server/sessions/kv/kv_catalogue.h"
 
+#include <utility>
+
 namespace hydrant {
 
 const KvFileEntry* KvCatalogue::Find(const SessionName& session) const {
@@ -33,41 +35,53 @@ void KvCatalogue::SetDamaged(const SessionName& session) {
   if (found != files_.end()) found->second.damaged = true;
 }
 
-bool KvCatalogue::MakeRoom(int64_t bytes, const std::string& tenant, int64_t bytes_max, int64_t tenant_bytes_max,
-                           WeightOf weight_of, std::vector<SessionName>* losers) const {
-  if (bytes > bytes_max || (tenant_bytes_max > 0 && bytes > tenant_bytes_max)) return false;
+bool KvCatalogue::MakeRoom(const Newcomer& file, int64_t bytes_max, int64_t tenant_bytes_max, WeightOf weight_of,
+                           std::vector<SessionName>* losers) const {
+  if (file.bytes > bytes_max || (tenant_bytes_max > 0 && file.bytes > tenant_bytes_max)) return false;
   // What each tenant would have: the one that asks is judged by what it is about to have.
   struct Left {
-    const std::string* name;
     int64_t bytes;
     double weight;
     decltype(Tenant::by_use)::const_iterator next, end;
+    bool has_last;  // the session's own files, which go behind all others
+    bool gives() const { return next != end || has_last; }
   };
+  const auto own_files = files_.find(file.session);
+  const bool has_files = own_files != files_.end();
   std::vector<Left> tenants;
-  Left* own = nullptr;
+  Left *own = nullptr, *holder = nullptr;
   tenants.reserve(tenants_.size());
+  int64_t all = bytes_ + file.bytes;
   for (const auto& [name, of] : tenants_) {
-    tenants.push_back(
-        {&name, of.bytes + (name == tenant ? bytes : 0), weight_of(name), of.by_use.begin(), of.by_use.end()});
-    if (name == tenant) own = &tenants.back();
+    const bool has_own = has_files && own_files->second.tenant == name;
+    tenants.push_back({of.bytes + (name == file.tenant ? file.bytes : 0), weight_of(name), of.by_use.begin(),
+                       of.by_use.end(), has_own && file.goes_on});
+    if (name == file.tenant) own = &tenants.back();
+    if (has_own) holder = &tenants.back();
   }
-  int64_t all = bytes_ + bytes;
-  const auto lose = [&](Left* from) {
-    const SessionName& session = (from->next++)->second;
+  const auto take = [&](const SessionName& session, Left* from) {
     const int64_t less = files_.at(session).bytes;
     from->bytes -= less;
     all -= less;
     losers->push_back(session);
   };
-  while (own != nullptr && tenant_bytes_max > 0 && own->bytes > tenant_bytes_max && own->next != own->end) lose(own);
+  const auto lose = [&](Left* from) {
+    if (from->next != from->end && from->next->second == file.session) ++from->next;
+    if (from->next != from->end) return take((from->next++)->second, from);
+    if (std::exchange(from->has_last, false)) take(file.session, from);
+  };
+  const auto tenant_is_over = [&] { return own != nullptr && tenant_bytes_max > 0 && own->bytes > tenant_bytes_max; };
+  if (has_files && !file.goes_on && (tenant_is_over() || all > bytes_max)) take(file.session, holder);
+  while (tenant_is_over() && own->gives()) lose(own);
   while (all > bytes_max) {
     Left* most = nullptr;
     for (Left& left : tenants) {
-      if (left.next == left.end) continue;
+      if (!left.gives()) continue;
       const double share = static_cast<double>(left.bytes) / left.weight;
       if (most == nullptr || share > static_cast<double>(most->bytes) / most->weight) most = &left;
     }
-    lose(most);  // there is one: without any file `bytes` have room
+    if (most == nullptr) break;  // never: without any file it has room
+    lose(most);
   }
   return true;
 }

@@ -46,10 +46,18 @@ class KvCatalogue {
   void Remove(const SessionName& session);
   void SetDamaged(const SessionName& session);
 
-  // Which sessions are to lose their files so that one of `bytes` bytes of `tenant` has room. False: there is none whoever goes.
-  // `bytes_max` is of all files, `tenant_bytes_max` of the tenant's; 0: no limit of its own.
-  bool MakeRoom(int64_t bytes, const std::string& tenant, int64_t bytes_max, int64_t tenant_bytes_max,
-                WeightOf weight_of, std::vector<SessionName>* losers) const;
+  // A file that is to come.
+  struct Newcomer {
+    int64_t bytes = 0;
+    std::string tenant;
+    SessionName session{};
+    bool goes_on =
+        false;  // from the session's files: of its tenant's they are the last to go. Else the first, for it replaces them
+  };
+  // Which sessions are to lose their files so that it has room. False: there is none whoever goes. `bytes_max` is of all files,
+  // `tenant_bytes_max` of the tenant's; 0: no limit of its own.
+  bool MakeRoom(const Newcomer& file, int64_t bytes_max, int64_t tenant_bytes_max, WeightOf weight_of,
+                std::vector<SessionName>* losers) const;
 
   int64_t bytes() const { return bytes_; }
   int64_t size() const { return static_cast<int64_t>(files_.size()); }

@@ -59,14 +59,14 @@ int KvDisk::Write(const KvFileHeader& header, std::string_view head, std::span<c
 }
 
 void KvDisk::PutOnto(const OpenKvFile& base, KvFileHeader* header, std::string* head) {
-  int32_t files = 1;
-  for (const OpenKvFile* file = &base; file != nullptr; file = file->base()) ++files;
   std::string before;
-  if (files > kFilesMax || ReadHead(base, &before) != KvReject::kNone) return;
+  if (std::ssize(base.bases()) + 2 > kFilesMax || ReadHead(base, &before) != KvReject::kNone) return;
   const int64_t most = std::min(base.header().payload_bytes(), header->payload_bytes() - 1) / kTableChunk;
   int64_t same = 0;
   while (same < most && CrcOfChunk(before, same) == CrcOfChunk(*head, same)) ++same;
-  if (same == 0) return;
+  int64_t in_files = base.header().own_bytes() + header->payload_bytes() - same * kTableChunk;
+  for (const KvFileHeader& each : base.bases()) in_files += each.own_bytes();
+  if (same == 0 || in_files > header->payload_bytes() / 2 * 3) return;
   header->base_turn = base.header().binding.turn;
   header->base_bytes = same * kTableChunk;
   head->replace(0, kKvHeaderBytes, EncodeKvHeader(*header));
@@ -128,66 +128,87 @@ int64_t KvDisk::SizeOf(const std::string& name) {
   return bytes;
 }
 
-// The file that one with this header goes on from.
-std::shared_ptr<const OpenKvFile> KvDisk::OpenBase(const KvFileHeader& header, int32_t files_max, KvReject* reject) {
-  *reject = KvReject::kShort;
-  if (files_max == 0) return nullptr;
-  std::shared_ptr<const OpenKvFile> base = Open(header.binding.session, header.base_turn, files_max, reject);
-  if (base == nullptr) {
-    if (*reject == KvReject::kNone) *reject = KvReject::kShort;  // it is gone, and a part of the payload with it
-    return nullptr;
-  }
-  const KvBinding& binding = base->header().binding;
-  if (base->header().payload_bytes() < header.base_bytes) *reject = KvReject::kShort;
-  if (binding.session != header.binding.session) *reject = KvReject::kSession;
-  if (binding.turn != header.base_turn) *reject = KvReject::kTurn;
-  return *reject == KvReject::kNone ? base : nullptr;
-}
-
-std::shared_ptr<const OpenKvFile> KvDisk::Open(const SessionName& session, uint64_t turn, int32_t files_max,
-                                               KvReject* reject) {
+std::unique_ptr<KvFileReader> KvFileReader::Open(LogDirectory& directory, const std::string& name,
+                                                 const SessionKeys* keys, KvReject* reject) {
   *reject = KvReject::kNone;
-  const int fd = directory_->Open(KvFileName(session, turn));
+  const int fd = directory.Open(name);
   if (fd == -ENOENT) return nullptr;
   *reject = KvReject::kIo;
   if (fd < 0) return nullptr;
-  std::string bytes(kKvHeaderBytes, '\0');
-  int64_t size = -1;
-  std::unique_ptr<SealedReader> sealed;
-  if (keys_ != nullptr) {
-    sealed = SealedReader::Open(*directory_, fd, *keys_, reject);
-    if (sealed != nullptr) {
-      bytes.resize(static_cast<size_t>(std::min<int64_t>(sealed->text_bytes(), kKvHeaderBytes)));
-      *reject = sealed->Read(bytes.data(), std::ssize(bytes), 0);
-      if (*reject == KvReject::kNone) size = sealed->text_bytes();
-    }
+  std::unique_ptr<KvFileReader> file(new KvFileReader(directory, fd));
+  if (keys == nullptr) {
+    file->bytes_ = directory.Size(fd);
+    if (file->bytes_ >= 0) *reject = KvReject::kNone;
   } else {
-    const int64_t got = ReadAll(*directory_, fd, bytes.data(), bytes.size(), 0);
-    size = got < 0 ? got : directory_->Size(fd);
-    if (size >= 0) bytes.resize(static_cast<size_t>(got));
-    if (size >= 0 && bytes.starts_with(kSealedMagic)) {
-      *reject = KvReject::kKey;
-      size = -1;
-    }
+    file->sealed_ = SealedReader::Open(directory, fd, *keys, reject);
+    if (file->sealed_ != nullptr) file->bytes_ = file->sealed_->text_bytes();
   }
-  std::optional<KvFileHeader> header;
-  if (size >= 0) header = DecodeKvHeader(bytes, reject);
-  if (header.has_value() && size != header->file_bytes()) *reject = KvReject::kShort;
-  if (*reject == KvReject::kNone) *reject = CheckKvFormat(header->format, format_);
-  std::shared_ptr<const OpenKvFile> base;
-  if (*reject == KvReject::kNone && header->base_turn != 0) base = OpenBase(*header, files_max - 1, reject);
-  if (*reject == KvReject::kNone) {
-    return std::make_shared<const OpenKvFile>(*directory_, fd, *header, size, std::move(sealed), std::move(base));
-  }
-  directory_->Close(fd);
-  return nullptr;
+  return *reject == KvReject::kNone ? std::move(file) : nullptr;
 }
 
-KvReject KvDisk::ReadAt(const OpenKvFile& file, char* to, int64_t bytes, int64_t offset) {
-  if (file.sealed_ != nullptr) return file.sealed_->Read(to, bytes, offset);
-  const int64_t got = ReadAll(*directory_, file.fd_, to, static_cast<size_t>(bytes), offset);
+KvReject KvFileReader::Read(char* to, int64_t bytes, int64_t offset) {
+  if (offset < 0 || bytes > bytes_ - offset) return KvReject::kShort;
+  if (sealed_ != nullptr) return sealed_->Read(to, bytes, offset);
+  const int64_t got = ReadAll(directory_, fd_, to, static_cast<size_t>(bytes), offset);
   if (got < 0) return KvReject::kIo;
   return got == bytes ? KvReject::kNone : KvReject::kShort;
+}
+
+void KvFileReader::Forget() {
+  if (sealed_ != nullptr) sealed_->Forget();
+  directory_.Uncache(fd_);
+}
+
+// A file by itself: as DecodeKvHeader says, of whichever format.
+std::unique_ptr<KvFileReader> KvDisk::OpenOne(const SessionName& session, uint64_t turn, KvFileHeader* header,
+                                              KvReject* reject) {
+  std::unique_ptr<KvFileReader> file = KvFileReader::Open(*directory_, KvFileName(session, turn), keys_.get(), reject);
+  if (file == nullptr) return nullptr;
+  std::string bytes(static_cast<size_t>(std::min<int64_t>(file->bytes(), kKvHeaderBytes)), '\0');
+  *reject = file->Read(bytes.data(), std::ssize(bytes), 0);
+  if (*reject != KvReject::kNone) return nullptr;
+  *reject = KvReject::kKey;
+  if (keys_ == nullptr && bytes.starts_with(kSealedMagic)) return nullptr;
+  std::optional<KvFileHeader> decoded = DecodeKvHeader(bytes, reject);
+  if (!decoded.has_value()) return nullptr;
+  *reject = file->bytes() == decoded->file_bytes() ? KvReject::kNone : KvReject::kShort;
+  *header = *std::move(decoded);
+  return *reject == KvReject::kNone ? std::move(file) : nullptr;
+}
+
+std::optional<KvFileHeader> KvDisk::ReadHeader(const SessionName& session, uint64_t turn) {
+  KvFileHeader header;
+  KvReject reject = KvReject::kNone;
+  return OpenOne(session, turn, &header, &reject) != nullptr ? std::optional(std::move(header)) : std::nullopt;
+}
+
+// Reads what the file says that one with this header goes on from.
+KvReject KvDisk::ReadBaseHeader(const KvFileHeader& header, KvFileHeader* base) {
+  KvReject reject = KvReject::kNone;
+  if (OpenOne(header.binding.session, header.base_turn, base, &reject) == nullptr) {
+    return reject == KvReject::kNone ? KvReject::kShort : reject;  // it is gone, and a part of the payload with it
+  }
+  if (base->payload_bytes() < header.base_bytes) return KvReject::kShort;
+  if (base->binding.session != header.binding.session) return KvReject::kSession;
+  if (base->binding.turn != header.base_turn) return KvReject::kTurn;
+  return CheckKvFormat(base->format, format_);
+}
+
+std::shared_ptr<const OpenKvFile> KvDisk::Open(const SessionName& session, uint64_t turn, KvReject* reject) {
+  KvFileHeader header;
+  std::unique_ptr<KvFileReader> file = OpenOne(session, turn, &header, reject);
+  if (file == nullptr) return nullptr;
+  *reject = CheckKvFormat(header.format, format_);
+  std::vector<KvFileHeader> bases;
+  KvFileHeader newer = header;
+  while (*reject == KvReject::kNone && newer.base_turn != 0) {
+    KvFileHeader base;
+    *reject = std::ssize(bases) + 1 < kFilesMax ? ReadBaseHeader(newer, &base) : KvReject::kShort;
+    newer = base;
+    bases.push_back(std::move(base));
+  }
+  if (*reject != KvReject::kNone) return nullptr;
+  return std::make_shared<const OpenKvFile>(std::move(file), std::move(header), std::move(bases));
 }
 
 // What is sealed is read in its order, so that no piece is opened twice but the last.
@@ -195,21 +216,34 @@ KvReject KvDisk::ReadHead(const OpenKvFile& file, std::string* head) {
   const KvFileHeader& header = file.header_;
   head->resize(static_cast<size_t>(header.head_bytes()));
   std::string trailer(kKvTrailerBytes, '\0');
-  KvReject reject = ReadAt(file, head->data(), std::ssize(*head), 0);
+  const int64_t file_bytes = file.file_->bytes();
+  KvReject reject = file.file_->Read(head->data(), std::ssize(*head), 0);
   if (reject == KvReject::kNone) {
-    reject = ReadAt(file, trailer.data(), std::ssize(trailer), file.file_bytes_ - std::ssize(trailer));
+    reject = file.file_->Read(trailer.data(), std::ssize(trailer), file_bytes - std::ssize(trailer));
   }
   // The header was looked at when the file was opened; its checksum is in the trailer's, so that it is the same one.
-  return reject == KvReject::kNone ? CheckKvFile(header, *head, trailer, file.file_bytes_) : reject;
+  return reject == KvReject::kNone ? CheckKvFile(header, *head, trailer, file_bytes) : reject;
 }
 
 KvReject KvDisk::ReadChunk(const OpenKvFile& file, std::string_view head, int64_t i, std::span<std::byte> out) {
   char* const to = reinterpret_cast<char*>(out.data());
   const int64_t at = ChunkRange(file.header_, i).first;
-  const OpenKvFile* holder = &file;
-  while (at < holder->header_.base_bytes) holder = holder->base_.get();
-  const KvReject reject =
-      ReadAt(*holder, to, std::ssize(out), holder->header_.head_bytes() + at - holder->header_.base_bytes);
+  const KvFileHeader* holder = &file.header_;
+  for (auto next = file.bases_.begin(); at < holder->base_bytes; ++next) holder = &*next;
+  KvFileReader* from = file.file_.get();
+  KvReject reject = KvReject::kNone;
+  if (holder != &file.header_) {
+    const KvBinding& binding = holder->binding;
+    if (file.base_ != nullptr && file.base_turn_ != binding.turn) file.base_->Forget();
+    if (file.base_ == nullptr || file.base_turn_ != binding.turn) {
+      file.base_.reset();
+      file.base_ = KvFileReader::Open(*directory_, KvFileName(binding.session, binding.turn), keys_.get(), &reject);
+      file.base_turn_ = binding.turn;
+    }
+    from = file.base_.get();
+    if (from == nullptr) return reject == KvReject::kNone ? KvReject::kShort : reject;
+  }
+  reject = from->Read(to, std::ssize(out), holder->head_bytes() + at - holder->base_bytes);
   return reject == KvReject::kNone && !ChunkFits(head, i, TextOf(out)) ? KvReject::kDamaged : reject;
 }
 
@@ -224,7 +258,9 @@ KvReject KvDisk::Read(const OpenKvFile& file, std::span<std::byte> out) {
     reject = ReadChunk(file, head, i, out.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
   }
   if (reject == KvReject::kNone && !CheckPositions(header, out)) reject = KvReject::kPositions;
-  for (const OpenKvFile* each = &file; each != nullptr; each = each->base()) directory_->Uncache(each->fd_);
+  if (file.base_ != nullptr) file.base_->Forget();
+  file.base_.reset();
+  file.file_->Forget();
   return reject;
 }
 

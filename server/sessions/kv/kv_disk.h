@@ -6,6 +6,7 @@
 //  1. A file has its name only once it is whole and synced; a write that fails leaves no file of that name.
 //  2. A file descriptor whose write or sync has failed is not used again.
 //  3. A file is never changed. One that goes on from another says so, and what is read of either has to fit the table of the newer one.
+//  4. Whoever has a session's KV open holds one descriptor, and a second one while a file before it is being read.
 #ifndef HYDRANT_SERVER_SESSIONS_KV_KV_DISK_H_
 #define HYDRANT_SERVER_SESSIONS_KV_KV_DISK_H_
 
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,33 +27,50 @@
 
 namespace hydrant {
 
-// A file whose header is what is expected; of the rest nothing is known yet. It stays readable when its name goes.
+// The text of one file, sealed or not. Thread: one at a time.
+class KvFileReader {
+ public:
+  // Null, and the reason; kNone: there is no such file. `keys` null: it is not sealed.
+  static std::unique_ptr<KvFileReader> Open(LogDirectory& directory, const std::string& name, const SessionKeys* keys,
+                                            KvReject* reject);
+  ~KvFileReader() { directory_.Close(fd_); }
+  KvFileReader(const KvFileReader&) = delete;
+  KvFileReader& operator=(const KvFileReader&) = delete;
+
+  int64_t bytes() const { return bytes_; }
+  // kShort: so much is not there.
+  KvReject Read(char* to, int64_t bytes, int64_t offset);
+  // It was read: nothing of it need stay in memory.
+  void Forget();
+
+ private:
+  KvFileReader(LogDirectory& directory, int fd) : directory_(directory), fd_(fd) {}
+
+  LogDirectory& directory_;
+  const int fd_;
+  int64_t bytes_ = 0;
+  std::unique_ptr<SealedReader> sealed_;
+};
+
+// A file whose header is what is expected, as are those of the files that it goes on from; of the rest nothing is known yet. It stays
+// readable when its name goes; those before it are opened while they are read, and short where they are gone by then. Thread: one at a
+// time.
 class OpenKvFile {
  public:
-  // `sealed` null: it is not. `base`: the file that it goes on from; null: there is none.
-  OpenKvFile(LogDirectory& directory, int fd, const KvFileHeader& header, int64_t file_bytes,
-             std::unique_ptr<SealedReader> sealed, std::shared_ptr<const OpenKvFile> base)
-      : directory_(directory),
-        fd_(fd),
-        header_(header),
-        file_bytes_(file_bytes),
-        sealed_(std::move(sealed)),
-        base_(std::move(base)) {}
-  ~OpenKvFile() { directory_.Close(fd_); }
-  OpenKvFile(const OpenKvFile&) = delete;
-  OpenKvFile& operator=(const OpenKvFile&) = delete;
+  OpenKvFile(std::unique_ptr<KvFileReader> file, KvFileHeader header, std::vector<KvFileHeader> bases)
+      : file_(std::move(file)), header_(std::move(header)), bases_(std::move(bases)) {}
 
   const KvFileHeader& header() const { return header_; }
-  const OpenKvFile* base() const { return base_.get(); }
+  const std::vector<KvFileHeader>& bases() const { return bases_; }  // the newest first
 
  private:
   friend class KvDisk;
-  LogDirectory& directory_;
-  const int fd_;
+  const std::unique_ptr<KvFileReader> file_;
   const KvFileHeader header_;
-  const int64_t file_bytes_;  // of the text, where it is sealed
-  const std::unique_ptr<SealedReader> sealed_;
-  const std::shared_ptr<const OpenKvFile> base_;
+  const std::vector<KvFileHeader> bases_;
+  // The one of them that was read last: chunks are read in their order, so that each is opened once.
+  mutable std::unique_ptr<KvFileReader> base_;
+  mutable uint64_t base_turn_ = 0;  // whose
 };
 
 class KvIncoming;
@@ -79,7 +98,8 @@ class KvDisk {
     return Write(header, EncodeKvHead(header, payload), payload);
   }
   // Has the file go on from `base`, an earlier turn's of the session, as far as their payloads begin with the same chunks; by their
-  // checksums, so the caller knows of another reason why they would. Waits for the disk.
+  // checksums, so the caller knows of another reason why they would. Not where the files would be too many, or come to more than half as
+  // much again as the payload, for chunks that a later one has again. Waits for the disk.
   void PutOnto(const OpenKvFile& base, KvFileHeader* header, std::string* head);
   // 0 where there is none any more. `sync`: it stays away.
   int Remove(const SessionName& session, uint64_t turn, bool sync);
@@ -95,9 +115,9 @@ class KvDisk {
   int64_t SizeOf(const std::string& name);
 
   // Null, and the reason; kNone: there is no such file. With the files that it goes on from.
-  std::shared_ptr<const OpenKvFile> Open(const SessionName& session, uint64_t turn, KvReject* reject) {
-    return Open(session, turn, kFilesMax, reject);
-  }
+  std::shared_ptr<const OpenKvFile> Open(const SessionName& session, uint64_t turn, KvReject* reject);
+  // What a file says of itself, of whichever weights it is. Nullopt: there is none, or it cannot be read.
+  std::optional<KvFileHeader> ReadHeader(const SessionName& session, uint64_t turn);
   // Header and table, as far as they can be told to be those that were written: behind this chunks may be read. The trailer is looked
   // at, too.
   KvReject ReadHead(const OpenKvFile& file, std::string* head);
@@ -113,11 +133,10 @@ class KvDisk {
   KvReject Read(const OpenKvFile& file, std::span<std::byte> out);
 
  private:
-  std::shared_ptr<const OpenKvFile> Open(const SessionName& session, uint64_t turn, int32_t files_max,
-                                         KvReject* reject);
-  std::shared_ptr<const OpenKvFile> OpenBase(const KvFileHeader& header, int32_t files_max, KvReject* reject);
+  std::unique_ptr<KvFileReader> OpenOne(const SessionName& session, uint64_t turn, KvFileHeader* header,
+                                        KvReject* reject);
+  KvReject ReadBaseHeader(const KvFileHeader& header, KvFileHeader* base);
   int Finish(int fd, int error, const std::string& unfinished, const std::string& name);
-  KvReject ReadAt(const OpenKvFile& file, char* to, int64_t bytes, int64_t offset);
 
   const std::unique_ptr<LogDirectory> directory_;
   const KvFormat format_;

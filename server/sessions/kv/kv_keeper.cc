@@ -325,14 +325,14 @@ std::shared_ptr<const OpenKvFile> KvKeeper::BaseOf(const KvWrite& write) {
   const KvBinding& before = file->header().binding;
   const auto computed = static_cast<size_t>(before.computed);
   const bool is_beginning = before.session == write.binding.session && before.policy == write.binding.policy &&
-                            computed <= write.tokens->size() &&
+                            before.computed <= write.binding.computed && computed <= write.tokens->size() &&
                             before.tokens == DigestOfTokens(std::span(*write.tokens).first(computed));
   return is_beginning ? file : nullptr;
 }
 
 // What makes room may be the very file that this one would go on from.
 bool KvKeeper::MakeRoomFor(const KvWrite& write, KvFileHeader* header, std::string* head) {
-  if (!MakeRoom(write, disk_.BytesOf(*header))) return false;
+  if (!MakeRoom(write, *header)) return false;
   if (header->base_turn == 0) return true;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -341,7 +341,7 @@ bool KvKeeper::MakeRoomFor(const KvWrite& write, KvFileHeader* header, std::stri
   header->base_turn = 0;
   header->base_bytes = 0;
   head->replace(0, kKvHeaderBytes, EncodeKvHeader(*header));
-  return MakeRoom(write, disk_.BytesOf(*header));
+  return MakeRoom(write, *header);
 }
 
 // Notes what became of a write. Returns the turns of the session's files that are not needed any more.
@@ -403,14 +403,14 @@ KvOutcome KvKeeper::WriteOne(const KvWrite& write, int64_t* written) {
   return error == 0 ? KvOutcome::kTaken : KvOutcome::kFailed;
 }
 
-bool KvKeeper::MakeRoom(const KvWrite& write, int64_t bytes) {
+bool KvKeeper::MakeRoom(const KvWrite& write, const KvFileHeader& header) {
   std::vector<SessionName> losers;
   {
+    const KvCatalogue::Newcomer file = {disk_.BytesOf(header), write.tenant, write.binding.session,
+                                        header.base_turn != 0};
     const int64_t tenant_bytes_max = options_.bytes_max_of(write.tenant);
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!catalogue_.MakeRoom(bytes, write.tenant, options_.bytes_max, tenant_bytes_max, options_.weight_of, &losers)) {
-      return false;
-    }
+    if (!catalogue_.MakeRoom(file, options_.bytes_max, tenant_bytes_max, options_.weight_of, &losers)) return false;
     counts_.evicted += losers.size();
   }
   for (const SessionName& session : losers) Lose(session);
@@ -482,6 +482,9 @@ void KvKeeper::RunReader() {
     }
     KvReject reject = KvReject::kNone;
     KvBytes kv = ReadOne(*reading.file, &reject);
+    const SessionName session = reading.file->header().binding.session;
+    const int64_t bytes = reading.file->header().payload_bytes();
+    reading.file.reset();  // its descriptor is not needed any more
     const int64_t now_us = options_.clock();
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -491,19 +494,24 @@ void KvKeeper::RunReader() {
         read_rate_ = read_rate_ == 0 ? rate : read_rate_ + kRateWeight * (rate - read_rate_);
       }
       read_since_us_.reset();
-      reading_bytes_ -= reading.file->header().payload_bytes();
+      reading_bytes_ -= bytes;
       if (reject == KvReject::kNone) {
         ++counts_.reads;
         counts_.read_bytes += kv.size;
         Observe(static_cast<double>(now_us - reading.since_us) * 1e-6, &read_times_);
       } else {
-        ++counts_.rejected[static_cast<size_t>(reject)];
-        // What comes next would be no better for going on from it.
-        if (reject != KvReject::kMemory) catalogue_.SetDamaged(reading.file->header().binding.session);
+        NoteUnread(session, reject);
       }
     }
     reading.done(std::move(kv));
   }
+}
+
+// REQUIRES: the lock.
+void KvKeeper::NoteUnread(const SessionName& session, KvReject reject) {
+  ++counts_.rejected[static_cast<size_t>(reject)];
+  // What comes next would be no better for going on from it.
+  if (reject != KvReject::kMemory) catalogue_.SetDamaged(session);
 }
 
 // REQUIRES: the lock.

@@ -141,7 +141,8 @@ class KvKeeper {
   // `done` is told on the reading thread, or on this one where it cannot be read at all; empty: it is not what was written, which is
   // counted, or there was no memory for it.
   void Read(std::shared_ptr<const OpenKvFile> file, std::function<void(KvBytes)> done);
-  // The file as it travels to another server. Null: it is not what was written, which is counted. Waits for the disk.
+  // The file as it travels to another server. Null: it is not what was written, which is counted, as it is where that shows later. Waits
+  // for the disk. This outlives it.
   std::unique_ptr<KvOutgoing> Send(std::shared_ptr<const OpenKvFile> file);
   // Takes a file of `bytes` bytes from another server, whose turn's KV it has to be: kBusy where more comes at once than may, then or
   // later. Null, and why: so much is not taken, or not at present. This outlives it.
@@ -194,7 +195,7 @@ class KvKeeper {
   bool MakeRoomFor(const KvWrite& write, KvFileHeader* header, std::string* head);
   std::vector<uint64_t> NoteFile(const KvWrite& write, const KvFileHeader& header, int error);
   void Pace(int64_t bytes);
-  bool MakeRoom(const KvWrite& write, int64_t bytes);
+  bool MakeRoom(const KvWrite& write, const KvFileHeader& header);
   void Lose(const SessionName& session);
   void Tell(const SessionName& session, uint64_t turn);
   void SweepSome();
@@ -206,6 +207,7 @@ class KvKeeper {
   bool ReadHangs() const;
   KvBytes ReadOne(const OpenKvFile& file, KvReject* reject);
   void Reject(KvReject reject);
+  void NoteUnread(const SessionName& session, KvReject reject);
   static void Observe(double seconds, CommitTimes* times);
 
   KvDisk disk_;

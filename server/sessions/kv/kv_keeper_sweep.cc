@@ -1,5 +1,6 @@
 // The part of KvKeeper that looks at the files a start finds: which belong to sessions, and together, and which go.
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <utility>
 
@@ -55,18 +56,25 @@ void KvKeeper::SweepSome() {
   if (options_.on_swept) options_.on_swept(resealed_);
 }
 
-// The files of the session that belong together, and what they take; nullopt: none is of its last turn, or it cannot be read.
+// The files of the session that belong together, or may; nullopt: none is of its last turn. Of which weights they are, and whether they
+// are whole, is asked by whoever goes on from them: those of other weights stay.
 std::optional<KvFileEntry> KvKeeper::FilesOf(const SessionName& session, const std::vector<uint64_t>& turns) {
   const std::optional<Options::Owner> owner = options_.owner_of(session);
   if (!owner.has_value() || std::find(turns.begin(), turns.end(), owner->turn) == turns.end()) return std::nullopt;
   KvFileEntry entry = {owner->turn, 0, owner->used_s, owner->tenant, {}};
-  // What is not what it should be is refused when somebody asks for it.
-  KvReject reject = KvReject::kNone;
-  std::shared_ptr<const OpenKvFile> newest;
-  if (turns.size() > 1) newest = disk_.Open(session, owner->turn, &reject);
-  for (const OpenKvFile* file = newest.get(); file != nullptr && file->base() != nullptr; file = file->base()) {
-    entry.bases.insert(entry.bases.begin(), file->header().base_turn);
+  for (uint64_t newer = owner->turn; turns.size() > 1 && newer != 0;) {
+    const std::optional<KvFileHeader> header = disk_.ReadHeader(session, newer);
+    if (!header.has_value()) {
+      // It may be there tomorrow, or with the key that it wants: all that it could go on from waits for it.
+      std::copy_if(turns.begin(), turns.end(), std::back_inserter(entry.bases),
+                   [newer](uint64_t turn) { return turn < newer; });
+      break;
+    }
+    const bool is_there = std::find(turns.begin(), turns.end(), header->base_turn) != turns.end();
+    if (is_there) entry.bases.push_back(header->base_turn);
+    newer = is_there && header->base_turn < newer ? header->base_turn : 0;
   }
+  std::sort(entry.bases.begin(), entry.bases.end());
   return entry;
 }
 
@@ -119,7 +127,7 @@ void KvKeeper::CutToSize() {
   std::vector<SessionName> losers;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    (void)catalogue_.MakeRoom(0, "", options_.bytes_max, 0, options_.weight_of, &losers);
+    (void)catalogue_.MakeRoom({}, options_.bytes_max, 0, options_.weight_of, &losers);
     counts_.evicted += losers.size();
   }
   for (const SessionName& session : losers) Lose(session);

@@ -13,8 +13,16 @@ std::string_view KvOutcomeName(KvOutcome outcome) {
 
 std::unique_ptr<KvOutgoing> KvKeeper::Send(std::shared_ptr<const OpenKvFile> file) {
   KvReject reject = KvReject::kNone;
+  const auto on_damage = [this, session = file->header().binding.session](KvReject why) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    NoteUnread(session, why);
+  };
   std::unique_ptr<KvOutgoing> outgoing = KvOutgoing::Open(disk_, std::move(file), &reject);
-  if (outgoing == nullptr) Reject(reject);
+  if (outgoing != nullptr) {
+    outgoing->OnDamage(on_damage);
+  } else {
+    on_damage(reject);
+  }
   return outgoing;
 }
 

@@ -42,7 +42,9 @@ KvReject KvOutgoing::Next(std::string* piece) {
   if (i < 0 || i >= header_.chunks()) return KvReject::kNone;
   const auto [begin, end] = ChunkRange(header_, i);
   piece->resize(static_cast<size_t>(end - begin));
-  return disk_.ReadChunk(*file_, head_, i, std::as_writable_bytes(std::span(*piece)));
+  const KvReject reject = disk_.ReadChunk(*file_, head_, i, std::as_writable_bytes(std::span(*piece)));
+  if (reject != KvReject::kNone && on_damage_) on_damage_(reject);
+  return reject;
 }
 
 KvIncoming::KvIncoming(LogDirectory& directory, const SessionKeys* keys, KvFormat format, KvBinding expected,

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "server/sessions/kv/kv_disk.h"
 
@@ -29,12 +30,15 @@ class KvOutgoing {
   uint32_t crc() const { return crc_; }
   // The next piece, of a chunk's size at most; none: there is no more. Whatever is returned beside kNone, the rest is not to be had.
   KvReject Next(std::string* piece);
+  // Told of such a rest, and why.
+  void OnDamage(std::function<void(KvReject)> on_damage) { on_damage_ = std::move(on_damage); }
 
  private:
   KvOutgoing(KvDisk& disk, std::shared_ptr<const OpenKvFile> file) : disk_(disk), file_(std::move(file)) {}
 
   KvDisk& disk_;
   const std::shared_ptr<const OpenKvFile> file_;
+  std::function<void(KvReject)> on_damage_;
   KvFileHeader header_;  // as it travels
   std::string head_, trailer_;
   uint32_t crc_ = 0;

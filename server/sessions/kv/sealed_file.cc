@@ -143,4 +143,9 @@ KvReject SealedReader::Read(char* out, int64_t bytes, int64_t offset) {
   return KvReject::kNone;
 }
 
+void SealedReader::Forget() {
+  piece_ = -1;
+  std::string().swap(buffer_);
+}
+
 }  // namespace hydrant

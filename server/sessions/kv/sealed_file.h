@@ -58,6 +58,8 @@ class SealedReader {
   bool is_current() const { return is_current_; }
   // kNone: `bytes` bytes from `offset` on are in `out`. REQUIRES: they are in the text. Throws std::bad_alloc.
   KvReject Read(char* out, int64_t bytes, int64_t offset);
+  // What it has in memory of the text goes: up to 1 MiB.
+  void Forget();
 
  private:
   SealedReader(LogDirectory& directory, int fd) : directory_(directory), fd_(fd) {}

@@ -117,7 +117,7 @@ class Test:
 
     def grows(self):
         """A chat that keeps everything writes what a turn adds, goes on from all its files after kill -9, and from none that changed."""
-        directory, lengths, context = f"{self.temp}/grows", (5000, 600, 600), 8192  # a MiB of KV is 1,900 or 3,600 tokens
+        directory, lengths, context = f"{self.temp}/grows", (7700, 100, 100), 8192  # a MiB of KV is 1,900 or 3,600 tokens
         with self.server(context=context) as server:
             expected = [say(server, "full-long", turn, length=length)[0] for turn, length in enumerate(lengths, 1)]
         written = []

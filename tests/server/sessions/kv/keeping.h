@@ -48,9 +48,11 @@ class Keeping : public testing::Test {
       const auto found = log_.find(session);
       return found == log_.end() ? std::nullopt : std::optional(found->second);
     };
+    KvFormat format = TinyFormat(block_bytes_);
+    if (has_other_weights_) format.model[0] ^= 1;
     swept_ = {};
     options.on_swept = [this](bool all) { swept_.set_value(all); };
-    keeper_ = std::make_unique<KvKeeper>(std::move(directory), TinyFormat(block_bytes_), std::move(options));
+    keeper_ = std::make_unique<KvKeeper>(std::move(directory), format, std::move(options));
   }
   void Start() {
     KvKeeper::Hooks hooks;
@@ -126,6 +128,7 @@ class Keeping : public testing::Test {
   int64_t block_bytes_ = TinyFormat().block_bytes;
   int64_t bytes_max_ = 1 << 20;
   int64_t bytes_per_s_ = 0;
+  bool has_other_weights_ = false;
   int64_t waiting_bytes_max_ = 1 << 20;
   int64_t reading_bytes_max_ = 1 << 20;
   std::mutex mutex_;

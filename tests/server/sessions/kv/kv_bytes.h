@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <random>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "kernels/step/block_ops.h"
@@ -41,6 +43,17 @@ inline KvFileHeader TinyHeader(int32_t live, int64_t block_bytes = TinyFormat().
   header.live = live;
   header.wall_s = 1'700'000'000;
   return header;
+}
+
+// Descriptors of KV files that this process has open.
+inline int OpenKvFiles() {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // the one that this reads with
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    count += target.find(".kv") != std::string::npos ? 1 : 0;
+  }
+  return count;
 }
 
 // Made up, but for positions that there are.

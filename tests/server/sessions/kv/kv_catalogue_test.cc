@@ -23,13 +23,17 @@ SessionName NameOf(uint8_t number) {
 double Even(const std::string&) { return 1; }
 
 // Who would go, by number; {255}: nobody makes enough room.
-std::vector<int> LosersOf(const KvCatalogue& catalogue, int64_t bytes, const std::string& tenant, int64_t bytes_max,
+std::vector<int> LosersOf(const KvCatalogue& catalogue, const KvCatalogue::Newcomer& file, int64_t bytes_max,
                           int64_t tenant_bytes_max = 0, KvCatalogue::WeightOf weight_of = Even) {
   std::vector<SessionName> losers;
-  if (!catalogue.MakeRoom(bytes, tenant, bytes_max, tenant_bytes_max, weight_of, &losers)) return {255};
+  if (!catalogue.MakeRoom(file, bytes_max, tenant_bytes_max, weight_of, &losers)) return {255};
   std::vector<int> numbers;
   for (const SessionName& name : losers) numbers.push_back(name[0]);
   return numbers;
+}
+std::vector<int> LosersOf(const KvCatalogue& catalogue, int64_t bytes, const std::string& tenant, int64_t bytes_max,
+                          int64_t tenant_bytes_max = 0, KvCatalogue::WeightOf weight_of = Even) {
+  return LosersOf(catalogue, {bytes, tenant, NameOf(254), /*goes_on=*/false}, bytes_max, tenant_bytes_max, weight_of);
 }
 
 TEST(KvCatalogue, TheOneUsedLeastRecentlyGoesFirst) {
@@ -75,6 +79,26 @@ TEST(KvCatalogue, WhoeverHasTheMostForTheWeightGivesWay) {
   EXPECT_THAT(LosersOf(catalogue, 10, "a", 100, 0, weight_of), ElementsAre(0)) << "A may have four parts of five";
 }
 
+TEST(KvCatalogue, FilesThatAreGoneOnFromAreTheLastOfTheirTenantToGoAndThoseThatAreReplacedTheFirst) {
+  KvCatalogue catalogue;
+  catalogue.Put(NameOf(1), {7, 10, 100, "a"});
+  catalogue.Put(NameOf(2), {7, 10, 200, "a"});
+  catalogue.Put(NameOf(3), {7, 10, 300, "b"});
+  catalogue.Put(NameOf(4), {7, 10, 400, "b"});
+  const auto losers = [&](uint8_t session, bool goes_on, int64_t bytes, int64_t bytes_max, int64_t tenant_max = 0) {
+    return LosersOf(catalogue, {bytes, session < 3 ? "a" : "b", NameOf(session), goes_on}, bytes_max, tenant_max);
+  };
+  EXPECT_THAT(losers(1, true, 5, 40), ElementsAre(2)) << "1 was used longest ago, by its last turn";
+  EXPECT_THAT(losers(1, true, 5, 100, 24), ElementsAre(2));
+  EXPECT_THAT(losers(1, true, 5, 100, 8), ElementsAre(2, 1)) << "there is no other way";
+  EXPECT_THAT(losers(1, true, 15, 40), ElementsAre(2, 1)) << "nobody within a share gives way for it";
+  EXPECT_THAT(losers(1, true, 5, 100), IsEmpty());
+  EXPECT_THAT(losers(2, false, 10, 40), ElementsAre(2)) << "what is replaced does not count twice";
+  EXPECT_THAT(losers(2, false, 10, 100, 20), ElementsAre(2));
+  EXPECT_THAT(losers(4, false, 15, 40), ElementsAre(4, 3));
+  EXPECT_THAT(losers(4, false, 10, 100), IsEmpty());
+}
+
 // A flood of ten times the room: whoever stays within a share loses nothing, whatever the order.
 TEST(KvCatalogue, AFloodTakesNothingFromThoseWithinTheirShare) {
   std::mt19937 random(3);
@@ -90,9 +114,9 @@ TEST(KvCatalogue, AFloodTakesNothingFromThoseWithinTheirShare) {
     SessionName name = NameOf(static_cast<uint8_t>(floods ? 100 : random() % 20));
     if (floods) name[1] = static_cast<uint8_t>(random()), name[2] = static_cast<uint8_t>(random());
     std::vector<SessionName> losers;
-    ASSERT_TRUE(catalogue.MakeRoom(bytes, tenant, kRoom, 0, Even, &losers));
+    ASSERT_TRUE(catalogue.MakeRoom({bytes, tenant, name, /*goes_on=*/false}, kRoom, 0, Even, &losers));
     for (const SessionName& loser : losers) {
-      b_lost += catalogue.Find(loser)->tenant == "b" ? 1 : 0;
+      b_lost += loser != name && catalogue.Find(loser)->tenant == "b" ? 1 : 0;  // else it is replaced
       catalogue.Remove(loser);
     }
     catalogue.Put(name, {static_cast<uint64_t>(i + 1), bytes, i, tenant});

@@ -184,12 +184,31 @@ TEST(KvDisk, ASessionIsInSoManyFilesAndThenInOne) {
   const Growing growing;
   int64_t own = 0;
   for (uint64_t turn = 1; turn <= KvDisk::kFilesMax + 1; ++turn) {
-    ASSERT_EQ(growing.Append(*files, Growing::HeaderOf(turn, 64), &own), 0);
+    const KvFileHeader header = Growing::HeaderOf(turn, 112);  // 2 MiB and 3 KB
+    ASSERT_EQ(growing.Append(*files, header, &own), 0);
     const bool whole = turn == 1 || turn > KvDisk::kFilesMax;
-    EXPECT_EQ(own, growing.first.payload_bytes() - (whole ? 0 : 1 << 20)) << turn;
+    EXPECT_EQ(own, header.payload_bytes() - (whole ? 0 : 2 << 20)) << turn;
     std::vector<std::byte> read;
-    EXPECT_EQ(ReadBack(*files, Growing::HeaderOf(turn, 64), &read), KvReject::kNone) << turn;
+    EXPECT_EQ(ReadBack(*files, header, &read), KvReject::kNone) << turn;
   }
+}
+
+// A chunk that was not full is in every file again.
+TEST(KvDisk, ItsFilesTakeHalfAsMuchAgainAsTheKvAtMost) {
+  ModelDisk disk;
+  const std::unique_ptr<KvDisk> files = MountOn(disk);
+  const Growing growing;
+  int64_t in_files = 0;
+  bool goes_on = false;
+  for (uint64_t turn = 1; turn <= 12; ++turn) {
+    const KvFileHeader header = Growing::HeaderOf(turn, 144);  // 2 MiB and 600 KB
+    int64_t own = 0;
+    ASSERT_EQ(growing.Append(*files, header, &own), 0);
+    in_files = own == header.payload_bytes() ? own : in_files + own;
+    goes_on = goes_on || own < header.payload_bytes();
+    EXPECT_LE(in_files, header.payload_bytes() / 2 * 3) << turn;
+  }
+  EXPECT_TRUE(goes_on);
 }
 
 // What was there before stays as it was.
@@ -258,6 +277,25 @@ TEST_P(KvDiskCalls, AReadThatFailsIsNoAnswer) {
 
 INSTANTIATE_TEST_SUITE_P(Keys, KvDiskCalls, testing::Values(kNoKey, kKey),
                          [](const auto& keys) { return keys.param.empty() ? "Plain" : "Sealed"; });
+
+TEST(KvDisk, WhatWasDecipheredDoesNotStayInMemory) {
+  ModelDisk disk;
+  const std::unique_ptr<KvDisk> files = MountOn(disk, kKey);
+  const KvFileHeader header = TinyHeader(100, kBlockBytes);
+  ASSERT_EQ(files->Write(header, TinyPayload(header)), 0);
+  KvReject reject = KvReject::kNone;
+  const auto file = files->Open(header.binding.session, header.binding.turn, &reject);
+  std::vector<std::byte> read(static_cast<size_t>(header.payload_bytes()));
+  std::string head;
+  ASSERT_EQ(files->ReadHead(*file, &head), KvReject::kNone);
+  ASSERT_EQ(files->Read(*file, read), KvReject::kNone);
+  std::string& bytes = disk.names.begin()->second->bytes;
+  bytes[bytes.size() - 50] ^= 1;
+  const auto [begin, end] = ChunkRange(header, header.chunks() - 1);
+  EXPECT_EQ(files->ReadChunk(*file, head, header.chunks() - 1, std::span(read).first(static_cast<size_t>(end - begin))),
+            KvReject::kDamaged)
+      << "it is asked of the disk again";
+}
 
 // What is in the file is what is in one that is not sealed, and nobody finds it there.
 TEST(KvDisk, ASealedFileIsOpenedWithItsKeyAlone) {

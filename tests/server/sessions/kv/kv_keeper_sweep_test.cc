@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <span>
 #include <string>
@@ -139,6 +140,93 @@ TEST_F(KeepingWhatGrows, NothingGoesOnFromAFileThatCouldNotBeRead) {
   EXPECT_TRUE(IsRight(7, 112));
   EXPECT_TRUE(KeepTurn(8, 130));
   EXPECT_EQ(Files().size(), 2u);
+}
+
+TEST_F(KeepingWhatGrows, AStartWithOtherWeightsLeavesItsFilesAsTheyAre) {
+  Start();
+  for (const auto& [turn, live] : {std::pair(5, 64), std::pair(6, 100), std::pair(7, 112)})
+    EXPECT_TRUE(KeepTurn(static_cast<uint64_t>(turn), live));
+  const int64_t bytes = keeper_->counts().bytes;
+  for (const bool other : {true, false}) {
+    keeper_.reset();
+    has_other_weights_ = other;
+    Open();
+    Start();
+    EXPECT_TRUE(swept_.get_future().get());
+    EXPECT_EQ(Files().size(), 3u);
+    EXPECT_EQ(keeper_->counts().bytes, bytes);
+    EXPECT_EQ(IsRight(7, 112), !other);
+  }
+  EXPECT_EQ(Rejected(KvReject::kModel), 0u);
+}
+
+// One call of the sweep's that fails takes nothing away that could be gone on from.
+TEST_F(KeepingWhatGrows, ASweepThatCannotReadTakesNothingAway) {
+  ModelDisk disk;
+  Open(disk.Mount());
+  Start();
+  for (const auto& [turn, live] : {std::pair(5, 64), std::pair(6, 100), std::pair(7, 112)})
+    EXPECT_TRUE(KeepTurn(static_cast<uint64_t>(turn), live));
+  keeper_.reset();
+  bool reached_end = false;
+  for (int64_t k = 0; !reached_end; ++k) {
+    ASSERT_LT(k, 60);
+    disk.calls = 0;
+    disk.fail_at = k;
+    Open(disk.Mount());
+    Start();
+    swept_.get_future().wait();
+    keeper_.reset();
+    reached_end = disk.calls <= k;
+    EXPECT_EQ(disk.names.size(), 3u) << "call " << k;
+  }
+  disk.fail_at = -1;
+  Open(disk.Mount());
+  Start();
+  EXPECT_TRUE(IsRight(7, 112));
+  keeper_.reset();
+}
+
+TEST_F(KeepingWhatGrows, HoldsOneDescriptorUntilItIsRead) {
+  Start();
+  for (const auto& [turn, live] : {std::pair(5, 64), std::pair(6, 100), std::pair(7, 112)})
+    EXPECT_TRUE(KeepTurn(static_cast<uint64_t>(turn), live));
+  ASSERT_EQ(OpenKvFiles(), 0);
+  const KvBinding binding = HeaderOf(7, 112).binding;
+  auto file = keeper_->Open(binding.session, binding.turn, [&] { return binding; });
+  ASSERT_EQ(file->bases().size(), 2u);
+  EXPECT_EQ(OpenKvFiles(), 1);
+  std::promise<int> open;
+  keeper_->Read(std::move(file), [&](const KvBytes& kv) { open.set_value(kv.empty() ? -1 : OpenKvFiles()); });
+  EXPECT_EQ(open.get_future().get(), 0);
+}
+
+TEST_F(KeepingWhatGrows, NothingGoesOnFromAFileThatCouldNotBeSent) {
+  Start();
+  EXPECT_TRUE(KeepTurn(5, 64));
+  const KvBinding binding = HeaderOf(5, 64).binding;
+  std::fstream(path_ + "/" + KvFileName(binding.session, 5), std::ios::in | std::ios::out | std::ios::binary)
+          .seekp(500'000)
+      << "x";
+  const std::unique_ptr<KvOutgoing> out = keeper_->Send(keeper_->Open(binding.session, 5, [&] { return binding; }));
+  std::string piece;
+  EXPECT_EQ(out->Next(&piece), KvReject::kNone) << "the head";
+  EXPECT_EQ(out->Next(&piece), KvReject::kDamaged);
+  EXPECT_EQ(Rejected(KvReject::kDamaged), 1u);
+  EXPECT_TRUE(KeepTurn(6, 100));
+  EXPECT_EQ(Files().size(), 1u);
+  EXPECT_TRUE(IsRight(6, 100));
+}
+
+// A history with fewer tokens than are known of it: what stands for more is not its beginning.
+TEST_F(KeepingWhatGrows, GoesOnFromNothingThatStandsForMoreTokens) {
+  Start();
+  EXPECT_TRUE(KeepTurn(5, 100));
+  const KvFileHeader header = HeaderOf(6, 90);
+  KvWrite write = WriteOf(header, std::span(all_).first(static_cast<size_t>(header.payload_bytes())), "t");
+  write.tokens = std::make_shared<const std::vector<int32_t>>(200, 9);
+  EXPECT_TRUE(Keep(std::move(write)));
+  EXPECT_EQ(Files().size(), 1u);
 }
 
 TEST_F(KeepingWhatGrows, ItsOwnFilesMakeRoomAsOthersDo) {
