@@ -13,6 +13,13 @@ namespace {
 // Descriptors that are not connections: listener, reserve, epoll, timers, stderr, the dump file, and room for a
 // scrape's reading of /proc.
 constexpr int64_t kOtherFiles = 64;
+// The threads that open, read and write KV have a file open each, and one before it.
+constexpr int64_t kKvFiles = 8;
+
+// What a connection may hold: its turn's file of KV waits beside it to be read.
+int64_t FilesPerConnection(const Config& config) {
+  return !config.session_dir.empty() && config.session_disk_bytes > 0 ? 2 : 1;
+}
 
 // `auto` keeps weights as they are stored; a type that is asked for is had by expanding all, unless a quantisation is
 // asked for, too: then it is that of the rest.
@@ -275,13 +282,15 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
     return status;
   }
 
-  const int64_t connections = std::max<int64_t>(1, host.open_files_max - kOtherFiles);
+  const int64_t files = FilesPerConnection(config);
+  const int64_t other_files = kOtherFiles + (files > 1 ? kKvFiles : 0);
+  const int64_t connections = std::max<int64_t>(1, (host.open_files_max - other_files) / files);
   limits.connections_max = static_cast<int32_t>(std::min<int64_t>(limits.connections_max, connections));
 
   const auto explain = [&sizing](std::string line) { sizing.explanation.push_back(std::move(line)); };
   for (std::string& line : Describe(limits)) explain(std::move(line));
-  explain(
-      absl::StrCat("connections ", limits.connections_max, " (", host.open_files_max, " files - ", kOtherFiles, ")"));
+  explain(absl::StrCat("connections ", limits.connections_max, " (", host.open_files_max, " files - ", other_files,
+                       files > 1 ? ", a connection and a turn's KV each)" : ")"));
   if (int64_t{limits.blocks} * kBlockSlots < limits.context_max) {
     sizing.warnings.push_back(
         "the pool holds less than one full context: long requests without a budget will be refused");

@@ -129,7 +129,7 @@ std::optional<ApiError> RemoveFrom(const Asked& asked, const std::string& sessio
     RemoveResponse(notes, asked.id);
     return std::optional<ApiError>();
   };
-  return ChangeNotes(asked.sessions(), asked.rules.sessions, session_id, change, asked.durable);
+  return ChangeNotes(asked.sessions(), asked.rules.sessions, session_id, change, asked.durable, /*removes=*/true);
 }
 
 // The session as a whole, if `turn` is its last; else another one has ended since.
@@ -394,7 +394,7 @@ Answer DeleteConversation(const Asked& asked) {
       if (!failed.has_value()) object = notes->front()->text.substr(0, notes->front()->text.find('\n'));
       return failed;
     };
-    error = ChangeNotes(asked.sessions(), asked.rules.sessions, asked.id, change, asked.durable);
+    error = ChangeNotes(asked.sessions(), asked.rules.sessions, asked.id, change, asked.durable, /*removes=*/true);
   } else if (asked.part.empty()) {
     error = asked.sessions().Delete(asked.tenant(), asked.id, asked.durable);
     object = Dump({{"id", asked.id}, {"object", "conversation.deleted"}, {"deleted", true}});

@@ -373,6 +373,8 @@ std::optional<ApiError> PreparePrompts(std::vector<RequestPrompt> prompts, const
                                                     prompts.front(), *context.tokenizer);
     if (line.has_value()) prepared->turn.emplace(*std::move(line));
   }
+  const bool* needs_disk = tenant.sessions.needs_disk;
+  if (needs_disk != nullptr && *needs_disk) return SessionBusy();  // which nobody is told
   const SessionTurn* turn = prepared->turn.has_value() ? &*prepared->turn : nullptr;
   ApiResult<std::shared_ptr<const LogitRules>> made = MakeLogitRules(fields, context);
   if (!made.ok()) return made.error();

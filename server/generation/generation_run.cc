@@ -61,6 +61,7 @@ GenerationRun::GenerationRun(PreparedGeneration prepared, const ServingContext& 
       stops_(std::make_shared<const StopStrings>(prepared_.fields.stop)) {
   const GenerationFields& fields = prepared_.fields;
   writer_->Begin(head_);
+  if (turn_.has_value() && !on_disk()) turn_->CloseKvFile();
   for (size_t p = 0; p < prepared_.prompts.size(); ++p) {
     const PreparedPrompt& prompt = prepared_.prompts[p];
     prompt_tokens_ += static_cast<int64_t>(prompt.ids.size());
@@ -191,7 +192,7 @@ bool GenerationRun::on_disk() const {
 
 void GenerationRun::Stage(std::function<void()> wake) {
   staging_ = std::make_shared<Staging>();
-  context_.sessions->ReadKv(*turn_, [staging = staging_, wake = std::move(wake)](KvBytes kv) {
+  context_.sessions->ReadKv(&*turn_, [staging = staging_, wake = std::move(wake)](KvBytes kv) {
     staging->kv = std::move(kv);
     staging->done.store(true, std::memory_order_release);
     wake();
@@ -200,7 +201,7 @@ void GenerationRun::Stage(std::function<void()> wake) {
 
 // What evicted is not computed again: another text may come of it.
 bool GenerationRun::IsComputedFaster(double prefill_rate) const {
-  const KvFileHeader& header = turn_->kv_file()->header();
+  const KvFileHeader& header = *turn_->kv_file();
   const double read_rate = context_.sessions->kv()->read_rate();
   if (prepared_.prompts.front().kv.policy.evicts || read_rate <= 0 || prefill_rate <= 0) return false;
   return static_cast<double>(header.payload_bytes()) / read_rate > header.binding.computed / prefill_rate;
@@ -208,6 +209,7 @@ bool GenerationRun::IsComputedFaster(double prefill_rate) const {
 
 void GenerationRun::StopStaging(KvReject why) {
   staging_.reset();
+  turn_->CloseKvFile();
   context_.sessions->StopReadingKv(why);
 }
 

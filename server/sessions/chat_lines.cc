@@ -45,6 +45,7 @@ std::optional<SessionTurn> BeginChatLine(SessionStore& sessions, const SessionOw
   std::optional<Line> best;
   for (int i = 0; i < kChatLinesMax; ++i) {
     std::optional<Line> line = LookAt(sessions, owner, absl::StrCat(name, "_", i), prompt, tokenizer);
+    if (owner.needs_disk != nullptr && *owner.needs_disk) return std::nullopt;  // it is looked for again, with the disk
     if (line.has_value() && (!best.has_value() || IsBetter(*line, *best))) best = std::move(line);
   }
   if (!best.has_value()) return std::nullopt;

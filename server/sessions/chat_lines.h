@@ -19,7 +19,7 @@ namespace hydrant {
 inline constexpr int kChatLinesMax = 4;
 
 // Begins a turn of the line that goes on with the prompt, or else of a new one, in the place of the one used longest ago where there
-// are kChatLinesMax. Nullopt: they are all busy, or there is no room for another session. `name`: 1 to 58 characters of a session id;
+// are kChatLinesMax. Nullopt: they are all busy, there is no room for another session, or *owner.needs_disk. `name`: 1 to 58 characters of a session id;
 // two chats have different ones.
 std::optional<SessionTurn> BeginChatLine(SessionStore& sessions, const SessionOwner& owner, const std::string& name,
                                          const RequestPrompt& prompt, const Tokenizer& tokenizer);

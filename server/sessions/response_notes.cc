@@ -198,7 +198,7 @@ ApiError ConversationLocked() {
 
 std::optional<ApiError> ChangeNotes(SessionStore& sessions, const SessionOwner& owner, const std::string& session_id,
                                     const std::function<std::optional<ApiError>(TurnNotes*)>& change,
-                                    std::function<void(bool)> done) {
+                                    std::function<void(bool)> done, bool removes) {
   ApiResult<SessionTurn> turn = sessions.Begin(owner, session_id, /*must_exist=*/true);
   if (!turn.ok()) return turn.error();
   SessionPast past = *turn.value().past();
@@ -207,9 +207,10 @@ std::optional<ApiError> ChangeNotes(SessionStore& sessions, const SessionOwner& 
   if (error.has_value()) return error;
   // Without a journal no start finds anything.
   const bool journals = sessions.journals();
-  turn.value().Commit(std::move(past), [journals, done = std::move(done)](Durability durable) {
+  const auto told = [journals, done = std::move(done)](Durability durable) {
     done(!journals || durable != Durability::kNone);
-  });
+  };
+  turn.value().Commit(std::move(past), told, removes);
   return std::nullopt;
 }
 

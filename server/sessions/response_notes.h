@@ -99,10 +99,11 @@ ApiError ConversationLocked();    // 409
 
 // Has `change` change the notes of a session, as a turn of its own that says nothing: the session's KV is computed again by the next.
 // `done` is told, once, when no start will find them as they were, or that this cannot be: on any thread, also on this one; not when
-// there is an error. Until then the session is busy. Errors: SessionStore::Begin's; `change`'s, and then nothing is changed.
+// there is an error. Until then the session is busy. `removes`: something goes, and its KV with it (SessionTurn::Commit). Errors:
+// SessionStore::Begin's; `change`'s, and then nothing is changed.
 std::optional<ApiError> ChangeNotes(SessionStore& sessions, const SessionOwner& owner, const std::string& session_id,
                                     const std::function<std::optional<ApiError>(TurnNotes*)>& change,
-                                    std::function<void(bool durable)> done);
+                                    std::function<void(bool durable)> done, bool removes = false);
 
 // Gives every item without an id one.
 void NameItems(std::string_view stem, nlohmann::ordered_json::array_t* items);

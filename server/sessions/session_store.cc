@@ -52,12 +52,13 @@ void SessionTurn::End(SessionPast past) {
   store_->End(std::exchange(session_, nullptr), turn_, std::move(kept), {});
 }
 
-void SessionTurn::Commit(SessionPast past, std::function<void(Durability)> done) {
+void SessionTurn::Commit(SessionPast past, std::function<void(Durability)> done, bool removes) {
   past.turn = turn_;
   auto kept = std::make_shared<const SessionPast>(std::move(past));
-  store_->Commit(session_, turn_, past_.get(), std::move(kept), [this_done = std::move(done)](Durability durable) {
+  const auto told = [this_done = std::move(done)](Durability durable) {
     if (this_done) this_done(durable);
-  });
+  };
+  store_->Commit(session_, turn_, past_.get(), std::move(kept), told, /*used_s=*/std::nullopt, removes);
   session_ = nullptr;
 }
 
@@ -401,7 +402,7 @@ void SessionStore::End(Session* session, uint64_t turn, std::shared_ptr<const Se
     const int64_t bytes = logged.whole ? logged.bytes : session->logged_bytes + logged.bytes;
     TenantOf(session->tenant).logged_bytes += bytes - session->logged_bytes;
     session->logged_bytes = bytes;
-    if (options_.kv != nullptr) NoteDue(*session);
+    if (options_.kv != nullptr) NoteDue(*session, logged.grows);
   }
   SetIdle(session, logged.used_s);
   if (session->past_turn == 0) {

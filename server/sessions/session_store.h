@@ -149,8 +149,8 @@ class SessionStore {
   ApiResult<SessionTurn> Begin(const SessionOwner& owner, const std::string& id, bool must_exist,
                                std::optional<uint64_t> turn_before = std::nullopt);
   // Reads the KV of the turn's past from its file. `done` is told once, on any thread, also on this one; empty: it is not to be had.
-  // REQUIRES: turn.kv_file() is not null.
-  void ReadKv(const SessionTurn& turn, std::function<void(KvBytes)> done);
+  // REQUIRES: turn.kv_file() is not null, and this was not called before.
+  void ReadKv(SessionTurn* turn, std::function<void(KvBytes)> done);
   // It is not read, or whoever called it waits no longer, which is counted.
   void StopReadingKv(KvReject why) { options_.kv->CountUnread(why); }
 
@@ -380,7 +380,7 @@ class SessionStore {
   int64_t AgeUs(int64_t used_s) const;
 
   std::optional<KvWish> WishOf(Session* session);
-  void NoteDue(const Session& session);
+  void NoteDue(const Session& session, bool grows);
 
   // What follows takes the lock. `past` null: as it was. `logged`: the turn is in the journal, as so many bytes. `used_s`: it was not
   // used now but then.
@@ -389,18 +389,20 @@ class SessionStore {
     bool whole = false;
     int64_t bytes = 0;
     std::optional<int64_t> used_s = std::nullopt;
+    bool grows = false;  // nothing of the past before is gone, and its KV may be gone on from
   };
   void End(Session* session, uint64_t turn, std::shared_ptr<const SessionPast> past, Logged logged) noexcept;
   // REQUIRES: the session is the turn's. Throws std::bad_alloc, and then it still is; else `done` is called once. `used_s`: as in
-  // Logged.
+  // Logged. `removes`: SessionTurn's.
   void Commit(Session* session, uint64_t turn, const SessionPast* before, std::shared_ptr<const SessionPast> past,
-              std::function<void(Durability)> done, std::optional<int64_t> used_s = std::nullopt);
+              std::function<void(Durability)> done, std::optional<int64_t> used_s = std::nullopt, bool removes = false);
   // The past that the journal has. Null: it cannot be gone on from.
   std::shared_ptr<const SessionPast> ReadPast(Session* session);
   std::shared_ptr<const SessionPast> ReadLogged(const SessionName& name, uint64_t turn) const;
   std::shared_ptr<const SessionPast> ReadLogged(const SessionName& name) const;
   static KvBinding BindingOf(const SessionName& name, const SessionPast& past);
   void FindKv(SessionTurn* turn);
+  void RemoveKv(const SessionName& name, const std::function<void()>& done);
   bool ReadsDisk(const Session& session) const;  // whether Begin of it waits for the disk; REQUIRES the lock
   // Whether so many bytes of the tenant's may wait for their KV; then they do.
   bool TakePromise(int32_t tenant, int64_t bytes);
@@ -443,6 +445,7 @@ class SessionTurn {
         turn_(other.turn_),
         past_(std::move(other.past_)),
         parked_(other.parked_),
+        kv_header_(std::move(other.kv_header_)),
         kv_file_(std::move(other.kv_file_)) {}
   SessionTurn& operator=(SessionTurn&&) = delete;
   ~SessionTurn() {
@@ -456,14 +459,17 @@ class SessionTurn {
   const SessionPast* past() const { return past_.get(); }
   // The KV of the past, parked or in kv_file(); null: none, as far as the store knows. The engine decides.
   const ParkedTurn* parked() const { return parked_.has_value() ? &*parked_ : nullptr; }
-  // Where it is to be read from; null: it is parked, or there is none.
-  const std::shared_ptr<const OpenKvFile>& kv_file() const { return kv_file_; }
+  // The file that it is to be read from; null: it is parked, or there is none.
+  const KvFileHeader* kv_file() const { return kv_header_.has_value() ? &*kv_header_ : nullptr; }
+  // It will not be read: whoever computes holds no descriptor meanwhile.
+  void CloseKvFile() { kv_file_.reset(); }
 
   // The turn has ended well: `past` is in force for whoever comes next. Nothing of this object may be used afterwards.
   void End(SessionPast past);
   // The same, once it is durable: `done` is called once, on any thread, also on this one, and says what of it is. Throws
-  // std::bad_alloc, and then the turn has not ended.
-  void Commit(SessionPast past, std::function<void(Durability durable)> done);
+  // std::bad_alloc, and then the turn has not ended. `removes`: something of what was said goes, and once this is durable there is no
+  // file of the session's KV that was written before.
+  void Commit(SessionPast past, std::function<void(Durability durable)> done, bool removes = false);
 
  private:
   friend class SessionStore;
@@ -477,7 +483,8 @@ class SessionTurn {
   uint64_t turn_ = 0;
   std::shared_ptr<const SessionPast> past_;
   std::optional<ParkedTurn> parked_;  // of the past
-  std::shared_ptr<const OpenKvFile> kv_file_;
+  std::optional<KvFileHeader> kv_header_;
+  std::shared_ptr<const OpenKvFile> kv_file_;  // until it is read, or is not to be
 };
 
 }  // namespace hydrant

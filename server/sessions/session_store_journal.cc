@@ -13,6 +13,13 @@ namespace {
 // is 4 KB and so a whole past of 64 turns 256 KB: twice the bytes of a log without this.
 constexpr int32_t kRecordsMax = 64;
 
+// Whether what was computed before is the beginning of what is there now, under a policy that changes nothing of it.
+bool Grows(const SessionPast& before, const SessionPast& past) {
+  const auto computed = static_cast<size_t>(before.computed);
+  return !past.spec.evicts() && computed <= past.tokens.size() &&
+         std::equal(before.tokens.begin(), before.tokens.begin() + before.computed, past.tokens.begin());
+}
+
 }  // namespace
 
 int64_t SessionStore::StampS() const {
@@ -127,7 +134,7 @@ std::shared_ptr<const SessionPast> SessionStore::ReadPast(Session* session) {
 
 void SessionStore::Commit(Session* session, uint64_t turn, const SessionPast* before,
                           std::shared_ptr<const SessionPast> past, std::function<void(Durability)> done,
-                          std::optional<int64_t> used_s) {
+                          std::optional<int64_t> used_s, bool removes) {
   if (options_.journal == nullptr) {
     End(session, turn, std::move(past), {.used_s = used_s});
     done(Durability::kNone);
@@ -144,7 +151,7 @@ void SessionStore::Commit(Session* session, uint64_t turn, const SessionPast* be
     record.facts.tenant = TenantOf(session->tenant).name;
     record.facts.id = session->id;
     record.facts.created_s = session->created_s;
-    keeps_kv = session->keeps_kv;
+    keeps_kv = session->keeps_kv && !removes;
   }
   const bool whole = record.type == RecordType::kReplace;
   record.turn = turn;
@@ -159,14 +166,19 @@ void SessionStore::Commit(Session* session, uint64_t turn, const SessionPast* be
   std::optional<KvWish> wish;
   if (keeps_kv) wish = KvWish{{session->number, turn}, {.tenant = record.facts.tenant, .used_s = record.wall_s}, past};
   if (keeps_kv) wish->write.binding = BindingOf(session->name, *past);
-  auto written = [this, session, turn, whole, bytes, past_bytes, used_s, past = std::move(past), wish = std::move(wish),
+  Logged as = {.whole = whole, .bytes = bytes, .used_s = used_s};
+  as.grows = !removes && options_.kv != nullptr && before != nullptr && Grows(*before, *past);
+  auto written = [this, session, turn, as, removes, past_bytes, past = std::move(past), wish = std::move(wish),
                   done = std::move(done)](bool durable) {
-    const auto end = [this, session, turn, past, logged = Logged{durable, whole, bytes, used_s},
-                      done](Durability promise) {
+    Logged logged = as;
+    logged.yes = durable;
+    const auto end = [this, session, turn, past, logged, done](Durability promise) {
       End(session, turn, past, logged);
       done(promise);
     };
     if (!durable) return end(Durability::kNone);
+    // While the session is this turn's, so that nothing of a later one goes.
+    if (removes && options_.kv != nullptr) return RemoveKv(session->name, [end] { end(Durability::kTokens); });
     const int32_t tenant = session->tenant;
     if (!wish.has_value() || !TakePromise(tenant, past_bytes)) return end(Durability::kTokens);
     WriteKv(*wish, {}, /*urgent=*/true, [this, tenant, past_bytes, end](bool kept) {

@@ -17,9 +17,12 @@ constexpr size_t kDueMax = 1 << 16;
 // Sessions whose KV is asked of the engine at a time.
 constexpr int32_t kKeptPerLook = 16;
 
-// A copy: the past itself may be much more, and waits with the KV.
-std::shared_ptr<const std::vector<int32_t>> ComputedTokens(const SessionPast& past) {
-  return std::make_shared<const std::vector<int32_t>>(past.tokens.begin(), past.tokens.begin() + past.computed);
+// The past's own where somebody waits, who holds it and has it counted. Else a copy: the past itself may be much more, and would wait
+// with the KV.
+std::shared_ptr<const std::vector<int32_t>> ComputedTokens(const std::shared_ptr<const SessionPast>& past,
+                                                           bool is_held) {
+  if (is_held) return {past, &past->tokens};
+  return std::make_shared<const std::vector<int32_t>>(past->tokens.begin(), past->tokens.begin() + past->computed);
 }
 
 }  // namespace
@@ -50,15 +53,30 @@ void SessionStore::FindKv(SessionTurn* turn) {
     turn->kv_file_ = options_.kv->Open(name, past.turn, [&] { return BindingOf(name, past); });
   }
   if (turn->kv_file_ == nullptr) return OnKvFile(name, 0);
-  const KvFileHeader& header = turn->kv_file_->header();
+  const KvFileHeader& header = turn->kv_header_.emplace(turn->kv_file_->header());
   turn->parked_ = ParkedTurn{{turn->session(), past.turn}, header.binding.computed, header.live};
 }
 
-void SessionStore::ReadKv(const SessionTurn& turn, std::function<void(KvBytes)> done) {
-  options_.kv->Read(turn.kv_file(), [this, name = turn.session_->name, done = std::move(done)](KvBytes kv) {
+void SessionStore::ReadKv(SessionTurn* turn, std::function<void(KvBytes)> done) {
+  const auto told = [this, name = turn->session_->name, done = std::move(done)](KvBytes kv) {
     if (kv.empty()) OnKvFile(name, 0);
     done(std::move(kv));
-  });
+  };
+  options_.kv->Read(std::move(turn->kv_file_), told);
+}
+
+// `done` is told once no file of the session's KV is left; where there is no memory to have that waited for, the next write removes it,
+// or the next start.
+void SessionStore::RemoveKv(const SessionName& name, const std::function<void()>& done) {
+  bool asked = false;
+  try {
+    std::function<void()> told = done;
+    options_.kv->Remove(name, std::move(told));
+    asked = true;
+  } catch (const std::bad_alloc&) {
+    // Nothing happened.
+  }
+  if (!asked) done();
 }
 
 void SessionStore::OnKvLoss(const TurnId& turn, KvBytes kv) {
@@ -84,9 +102,9 @@ void SessionStore::OnKvFile(const SessionName& name, uint64_t turn) {
 }
 
 // REQUIRES: the lock. The session has a new past, which is in the journal.
-void SessionStore::NoteDue(const Session& session) {
+void SessionStore::NoteDue(const Session& session, bool grows) {
   try {
-    options_.kv->Supersede(session.name, session.past_turn, /*grows=*/session.preset == KvPreset::kFull);
+    options_.kv->Supersede(session.name, session.past_turn, grows);
     if (session.disk_turn == session.past_turn) return;
     if (due_.size() == kDueMax) due_.pop_front();
     due_.push_back({{session.number, session.past_turn}, options_.clock() + options_.kv_idle_us});
@@ -177,7 +195,7 @@ void SessionStore::WriteKv(KvWish wish, KvBytes kv, bool urgent, std::function<v
       if (wish.past != nullptr) write.binding = BindingOf(write.binding.session, *wish.past);
     }
     const bool bound = write.binding.turn == wish.turn.turn;
-    if (bound && wish.past != nullptr && !wish.past->spec.evicts()) write.tokens = ComputedTokens(*wish.past);
+    if (bound && wish.past != nullptr && !wish.past->spec.evicts()) write.tokens = ComputedTokens(wish.past, urgent);
     if (!bound || !kv.empty()) return hand_over(&write, bound ? std::move(kv) : KvBytes(), &done);
     options_.take_parked(wish.turn, [hand_over, write = std::move(write), done](KvBytes bytes) mutable {
       hand_over(&write, std::move(bytes), &done);

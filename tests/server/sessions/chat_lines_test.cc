@@ -41,5 +41,17 @@ TEST(ChatLines, AChatGoesOnWithTheLineThatItBeginsWith) {
   EXPECT_EQ(turn("one", "-"), "none");
 }
 
+// What comes of it is nothing: no line is begun, and held, for that.
+TEST(ChatLines, NothingIsBegunOnceTheDiskIsNeeded) {
+  SessionStore sessions(IdleStore());
+  bool needs_disk = true;
+  RequestPrompt said;
+  said.text = "one";
+  const SessionOwner owner = {.needs_disk = &needs_disk};
+  EXPECT_FALSE(BeginChatLine(sessions, owner, "auto_x", said, ByteTokenizer()).has_value());
+  needs_disk = false;
+  EXPECT_TRUE(BeginChatLine(sessions, owner, "auto_x", said, ByteTokenizer()).has_value());
+}
+
 }  // namespace
 }  // namespace hydrant

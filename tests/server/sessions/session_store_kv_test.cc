@@ -104,7 +104,7 @@ class SessionStoreKv : public testing::Test {
     ApiResult<SessionTurn> turn = store_->Begin(owner, id, false);
     EXPECT_TRUE(turn.ok());
     SessionPast past;
-    past.tokens.assign(tokens, 5);
+    past.tokens.assign(tokens, token_);
     past.computed = static_cast<int32_t>(tokens) - 1;
     if (evicts_) past.spec.preset = KvPreset::kH2o;
     if (parks_) Park({turn.value().session(), turn.value().turn()}, past.computed);
@@ -131,6 +131,7 @@ class SessionStoreKv : public testing::Test {
   int64_t now_us_ = 1'000'000;
   bool parks_ = true;
   bool evicts_ = false;
+  int32_t token_ = 5;
   std::mutex mutex_;
   std::map<TurnId, KvBytes> parked_;
   std::unique_ptr<SessionJournal> journal_;
@@ -153,9 +154,40 @@ TEST_F(SessionStoreKv, ATurnThatPromisesItsKvEndsWhenThatIsOnTheDisk) {
   ASSERT_NE(turn.value().kv_file(), nullptr);
   EXPECT_EQ(turn.value().parked()->id.turn, 2u);
   EXPECT_EQ(turn.value().parked()->computed, 49);
+  EXPECT_EQ(OpenKvFiles(), 1);
   std::promise<KvBytes> read;
-  store_->ReadKv(turn.value(), [&](KvBytes kv) { read.set_value(std::move(kv)); });
-  EXPECT_EQ(read.get_future().get().size, static_cast<size_t>(turn.value().kv_file()->header().payload_bytes()));
+  store_->ReadKv(&turn.value(), [&](KvBytes kv) { read.set_value(std::move(kv)); });
+  EXPECT_EQ(read.get_future().get().size, static_cast<size_t>(turn.value().kv_file()->payload_bytes()));
+  EXPECT_EQ(OpenKvFiles(), 0) << "however long the turn goes on";
+}
+
+// A turn that says nothing, and changes what is kept of those before.
+TEST_F(SessionStoreKv, WhatIsRemovedFromASessionIsOffTheDiskWhenThatIsSaid) {
+  EXPECT_EQ(Turn("s", 40, kPromised), Durability::kKv);
+  const auto change = [this](bool removes) {
+    ApiResult<SessionTurn> turn = store_->Begin(kPromised, "s", true);
+    SessionPast past = *turn.value().past();
+    std::promise<int> told;
+    const auto done = [&](Durability durable) {
+      const std::filesystem::directory_iterator files(temp_.File("d") + "/kv");
+      told.set_value(durable == Durability::kNone ? -1 : static_cast<int>(std::distance(begin(files), end(files))));
+    };
+    turn.value().Commit(std::move(past), done, removes);
+    return told.get_future().get();
+  };
+  EXPECT_EQ(change(/*removes=*/false), 1) << "the next turn's goes on from it";
+  EXPECT_EQ(change(/*removes=*/true), 0);
+  EXPECT_EQ(Files(), 0);
+  EXPECT_EQ(change(/*removes=*/true), 0) << "there is none";
+}
+
+TEST_F(SessionStoreKv, AnotherHistoryLeavesNoFileOfTheOneBefore) {
+  EXPECT_EQ(Turn("s", 40, kPromised), Durability::kKv);
+  parks_ = false;
+  token_ = 6;
+  EXPECT_EQ(Turn("s", 50), Durability::kTokens);
+  LookAfter(0);
+  EXPECT_EQ(Files(), 0);
 }
 
 TEST_F(SessionStoreKv, WhoIsLeftAloneIsWritten) {
