@@ -136,7 +136,7 @@ class Test:
         with self.server(directory, "--session-durability", "kv", context=context) as server:
             assert say(server, "full-long", 4, durable="kv")[1] == 0, "a damaged file is gone on from"
             assert metric(server, 'hydrant_session_kv_rejected_total{reason="damaged"}') == 1
-            assert len(list(pathlib.Path(directory, "kv").iterdir())) == 1, "all is written anew"
+            wait_for("the files before to go, as all is written anew", lambda: len(list(pathlib.Path(directory, "kv").iterdir())) == 1)
 
     def moved(self):
         """A session's state goes to another server with its KV, over HTTP, by way of a file and by a handover."""
