@@ -23,10 +23,6 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kBillingLine = "x-anthropic-billing-header:";
 
 // Fields of the other endpoints that have another name here, or no place in an answer.
-struct OtherField {
-  std::string_view name;
-  std::string_view instead;  // empty: nothing does the same
-};
 constexpr std::array<OtherField, 17> kOtherFields = {{
     {"add_generation_prompt", ""},
     {"best_of", ""},
@@ -50,16 +46,10 @@ constexpr std::array<OtherField, 17> kOtherFields = {{
 // Fields of this endpoint that are of other servers' where they come to another one.
 constexpr std::array<std::string_view, 2> kOwnFields = {"stop_sequences", "thinking"};
 
-void RefuseOtherFields(ObjectReader* request) {
+void RefuseMessagesOthers(ObjectReader* request) {
   const ObjectReader::Unlogged unlogged(request);
-  for (const OtherField& field : kOtherFields) {
-    if (!request->Has(field.name)) continue;
-    const std::string name(field.name);
-    if (field.instead.empty()) return request->FailUnsupported(name, absl::StrCat("'", name, "' on /v1/messages"));
-    return request->Fail(
-        name, absl::StrCat("'", name, "' is not a field of /v1/messages: use '", std::string(field.instead), "'."),
-        "unsupported");
-  }
+  RefuseOtherFields(request, "/v1/messages", kOtherFields);
+  if (request->failed()) return;
   // What would have to be run, kept or chosen here.
   for (const std::string_view name : {"container", "diagnostics", "inference_geo", "mcp_servers", "speed"}) {
     const JsonView value = request->Raw(name);
@@ -334,7 +324,7 @@ void ReadOutputConfig(ObjectReader* request, Conversation* conversation) {
 void ReadMessagesConversation(ObjectReader* reader, const RequestContext& context, int64_t tokens_max,
                               MessagesRequest* request) {
   Conversation& conversation = request->conversation;
-  RefuseOtherFields(reader);
+  RefuseMessagesOthers(reader);
   CheckContextManagement(reader);
   ConversationReader(reader, context).Read(&conversation);
   conversation.tools = ReadMessagesTools(reader);

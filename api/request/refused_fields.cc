@@ -89,6 +89,18 @@ void RefuseCompletionFields(ObjectReader* request) {
   }
 }
 
+void RefuseOtherFields(ObjectReader* request, std::string_view endpoint, std::span<const OtherField> fields) {
+  const ObjectReader::Unlogged unlogged(request);
+  for (const OtherField& field : fields) {
+    if (!request->Has(field.name)) continue;
+    const std::string name = QuotedField(field.name), path(endpoint);
+    if (field.instead.empty()) return request->FailUnsupported(field.name, absl::StrCat(name, " on ", path));
+    return request->Fail(field.name,
+                         absl::StrCat(name, " is not a field of ", path, ": use ", QuotedField(field.instead), "."),
+                         "unsupported");
+  }
+}
+
 void RefuseChatFields(ObjectReader* request) {
   const ObjectReader::Unlogged unlogged(request);
   for (const std::string_view name : kAlwaysOfChats) {

@@ -17,7 +17,15 @@ namespace hydrant {
 // A field as messages name it.
 std::string QuotedField(std::string_view name);
 
+// A field of other endpoints that has another name at this one, or no place in its answers.
+struct OtherField {
+  std::string_view name;
+  std::string_view instead;  // empty: nothing does the same
+};
+
 // Each sets the request's error at the first field that is wrong or refused.
+// Those that `endpoint`, as its path names it, does not have: a request that has one is wrong.
+void RefuseOtherFields(ObjectReader* request, std::string_view endpoint, std::span<const OtherField> fields);
 // The fields of every endpoint that generates, but for `own`, which the endpoint reads.
 void RefuseGenerationFields(ObjectReader* request, std::span<const std::string_view> own = {});
 // The fields of /v1/completions beside them.

@@ -20,11 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Fields of the other endpoints that have another name here, or no place in an answer.
-struct ResponsesOther {
-  std::string_view name;
-  std::string_view instead;  // empty: nothing does the same
-};
-constexpr std::array<ResponsesOther, 18> kResponsesOthers = {{
+constexpr std::array<OtherField, 18> kResponsesOthers = {{
     {"add_generation_prompt", ""},
     {"best_of", ""},
     {"continue_final_message", ""},
@@ -51,14 +47,8 @@ constexpr std::array<std::string_view, 7> kResponsesOwn = {
 
 void RefuseResponsesOthers(ObjectReader* request) {
   const ObjectReader::Unlogged unlogged(request);
-  for (const ResponsesOther& field : kResponsesOthers) {
-    if (!request->Has(field.name)) continue;
-    const std::string name(field.name);
-    if (field.instead.empty()) return request->FailUnsupported(name, absl::StrCat("'", name, "' on /v1/responses"));
-    return request->Fail(
-        name, absl::StrCat("'", name, "' is not a field of /v1/responses: use '", std::string(field.instead), "'."),
-        "unsupported");
-  }
+  RefuseOtherFields(request, "/v1/responses", kResponsesOthers);
+  if (request->failed()) return;
   // What would have to be run, kept or chosen here.
   for (const std::string_view name : {"context_management", "moderation", "prompt"}) {
     const JsonView value = request->Raw(name);
