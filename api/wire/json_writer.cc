@@ -199,12 +199,4 @@ bool IsValidUtf8(std::string_view text) {
   return true;
 }
 
-int32_t CountCharacters(std::string_view text) {
-  int32_t count = 0;
-  for (const char byte : text) {
-    if ((static_cast<uint8_t>(byte) & 0xc0) != 0x80) ++count;  // every byte that does not continue a character
-  }
-  return count;
-}
-
 }  // namespace hydrant

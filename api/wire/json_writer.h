@@ -33,8 +33,6 @@ void AppendJsonIntegers(std::string* out, std::span<const int32_t> values);
 std::string ToValidUtf8(std::string_view text, size_t bytes_max);
 // True if `text` is valid UTF-8 (no overlong form, no surrogate, at most U+10FFFF).
 bool IsValidUtf8(std::string_view text);
-// Code points of a valid UTF-8 text: what text_offset counts.
-int32_t CountCharacters(std::string_view text);
 
 }  // namespace hydrant
 

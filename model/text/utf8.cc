@@ -1,5 +1,6 @@
 #include "model/text/utf8.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 
@@ -69,6 +70,11 @@ void AppendUtf8(uint32_t code_point, std::string& out) {
     out += static_cast<char>(0x80 | (code_point >> 6 & 0x3F));
     out += static_cast<char>(0x80 | (code_point & 0x3F));
   }
+}
+
+int32_t CountCharacters(std::string_view text) {
+  return static_cast<int32_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 size_t AppendUtf8Lossy(std::string_view text, std::string& out, bool each_byte) {

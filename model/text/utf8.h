@@ -32,6 +32,9 @@ Utf8Unit NextUtf8Unit(std::string_view text);
 // Bytes of the longest prefix that is valid UTF-8.
 size_t ValidUtf8Prefix(std::string_view text);
 
+// Characters of a text that is UTF-8: what text_offset counts.
+int32_t CountCharacters(std::string_view text);
+
 // Bytes of the longest prefix that is ASCII.
 size_t AsciiPrefix(std::string_view text);
 

@@ -40,11 +40,6 @@ std::string Utf8(uint32_t code_point) {
   return bytes;
 }
 
-size_t CharactersOf(std::string_view text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
-
 // Reads a translated pattern for the classes it has and the characters it spells.
 class Reader {
  public:
@@ -199,7 +194,10 @@ class Trial {
   // 0, or PCRE2's error.
   int Run(std::string_view prefix, std::string_view unit, std::string_view end) {
     text_ = prefix;
-    for (size_t characters = 0; characters < kTextCharacters; characters += CharactersOf(unit)) text_ += unit;
+    for (size_t characters = 0; characters < kTextCharacters;
+         characters += static_cast<size_t>(CountCharacters(unit))) {
+      text_ += unit;
+    }
     text_ += end;
     const int64_t allowed = std::min(kItemsMax, all_left_);
     left_ = allowed;

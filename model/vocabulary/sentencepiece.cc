@@ -16,14 +16,9 @@ constexpr size_t kMergedBytesMax = 256;
 
 struct ScoredMerge {
   float score;
-  size_t left_characters, right_characters;
+  int32_t left_characters, right_characters;
   std::string_view left, right;
 };
-
-size_t Characters(std::string_view text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
 
 // Every way to put a piece together from two others, the best score first. Of the ways to one piece the longest left part
 // goes first, and what is still equal goes by the ids of the parts: transformers' order.
@@ -47,8 +42,9 @@ absl::Status AddMerges(const SentencePieceVocabulary& vocabulary, TokenizerSpec&
       const std::string_view left = piece.substr(0, cut), right = piece.substr(cut);
       const auto left_id = ids.find(left), right_id = ids.find(right);
       if (left_id == ids.end() || right_id == ids.end()) continue;
-      local.emplace_back(left_id->second, right_id->second,
-                         ScoredMerge{vocabulary.scores[id], Characters(left), Characters(right), left, right});
+      local.emplace_back(
+          left_id->second, right_id->second,
+          ScoredMerge{vocabulary.scores[id], CountCharacters(left), CountCharacters(right), left, right});
     }
     std::stable_sort(local.begin(), local.end(), [](const auto& a, const auto& b) {
       return std::pair(std::get<0>(a), std::get<1>(a)) < std::pair(std::get<0>(b), std::get<1>(b));

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <utility>
 
-#include "api/wire/json_writer.h"
+#include "model/text/utf8.h"
 
 namespace hydrant {
 

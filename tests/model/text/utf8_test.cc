@@ -52,6 +52,14 @@ INSTANTIATE_TEST_SUITE_P(, Utf8Invalid,
                                          Invalid{"ThreeOfFour", "\xF0\x9F\x98", Utf8Kind::kIncomplete, 3}),
                          [](const auto& test) { return test.param.name; });
 
+TEST(Utf8, CountsCharactersOfAnyLength) {
+  std::string all;
+  for (uint32_t point = 0; point <= 0x10FFFF; ++point) {
+    if (point < 0xD800 || point > 0xDFFF) AppendUtf8(point, all);
+  }
+  EXPECT_EQ(CountCharacters(all), 0x110000 - 0x800);
+}
+
 TEST(Utf8, ReplacesEachInvalidPieceOnceAndHoldsBackAnIncompleteEnd) {
   std::string out;
   EXPECT_EQ(AppendUtf8Lossy("a\xFF\xC3\xA9\xE2\x82z\xF0\x9F", out), 2u);
