@@ -15,8 +15,6 @@ constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 
 // Plans in which budgets may fall for a head of line that has waited long enough, before somebody steps aside for it.
 constexpr uint64_t kBudgetPlans = 4;
-// Plans until it is looked for somebody again where nobody could step aside: planning each step alone would cost those that run.
-constexpr uint64_t kAskAgain = 4;
 
 }  // namespace
 
@@ -336,7 +334,7 @@ void Admission::MakeRoom(Tenant& tenant, uint64_t plan) {
     }
   }
   if ((missing > 0 || row) && !swapping_.MakeRoomForHead(head.request.tenant, blocks, missing, row)) {
-    head.waits_since += kAskAgain;
+    head.waits_since += Swapping::kAskAgain;
     return;
   }
   head.given_room = true;

@@ -55,6 +55,8 @@ class Swapping {
   // that whoever steps aside for it can do so while it goes on.
   static constexpr int32_t kHorizon = kBlockSlots;
   static constexpr int32_t kAskBefore = 4;
+  // Plans until it is looked for somebody again where nobody could step aside: planning each step alone would cost those that run.
+  static constexpr uint64_t kAskAgain = 4;
   // Own tokens before a sequence that came back may have to go again.
   static constexpr int32_t kGuard = Victims::kGuard;
   // Own tokens of an anchor, in plans of patience, before one that has been outside for long may be it.

@@ -11,9 +11,6 @@ namespace {
 // fall. The third is for those that had no row in the first. By then who asked in time has no slot left.
 constexpr int32_t kBudgetWaits = 3;
 
-// Plans until one that has been outside for long asks again where nobody could step aside for it.
-constexpr uint64_t kAskAsideAgain = 4;
-
 }  // namespace
 
 // Outside for so long that it asks for its return.
@@ -71,7 +68,7 @@ void Swapping::PlanGrowth() {
     const bool waits = awaits_budgets_.tenant == &tenants_.at(asker.tenant) && !asker.own_alone && asker.blocks > 0;
     const bool leaves = sequences_.at(asker.sequence).place == KvPlace::kLeaving;  // for one that asked before
     if (waits || leaves || MakeRoom(asker) || !asker.rotates) continue;
-    FindAside(asker.sequence)->again_at = plan_ + kAskAsideAgain;
+    FindAside(asker.sequence)->again_at = plan_ + kAskAgain;
   }
 }
 
