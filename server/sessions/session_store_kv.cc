@@ -104,7 +104,7 @@ void SessionStore::OnKvFile(const SessionName& name, uint64_t turn) {
 // REQUIRES: the lock. The session has a new past, which is in the journal.
 void SessionStore::NoteDue(const Session& session, bool grows) {
   try {
-    options_.kv->Supersede(session.name, session.past_turn, grows);
+    if (!grows) options_.kv->Supersede(session.name, session.past_turn);
     if (session.disk_turn == session.past_turn) return;
     if (due_.size() == kDueMax) due_.pop_front();
     due_.push_back({{session.number, session.past_turn}, options_.clock() + options_.kv_idle_us});

@@ -374,14 +374,25 @@ TEST(DeriveLimits, ADeviceWithMemoryOfItsOwnGivesMostOfItToThePool) {
   EXPECT_NE(sizing.explanation[1].find("device memory"), std::string::npos);
 }
 
-// The head's weights are read once for all of them, and what their logits take is not the pool's.
-TEST(DeriveLimits, ADeviceWithMemoryOfItsOwnFormsTheLogitsOfMoreRowsAtOnce) {
+ModelConfig ManyTokensModel() {
   ModelConfig model = Model();
   model.vocab = 128'256;
-  Config config;
-  config.sequences_max = 512;
+  return model;
+}
+
+// A device with 24 GiB of its own.
+DeviceFacts Gpu24() {
   DeviceFacts gpu = kDevice;
   gpu.memory_bytes = int64_t{24} << 30;
+  return gpu;
+}
+
+// The head's weights are read once for all of them, and what their logits take is not the pool's.
+TEST(DeriveLimits, ADeviceWithMemoryOfItsOwnFormsTheLogitsOfMoreRowsAtOnce) {
+  const ModelConfig model = ManyTokensModel();
+  Config config;
+  config.sequences_max = 512;
+  DeviceFacts gpu = Gpu24();
   EXPECT_EQ(DeriveLimits(config, model, kDevice, {int64_t{24} << 30, 20'000})->logits_rows_max, 64);
   const Sizing sizing = *DeriveLimits(config, model, gpu, kHost);
   EXPECT_EQ(sizing.logits_rows_max, (int64_t{24} << 30) / 100 / (128'256 * 4));
@@ -393,12 +404,10 @@ TEST(DeriveLimits, ADeviceWithMemoryOfItsOwnFormsTheLogitsOfMoreRowsAtOnce) {
 
 // What a flag gives to the pool is the pool's, and 64 rows are enough where nothing else is left.
 TEST(DeriveLimits, TheLogitsOfMoreRowsLeaveThePoolWhatItWasGiven) {
-  ModelConfig model = Model();
-  model.vocab = 128'256;
+  const ModelConfig model = ManyTokensModel();
   Config config;
   config.sequences_max = 512;
-  DeviceFacts gpu = kDevice;
-  gpu.memory_bytes = int64_t{24} << 30;
+  DeviceFacts gpu = Gpu24();
   const auto sized = [&] { return *DeriveLimits(config, model, gpu, kHost); };
   const int32_t wanted = sized().logits_rows_max;
   const int64_t row_bytes = 128'256 * 4, block_bytes = sized().block_bytes;

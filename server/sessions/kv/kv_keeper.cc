@@ -141,8 +141,7 @@ void KvKeeper::Remove(const SessionName& session, std::function<void()> done) {
   }
 }
 
-void KvKeeper::Supersede(const SessionName& session, uint64_t turn, bool grows) {
-  if (grows) return;
+void KvKeeper::Supersede(const SessionName& session, uint64_t turn) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const KvFileEntry* entry = catalogue_.Find(session);
@@ -245,9 +244,7 @@ void KvKeeper::Lose(const SessionName& session) {
   }
   // The newest first: none is without what it goes on from.
   for (size_t i = turns.size(); i-- > 0;) {
-    if (disk_.Remove(session, turns[i], /*sync=*/false) == 0) continue;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    ++counts_.errors;
+    if (disk_.Remove(session, turns[i], /*sync=*/false) < 0) CountError();
   }
   Tell(session, 0);
 }
@@ -548,6 +545,11 @@ void KvKeeper::CountUnread(KvReject why) {
 void KvKeeper::CountPassed() {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++counts_.passed;
+}
+
+void KvKeeper::CountError() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++counts_.errors;
 }
 
 double KvKeeper::read_rate() const {

@@ -126,8 +126,8 @@ class KvKeeper {
   bool has_room() const;
   // No file of the session is left when `done` is called; null: nobody asks. Throws std::bad_alloc, and then nothing happens.
   void Remove(const SessionName& session, std::function<void()> done);
-  // The session's last turn is this one: a file of another goes, or, where its KV only `grows`, waits to be gone on from.
-  void Supersede(const SessionName& session, uint64_t turn, bool grows = false);
+  // The session's last turn is this one, and nothing goes on from the KV of another, whose files go.
+  void Supersede(const SessionName& session, uint64_t turn);
   // `look` is called soon.
   void Wake();
 
@@ -197,6 +197,7 @@ class KvKeeper {
   void Pace(int64_t bytes);
   bool MakeRoom(const KvWrite& write, const KvFileHeader& header);
   void Lose(const SessionName& session);
+  void CountError();  // of a disk
   void Tell(const SessionName& session, uint64_t turn);
   void SweepSome();
   void SweepStray(const std::string& name);

@@ -20,8 +20,7 @@ void KvKeeper::SweepSome() {
     const int error = disk_.List(&names);
     if (error < 0) {
       resealed_ = false;  // nobody knows what is there
-      const std::lock_guard<std::mutex> lock(mutex_);
-      ++counts_.errors;
+      CountError();
     }
     // A session's files together, and before them what was not finished.
     const auto is_strange = [](const std::string& name) { return !ParseKvFileName(name).has_value(); };
@@ -92,15 +91,12 @@ void KvKeeper::SweepSession(const SessionName& session, const std::vector<uint64
     const bool stays = kept.has_value() && (turn == kept->turn || std::find(kept->bases.begin(), kept->bases.end(),
                                                                             turn) != kept->bases.end());
     if (!stays) {
-      if (disk_.RemoveNamed(name) == 0) continue;
-      const std::lock_guard<std::mutex> lock(mutex_);
-      ++counts_.errors;
+      if (disk_.RemoveNamed(name) < 0) CountError();
       continue;
     }
     if (const int error = disk_.Reseal(name); error < 0) {
       resealed_ = false;
-      const std::lock_guard<std::mutex> lock(mutex_);
-      ++counts_.errors;
+      CountError();
     }
     const int64_t bytes = disk_.SizeOf(name);
     is_ours = is_ours && bytes >= 0;  // else somebody else's, or it cannot be read: left alone
@@ -117,9 +113,7 @@ void KvKeeper::SweepSession(const SessionName& session, const std::vector<uint64
 
 void KvKeeper::SweepStray(const std::string& name) {
   if (!name.ends_with(".kv.tmp") || name.find(incoming_mark_) != std::string::npos) return;  // none of ours, or coming
-  if (disk_.RemoveNamed(name) == 0) return;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  ++counts_.errors;
+  if (disk_.RemoveNamed(name) < 0) CountError();
 }
 
 // The limit may have been another one before.

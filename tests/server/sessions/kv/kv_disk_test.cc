@@ -60,6 +60,21 @@ TEST(KvDisk, ReadsWhatItWrote) {
   EXPECT_EQ(files->Remove(header.binding.session, 7, /*sync=*/true), 0) << "nor is it a failure that there is none";
 }
 
+// What `write` gives where the k-th call of the disk fails so, or ends the process (0); -1: it did not come to its end.
+template <typename Write>
+int WriteFailing(ModelDisk* disk, int failure, int64_t k, Write write) {
+  (failure == 0 ? disk->kill_at : disk->fail_at) = k;
+  disk->failure = failure;
+  int result = -1;
+  try {
+    result = write();
+  } catch (const Killed&) {
+    result = -1;
+  }
+  disk->kill_at = disk->fail_at = -1;
+  return result;
+}
+
 class KvDiskCalls : public testing::TestWithParam<std::string> {};
 
 // A store that failed is not found, and neither is one that was cut off by the end of the process or a loss of power: what is found is
@@ -74,16 +89,8 @@ TEST_P(KvDiskCalls, IsWholeOrNotThereWhicheverCallFails) {
     for (int64_t k = 0; !reached_end; ++k) {
       ASSERT_LT(k, 100);
       ModelDisk disk;
-      (failure == 0 ? disk.kill_at : disk.fail_at) = k;
-      disk.failure = failure;
-      int result = -1;
-      try {
-        result = MountOn(disk, key)->Write(header, payload);
-      } catch (const Killed&) {
-        result = -1;
-      }
+      const int result = WriteFailing(&disk, failure, k, [&] { return MountOn(disk, key)->Write(header, payload); });
       reached_end = disk.calls <= k;
-      disk.kill_at = disk.fail_at = -1;
       for (const bool loses_power : {false, true}) {
         if (loses_power) disk.LosePower(random);
         std::vector<std::byte> read;
@@ -222,16 +229,9 @@ TEST(KvDisk, AnAppendIsWholeOrNotThereWhicheverCallFails) {
       ModelDisk disk;
       ASSERT_EQ(growing.Append(*MountOn(disk), growing.first), 0);
       disk.calls = 0;
-      (failure == 0 ? disk.kill_at : disk.fail_at) = k;
-      disk.failure = failure;
-      int result = -1;
-      try {
-        result = growing.Append(*MountOn(disk), growing.second);
-      } catch (const Killed&) {
-        result = -1;
-      }
+      const int result =
+          WriteFailing(&disk, failure, k, [&] { return growing.Append(*MountOn(disk), growing.second); });
       reached_end = disk.calls <= k;
-      disk.kill_at = disk.fail_at = -1;
       for (const bool loses_power : {false, true}) {
         if (loses_power) disk.LosePower(random);
         std::vector<std::byte> read;

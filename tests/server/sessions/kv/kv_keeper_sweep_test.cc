@@ -104,7 +104,6 @@ TEST_F(KeepingWhatGrows, ATurnWritesWhatItAddedAndAStartFindsWhatBelongsTogether
   };
   EXPECT_EQ(counts.bytes, on_disk());
   EXPECT_EQ(Files().size(), 3u);
-  keeper_->Supersede(HeaderOf(8, 112).binding.session, 8, /*grows=*/true);
   keeper_.reset();
   std::filesystem::copy(path_ + "/" + KvFileName(HeaderOf(7, 1).binding.session, 7),
                         path_ + "/" + KvFileName(HeaderOf(7, 1).binding.session, 3));
