@@ -501,7 +501,9 @@ bool Admission::ReserveShared(Sequence& sequence, int64_t alone_blocks, StepPlan
   const int64_t peak = std::max(shared_blocks, PrivateBlocks(request));
   if (!swapping_.HasPlace(tenant, peak)) return false;
   const int64_t beside = BlocksBeside(shared_blocks);
-  if (swapping_.closed() && beside > tenant.unused_floor() && !MayPassOutside(tenant, beside)) return false;
+  // It was chosen with so many, or it takes more than that from nobody who waits outside.
+  const bool takes_more = beside > tenant.head.blocks && beside > tenant.unused_floor();
+  if (swapping_.closed() && takes_more && !MayPassOutside(tenant, beside)) return false;
   if (!tenant.CapAllows(BlocksBeside(shared_blocks)) || !block_manager_.CanAdmit(shared_blocks + others, match_)) {
     return false;
   }

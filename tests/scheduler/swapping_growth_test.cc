@@ -211,5 +211,29 @@ TEST(Growth, ATenantWithinItsShareDoesNotWaitForThoseOutside) {
   EXPECT_GT(let_in_beside, 10);
 }
 
+// Budgets fell by what a head of line misses that shares its prompt. It is let in with that also when somebody waits outside by then:
+// alone it has no room.
+TEST(Growth, WhoWasGivenRoomSharesItsPromptWhoeverWaitsOutsideByThen) {
+  SwapDriver driver(WithSwapSpace(15, 100));
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 95, 5000, KvBudget::Exact(95))).ok());
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(2, 16, 12 * kBlockSlots)).ok());
+  ASSERT_NE(driver.Until(2, KvPlace::kOutside), nullptr);
+  driver.scheduler.SetPaused(2, true);
+  KvBudget elastic = KvBudget::Exact(63);
+  elastic.floor = 15;
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(3, 63, 5000, elastic)).ok());
+  ASSERT_TRUE(driver.scheduler.Add(Shared(4, 48, 17)).ok());
+  driver.StepAndMove();
+  driver.StepAndMove();
+  ASSERT_TRUE(driver.scheduler.Add(Shared(5, 48, 10)).ok());
+  for (int32_t steps = 0; steps < 10 && driver.scheduler.shrinks_for() != 5; ++steps) driver.StepAndMove();
+  ASSERT_EQ(driver.scheduler.shrinks_for(), 5u);
+  driver.scheduler.SetPaused(2, false);
+  driver.StepAndMove();
+  ASSERT_NE(driver.Find(5), nullptr);
+  EXPECT_EQ(driver.Find(5)->cached, 32);
+  driver.DrainAndMove();
+}
+
 }  // namespace
 }  // namespace hydrant
