@@ -33,8 +33,8 @@
 //  5. Prefill chunks end on multiples of kBlockSlots slots, except those that end a prompt or come before a cut in it.
 //  6. A budget is lowered only if this admits a request that waits for blocks: it is admitted by the next Plan, before any
 //     other, unless it is cancelled or comes to need more (SetTenants, ResetPrefixes, DropSession); or, where sequences step
-//     aside, if this wins all that a tenant's sequences miss to go on. A budget never falls below its floor, and is never
-//     raised.
+//     aside, if this wins all that a tenant's sequences miss to go on; there those that run have what was won for a request if
+//     admission is paused before that Plan. A budget never falls below its floor, and is never raised.
 //  7. Counts do not depend on data, with one exception: which of several elastic budgets falls. What a plan frees is
 //     decided when the plan is made, and freed when it is committed.
 //  8. A plan and the parks after it move at most StepLimits::blocks_moved_max blocks of sessions' KV. A sequence has no

@@ -21,7 +21,9 @@
 //  - A head of line that the pool holds back is passed by nobody, with two exceptions. One is a tenant that takes nothing
 //    that the head could have: a row of its own floor, and blocks of that floor or, where the head waits for a row alone,
 //    blocks that the head leaves. Nobody else has a row then, and the next end of a sequence beyond its tenant's floor
-//    gives the head one. The other is for a head with which its tenant would claim more than its share of the pool by
+//    gives the head one. (Where sequences step aside, so does one that has all that it has in progress outside, with the row
+//    that is kept for it: in blocks that the head leaves, ahead of it by as much as memory was charged for what is outside.)
+//    The other is for a head with which its tenant would claim more than its share of the pool by
 //    weight: those pass it with whom theirs do not, but only until they are ahead of its turn by the tokens of a full pool
 //    (PassesAhead). Everything else that runs ends, so a wait is bounded as if there were no tenants, by the time that a
 //    pool of tokens takes at most.

@@ -12,6 +12,9 @@ void Episode::CheckPromise(bool due, int64_t planned_us) {
   const Scheduler& scheduler = core_->scheduler();
   const std::span<const uint64_t> admitted = scheduler.admitted();
   if (promised_ != 0 && requests_[promised_ - 1]->cancelled) promised_ = 0;
+  // Where sequences step aside, those that run have what was won while nobody may be let in: an operator pauses admission for what
+  // runs to end soon.
+  if (options_.swaps && admission_paused_) promised_ = 0;
   if (due && promised_ != 0) {
     if (std::find(admitted.begin(), admitted.end(), promised_) == admitted.end()) {
       failure_.Set("step ", step_, ": budgets fell for request ", promised_, ", which is not let in");

@@ -27,6 +27,8 @@ void TenantChecks::OnReload() {
   cost_running_.resize(count, 0);
   memory_at_.resize(count, 0);
   memory_now_.resize(count, 0);
+  lead_at_.resize(count, 0);
+  lead_now_.resize(count, 0);
   for (size_t i = 0; i < count; ++i) {
     const int32_t cap = workload_.tenants()[i].blocks_max;
     cap_max_[i] = std::max<int64_t>(cap_max_[i], cap > 0 ? cap : std::numeric_limits<int32_t>::max());
@@ -48,6 +50,7 @@ void TenantChecks::BeforeStep(const Scheduler& scheduler, bool admits) {
     const SimRequest& request = *requests_[scheduler.sequence(index).request.id - 1];
     cost_running_[static_cast<size_t>(request.request.request.tenant)] += CostOf(request);
   }
+  SeeLeads(scheduler);
   due_.clear();
   if (workload_.reloads() || !admits) return;
   for (size_t i = 0; i < workload_.tenants().size(); ++i) {
@@ -140,6 +143,7 @@ void TenantChecks::AfterStep(const Scheduler& scheduler) {
     const auto tenant = static_cast<size_t>(request.request.request.tenant);
     cost_running_[tenant] += CostOf(request);
     memory_at_[tenant] = memory_now_[tenant];
+    lead_at_[tenant] = lead_now_[tenant];
   }
   for (size_t i = 0; i < cost_max_.size(); ++i) cost_max_[i] = std::max(cost_max_[i], cost_running_[i]);
   CheckCaps(scheduler);
@@ -184,11 +188,32 @@ void TenantChecks::CheckCaps(const Scheduler& scheduler) {
   }
 }
 
+// Whoever has all that it has in progress outside keeps one state row, whatever its counter says: else it would lose the last to those
+// within their share, who give none back. Until something of it comes back its head of line may have the row, so it is let in ahead of
+// others by as much as memory was charged for what it had let in before.
+void TenantChecks::SeeLeads(const Scheduler& scheduler) {
+  const std::span<const int32_t> running = scheduler.running_sequences();
+  for (size_t i = 0; i < lead_now_.size(); ++i) {
+    const Tenant& tenant = scheduler.tenant(static_cast<int32_t>(i));
+    const bool has_row = std::any_of(running.begin(), running.end(), [&](int32_t index) {
+      const Sequence& sequence = scheduler.sequence(index);
+      return sequence.request.tenant == static_cast<int32_t>(i) && sequence.place != KvPlace::kOutside;
+    });
+    lead_now_[i] = 0;
+    if (has_row || tenant.running == 0) continue;
+    for (const Tenant& other : scheduler.tenants()) {
+      if (other.waits()) lead_now_[i] = std::max(lead_now_[i], tenant.turn() - other.turn());
+    }
+  }
+}
+
 // How far a tenant's counter may be above that of another one that waits: what its sequences in progress may cost, what memory was
-// charged since it was let in, and the tokens of a full pool once it has passed a head above its tenant's share.
+// charged since it was let in, how far it was ahead then if it had a row kept, and the tokens of a full pool once it has passed a head
+// above its tenant's share.
 double TenantChecks::MayBeAhead(size_t index, const Tenant& tenant) const {
   const double pool = 2.0 * workload_.core().scheduler.blocks * kBlockSlots / tenant.options.weight;
-  return cost_max_[index] + tenant.memory_charged - memory_at_[index] + (tenant.passes > 0 ? pool : 0.0);
+  return cost_max_[index] + tenant.memory_charged - memory_at_[index] + lead_at_[index] +
+         (tenant.passes > 0 ? pool : 0.0);
 }
 
 void TenantChecks::CheckFairness(const Scheduler& scheduler) {

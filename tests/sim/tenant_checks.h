@@ -64,6 +64,7 @@ class TenantChecks {
   double CostOf(const SimRequest& request) const;
   void CheckCaps(const Scheduler& scheduler);
   double MayBeAhead(size_t index, const Tenant& tenant) const;
+  void SeeLeads(const Scheduler& scheduler);
   void CheckFairness(const Scheduler& scheduler);
   void CheckOrder();
 
@@ -78,6 +79,10 @@ class TenantChecks {
   std::vector<double>
       memory_at_;  // by tenant: what memory had been charged before the last step in which it was let in
   std::vector<double> memory_now_;  // likewise before this step
+  // By tenant: by how much it was ahead of the least served of those that waited when it was last let in to the row that is kept for
+  // it (swapping.h, invariant 7), and 0 if it took another one; and what that would be in this step, if its row is kept.
+  std::vector<double> lead_at_;
+  std::vector<double> lead_now_;
   // By tenant, before what may end requests.
   struct Turn {
     double turn = 0;
