@@ -168,13 +168,16 @@ bool Swapping::CapHoldsBack(const Sequence& sequence, int64_t blocks) const {
 bool Swapping::MayTake(const Sequence& sequence, int64_t blocks) const {
   const Tenant& tenant = tenants_.of(sequence);
   int64_t others_floors = 0;
+  int64_t beside_floors = block_manager_.pool().total();
   int64_t others_reserved = -int64_t{sequence.blocks.reserved()};
   for (const Tenant& each : tenants_.all()) {
     others_floors += &each == &tenant ? 0 : each.unused_floor();
+    beside_floors -= &each == &tenant ? 0 : each.options.floor_blocks;
     others_reserved += each.reserved;
   }
-  // With nothing else in the pool it would wait for nobody.
-  if (!floors_hold_ || others_reserved == 0) others_floors = 0;
+  // With nothing else in the pool it would wait for nobody. And where floors were raised so far that what it was let in for has no
+  // room beside them, it would wait for as long as anybody is let in within them (invariant 8).
+  if (!floors_hold_ || others_reserved == 0 || sequence.peak_blocks > beside_floors) others_floors = 0;
   const bool kept = kept_tenant_ >= 0 && kept_tenant_ != sequence.request.tenant && others_reserved > 0 &&
                     sequences_.IndexOf(sequence) != anchor_;
   if (kept) others_floors += kept_blocks_;

@@ -30,6 +30,9 @@
 //     sequences than rows, whoever is chosen to step aside finds room outside: what all may come to hold is at most
 //     swap_blocks_max. A row that misses to a head of line within its tenant's share of the rows, or to one that has been
 //     outside for swap_patience plans, is given by one of a tenant above its share of them, or of that one's own.
+//  8. What is kept for floors is kept from those that run only as far as each can have all that it was let in for beside them: who
+//     was let in before floors were raised further takes any block that is free. So what the anchor waits for are blocks that others
+//     hold beyond their floors, and while it waits nobody takes more of these (invariant 6): it waits at most until those end.
 #ifndef HYDRANT_SCHEDULER_SWAPPING_H_
 #define HYDRANT_SCHEDULER_SWAPPING_H_
 

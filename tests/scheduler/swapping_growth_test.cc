@@ -235,5 +235,27 @@ TEST(Growth, WhoWasGivenRoomSharesItsPromptWhoeverWaitsOutsideByThen) {
   driver.DrainAndMove();
 }
 
+// Floors that are raised keep nothing from who was let in before and has no room beside them, however long others stay within theirs.
+TEST(Growth, RaisedFloorsHoldNobodyUpForEver) {
+  for (const bool is_anchor : {false, true}) {
+    SchedulerOptions options = WithSwapSpace(12, 100);
+    options.tenants = {{.name = "before"}, {.name = "floor"}};
+    SwapDriver driver(options);
+    // A stream without end, of one block.
+    Request stream = MakeRequest(1, 4, 1'000'000, KvBudget::Exact(kBlockSlots - 1));
+    stream.tenant = 1;
+    Request grows = MakeRequest(2, kBlockSlots, 9 * kBlockSlots);
+    ASSERT_TRUE(driver.scheduler.Add(is_anchor ? grows : stream).ok());
+    driver.StepAndMove();
+    ASSERT_TRUE(driver.scheduler.Add(is_anchor ? stream : grows).ok());
+    for (int32_t steps = 0; steps < 3 * kBlockSlots; ++steps) driver.StepAndMove();
+    EXPECT_EQ(driver.scheduler.swapping().anchor(), 0);
+    options.tenants[1].floor_blocks = 6;
+    driver.scheduler.SetTenants(options.tenants);
+    for (int32_t steps = 0; steps < 12 * kBlockSlots; ++steps) driver.StepAndMove();
+    EXPECT_TRUE(driver.finished.contains(2)) << (is_anchor ? "the anchor" : "another one") << " waits for a floor";
+  }
+}
+
 }  // namespace
 }  // namespace hydrant

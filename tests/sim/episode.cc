@@ -99,6 +99,7 @@ EpisodeResult Episode::Run() {
   result_.swaps_max = swaps_.swaps_max();
   result_.held_up_max = swaps_.held_up_max();
   result_.held_up = swaps_.held_up();
+  result_.floor_waits = swaps_.floor_waits();
   result_.due_heads = swaps_.due_heads();
   result_.due_plans_max = swaps_.due_plans_max();
   result_.row_waits = swaps_.row_waits();
@@ -232,7 +233,8 @@ bool Episode::WaitsForBlocks(const SimRequest& request) const {
   return false;
 }
 
-// The scheduler takes somebody for paused who is not: for an anchor that need not stay, or for one that need not come back.
+// The scheduler takes somebody for paused who is not: for an anchor that need not stay, for one that need not come back, or for one
+// that waits until floors are lowered.
 void Episode::PlantSwapBug() {
   const Scheduler& scheduler = core_->scheduler();
   for (int32_t index : scheduler.running_sequences()) {
@@ -241,6 +243,9 @@ void Episode::PlantSwapBug() {
     const SimRequest& request = *requests_[id - 1];
     if (options_.bug == PlantedBug::kSwapOfAnchor && !request.paused) {
       core_->SetPaused(id, index == scheduler.swapping().anchor() && step_ % 8 == 0);
+    }
+    if (options_.bug == PlantedBug::kHeldByRaisedFloors && !request.paused && sequence.in_pool()) {
+      core_->SetPaused(id, sequence.peak_blocks > swaps_.BesideFloors(sequence.request.tenant));
     }
     if (options_.bug == PlantedBug::kAdmittedBehindSwapped && !request.paused) {
       core_->SetPaused(id, sequence.place == KvPlace::kOutside && step_ % 8 != 0);

@@ -71,6 +71,7 @@ constexpr const char* kNames[] = {
     "NeverBack",
     "AgreementIgnored",
     "SwapsCrawl",
+    "HeldByRaisedFloors",
     "PeaksIgnored",
     "AnswersSwapped",
     "FailureHidden",

@@ -76,6 +76,7 @@ enum class PlantedBug : uint8_t {
   kNeverBack,              // … nor for one that is outside and waits for its return
   kAgreementIgnored,       // no budget falls, and somebody steps aside instead
   kSwapsCrawl,             // what steps aside leaves bit by bit although a step may move all of it
+  kHeldByRaisedFloors,     // who was let in before floors were raised gets no block that is kept for them
   kPeaksIgnored,           // more is let in than has a place in the pool or outside
   // In what the executor answered.
   kAnswersSwapped,  // two rows get each other's tokens

@@ -69,6 +69,7 @@ struct EpisodeResult {
   int32_t swaps_max = 0;          // times that one stepped aside
   uint64_t held_up = 0;           // times that a stream in the pool waited for moves of others
   int64_t held_up_max = 0;        // plans in a row that a stream in the pool waited for moves of others
+  uint64_t floor_waits = 0;       // plans in which a stream had no block that has no room beside others' floors
   uint64_t swap_shares = 0;       // sequences that stepped aside where there were several tenants
   uint64_t swap_passes = 0;       // requests let in while another tenant's sequence waited outside
   uint64_t due_heads = 0;         // heads of line within their tenant's share that waited for more than a plan

@@ -22,6 +22,8 @@ constexpr int32_t kWaitsMore = 10;
 // Steps in a row that a stream in the pool may go without a token for what somebody else moves.
 constexpr int64_t kHeldUpMax = 2;
 
+bool IsAside(KvPlace place) { return place == KvPlace::kLeaving || place == KvPlace::kOutside; }
+
 }  // namespace
 
 // Once chosen it stays, whatever turns there are, until it ends or its reader is behind, or until it has had its tokens and
@@ -68,13 +70,19 @@ void SwapChecks::AfterStep(const Scheduler& scheduler, int64_t outside) {
   if (outside > space) failure_.Set(outside, " blocks are outside, there is room for ", space);
 }
 
-bool SwapChecks::HasOutside(const Scheduler& scheduler, int32_t tenant) const {
+bool SwapChecks::HasOutside(const Scheduler& scheduler, int32_t tenant, bool before) const {
   const std::span<const int32_t> running = scheduler.running_sequences();
   return std::any_of(running.begin(), running.end(), [&](int32_t index) {
     const Sequence& sequence = scheduler.sequence(index);
-    const bool is_aside = sequence.place == KvPlace::kLeaving || sequence.place == KvPlace::kOutside;
-    return sequence.request.tenant == tenant && is_aside && !requests_[sequence.request.id - 1]->paused;
+    const uint64_t id = sequence.request.id;
+    return sequence.request.tenant == tenant && IsAside(sequence.place) && (!before || WasAside(id)) &&
+           !requests_[id - 1]->paused;
   });
+}
+
+bool SwapChecks::WasAside(uint64_t id) const {
+  const auto known = known_.find(id);
+  return known != known_.end() && IsAside(known->second.place);
 }
 
 // Whether one of the tenant's sequences lacks blocks for its next tokens, or is the one that must come back; or whether its head
@@ -291,15 +299,17 @@ void SwapChecks::CheckAdmitted(const Scheduler& scheduler) {
   const bool somebody_waits =
       std::any_of(scheduler.running_sequences().begin(), scheduler.running_sequences().end(), [&](int32_t index) {
         const Sequence& sequence = scheduler.sequence(index);
-        const bool is_aside = sequence.place == KvPlace::kLeaving || sequence.place == KvPlace::kOutside;
         // For a head of line somebody is chosen when the others were let in.
-        const auto known = known_.find(sequence.request.id);
-        const bool was_aside = known != known_.end() && known->second.place != KvPlace::kPool &&
-                               known->second.place != KvPlace::kReturning;
-        return is_aside && was_aside && !requests_[sequence.request.id - 1]->paused && !sequence.retired();
+        return IsAside(sequence.place) && WasAside(sequence.request.id) &&
+               !requests_[sequence.request.id - 1]->paused && !sequence.retired();
       });
   if (!somebody_waits) return;
   admission_checks_ += scheduler.waiting() > 0 ? 1 : 0;
+  // Somebody may have been chosen for a head of line when the others were let in, of the tenant of one of them.
+  const std::span<const Tenant> tenants = scheduler.tenants();
+  const bool room_made = std::any_of(tenants.begin(), tenants.end(), [&](const Tenant& tenant) {
+    return !tenant.queue.empty() && scheduler.sequence(tenant.queue.front()).given_room;
+  });
   for (int32_t index : scheduler.running_sequences()) {
     const uint64_t id = scheduler.sequence(index).request.id;
     const std::span<const uint64_t> admitted = scheduler.admitted();
@@ -313,7 +323,8 @@ void SwapChecks::CheckAdmitted(const Scheduler& scheduler) {
     // Within its share, and with nobody outside, a tenant does not wait for others.
     const int32_t own = requests_[id - 1]->request.request.tenant;
     const bool within_share = WithinShareOfPool(workload_, scheduler, own, -tenant.running);
-    if (scheduler.tenants().size() > 1 && !HasOutside(scheduler, own) && within_share) {
+    const bool has_outside = HasOutside(scheduler, own, /*before=*/room_made);
+    if (scheduler.tenants().size() > 1 && !has_outside && within_share) {
       ++passed_;
       continue;
     }
@@ -405,7 +416,7 @@ void SwapChecks::CheckPeaks(const Scheduler& scheduler) {
 
 // Who is going to need blocks asks for them some tokens before, so where a step may move whatever there is, somebody else's swap
 // leaves a gap of two steps at most in a stream that stays. Waiting for budgets to fall is no swap, nor is it where blocks are free that
-// are kept for floors.
+// are kept for floors: CheckFloors.
 void SwapChecks::CheckHeldUp(const Scheduler& scheduler, const Sequence& sequence, Known& known) {
   const auto moves = [](const Sequence& other) {
     return other.place == KvPlace::kLeaving || other.place == KvPlace::kReturning;
@@ -421,6 +432,34 @@ void SwapChecks::CheckHeldUp(const Scheduler& scheduler, const Sequence& sequenc
   held_up_max_ = std::max(held_up_max_, known.held_up);
   if (known.held_up <= kHeldUpMax) return;
   failure_.Set("request ", sequence.request.id, " waits for others' swaps for ", known.held_up, " steps");
+}
+
+// Who runs leaves blocks for floors as long as all that it may come to hold fits beside them, and for a head of line for which room was
+// made. Else it has its next slot if any block is free, so nobody waits for others' floors for ever, whatever is let in within them.
+void SwapChecks::CheckFloors(const Scheduler& scheduler, const Sequence& sequence) {
+  const int32_t index = sequence.request.tenant;
+  const Tenant& tenant = scheduler.tenant(index);
+  const SimRequest& request = *requests_[sequence.request.id - 1];
+  const bool room_made = std::any_of(scheduler.tenants().begin(), scheduler.tenants().end(), [&](const Tenant& other) {
+    return !other.queue.empty() && scheduler.sequence(other.queue.front()).given_room;
+  });
+  const int32_t cap = workload_.tenants()[static_cast<size_t>(index)].blocks_max;
+  const bool capped = cap > 0 && ClaimedBlocks(scheduler, tenant) + 1 > cap;
+  const bool goes_on = sequence.decodes() && !sequence.retired() && sequence.steps_after_next() >= 0;
+  const bool waits = goes_on && sequence.in_pool() && !sequence.has_slot() && !request.paused && !request.cancelled;
+  if (!waits || capped || room_made || sequence.peak_blocks <= BesideFloors(index)) return;
+  ++floor_waits_;
+  if (!scheduler.block_manager().CanAdmit(1)) return;
+  failure_.Set("request ", request.id(), " waits while blocks are free, with a peak of ", sequence.peak_blocks,
+               " and room for ", BesideFloors(index), " beside the floors of others");
+}
+
+int64_t SwapChecks::BesideFloors(int32_t tenant) const {
+  int64_t blocks = workload_.core().scheduler.blocks;
+  for (size_t i = 0; i < workload_.tenants().size(); ++i) {
+    blocks -= static_cast<int32_t>(i) == tenant ? 0 : workload_.tenants()[i].floor_blocks;
+  }
+  return blocks;
 }
 
 void SwapChecks::AfterPlan(const Scheduler& scheduler, bool as_planned) {
@@ -448,6 +487,7 @@ void SwapChecks::AfterPlan(const Scheduler& scheduler, bool as_planned) {
     }
     chosen_now |= left && was_in;
     CheckHeldUp(scheduler, sequence, known);
+    if (as_planned) CheckFloors(scheduler, sequence);
     known.gives_plans = MayGive(sequence, *requests_[sequence.request.id - 1]) ? known.gives_plans + 1 : 0;
     if (!left && !was_in) known.came_back_at = requests_[sequence.request.id - 1]->computed;
     known.place = sequence.place;

@@ -30,6 +30,8 @@ class SwapChecks {
   // Between two steps. `outside`: blocks that the executor has of sequences.
   void AfterStep(const Scheduler& scheduler, int64_t outside);
 
+  // Blocks of the pool that no other tenant has for its floor.
+  int64_t BesideFloors(int32_t tenant) const;
   uint64_t chosen() const { return chosen_; }
   uint64_t budget_checks() const {
     return budget_checks_;
@@ -39,6 +41,8 @@ class SwapChecks {
   int64_t outside_max() const { return outside_max_; }      // plans in a row that a sequence was outside
   int32_t swaps_max() const { return swaps_max_; }          // times that one stepped aside
   uint64_t held_up() const { return held_up_; }             // times that a stream in the pool waited for others' moves
+  // Plans in which one had no slot whose peak has no room beside others' floors.
+  uint64_t floor_waits() const { return floor_waits_; }
   int64_t held_up_max() const {
     return held_up_max_;
   }                                            // plans in a row that a stream in the pool waited for others' moves
@@ -64,6 +68,7 @@ class SwapChecks {
 
   void CheckAnchor(const Scheduler& scheduler);
   void CheckHeldUp(const Scheduler& scheduler, const Sequence& sequence, Known& known);
+  void CheckFloors(const Scheduler& scheduler, const Sequence& sequence);
   void CheckChosen(const Sequence& sequence, const Known& known);
   int64_t BudgetsGive(const Scheduler& scheduler) const;
   void CheckBudgetsFirst(const Scheduler& scheduler);
@@ -74,7 +79,9 @@ class SwapChecks {
   void CheckWaits(const Scheduler& scheduler);
   bool IsRested(const Sequence& sequence) const;
   void CheckOutside(const Scheduler& scheduler);
-  bool HasOutside(const Scheduler& scheduler, int32_t tenant) const;
+  // `before`: those alone that were so before the plan.
+  bool HasOutside(const Scheduler& scheduler, int32_t tenant, bool before = false) const;
+  bool WasAside(uint64_t id) const;
   bool HasPlace(const Scheduler& scheduler, const Request& asked) const;
   static int64_t FirstBlocks(const Request& asked);
   // State rows of a tenant, or of all (-1); one is free beside those of tenants that have all they have outside; and whether a
@@ -111,6 +118,7 @@ class SwapChecks {
   int32_t swaps_max_ = 0;
   int64_t held_up_max_ = 0;
   uint64_t held_up_ = 0;
+  uint64_t floor_waits_ = 0;
   bool moves_limited_ = false;
   int32_t anchor_since_ = 0;  // tokens computed of it then
 };
