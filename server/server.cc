@@ -73,7 +73,7 @@ KvModelFacts FactsOf(const ModelConfig& model, const Limits& limits) {
           .rotary = model.position_rows == 0};
 }
 
-ServingContext MakeContext(const Config& config, const Limits& limits, const Checkpoint& checkpoint) {
+ServingContext MakeContext(const Config& config, const Limits& limits, const Checkpoint& checkpoint, ChatSetup chat) {
   const ModelConfig& model = checkpoint.config;
   ServingContext context;
   RequestContext& request = context.request;
@@ -91,8 +91,15 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   context.kv = FactsOf(model, limits);
   context.tokenizer = checkpoint.tokenizer;
   context.eos_ids = model.eos_ids;
-  context.shapes = std::make_shared<ShapeCache>(
-      std::make_shared<const ShapeVocabulary>(checkpoint.tokenizer, model.vocab, model.eos_ids));
+  context.chat = std::move(chat);
+  const ToolCallFormat calls = context.chat.tool_calls;
+  context.shapes = std::make_shared<ShapeCache>(std::make_shared<const ShapeVocabulary>(
+      checkpoint.tokenizer, model.vocab, model.eos_ids, ToolCallMarkers(calls)));
+  if (calls != ToolCallFormat::kNone) {
+    request.tool_format = ToolCallFormatName(calls);
+    request.tool_markers = context.shapes->vocabulary().markers();
+    request.calls_are_json_answers = CallsAreJsonAnswers(calls);
+  }
   context.limits = limits;
   context.prefix_caching = config.prefix_caching;
   context.session_durability = config.session_durability;
@@ -429,14 +436,9 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   const ModelId model_id =
       MakeModelId(*checkpoint.tokenizer, checkpoint.config, FactsOf(checkpoint.config, sizing.limits));
   parts->sessions = MakeSessions(sizing.limits, model_id, parts);
-  ServingContext context = MakeContext(config, sizing.limits, checkpoint);
   absl::StatusOr<ChatSetup> chat = MakeChats(config, checkpoint);
   if (!chat.ok()) return chat.status();
-  context.chat = *std::move(chat);
-  if (context.chat.tool_calls != ToolCallFormat::kNone) {
-    context.request.tool_format = ToolCallFormatName(context.chat.tool_calls);
-    context.request.calls_are_json_answers = CallsAreJsonAnswers(context.chat.tool_calls);
-  }
+  ServingContext context = MakeContext(config, sizing.limits, checkpoint, *std::move(chat));
   context.sessions = parts->sessions.get();
   parts->adapters = MakeAdapters(config, checkpoint, sizing, *parts->executor);
   context.adapters = parts->adapters.get();

@@ -58,9 +58,10 @@ struct RequestContext : SamplingDefaults {
   RequestHeaders headers;      // of this request
   bool constraints = false;    // answers can be held to a schema or expression
   std::string tool_format;     // how the model writes tool calls, a name of grammar::ToolFormat; empty: not known
-  bool calls_are_json_answers = false;  // in that format a call is an answer in JSON like any other
-  bool debug_fields = false;            // accept `forced_token_ids` (--debug-kv-dump)
-  FieldLog* log = nullptr;              // gets every field that is read; null: none is kept
+  std::vector<std::string> tool_markers;  // its texts that are special tokens (ShapeVocabulary::markers)
+  bool calls_are_json_answers = false;    // in that format a call is an answer in JSON like any other
+  bool debug_fields = false;              // accept `forced_token_ids` (--debug-kv-dump)
+  FieldLog* log = nullptr;                // gets every field that is read; null: none is kept
 };
 
 // Checks the member `model`: absent means the served one, an unknown one is 404 model_not_found. Sets request's error. Returns the name

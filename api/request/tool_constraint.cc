@@ -39,7 +39,7 @@ bool IsJsonForm(ConstraintKind kind) {
 
 // The grammar that is asked for (grammar/tool_calls.h). Tools come in their order, so that equal requests have equal ones.
 // `answer`: the schema of one that is no call, as the client wrote it; empty: there is none.
-std::string SpecText(const Json& tools, const ToolChoice& choice, const std::string& format,
+std::string SpecText(const Json& tools, const ToolChoice& choice, const RequestContext& context,
                      const std::string& answer) {
   const bool required = choice.kind != Kind::kAuto;
   Json::array_t listed;
@@ -56,10 +56,11 @@ std::string SpecText(const Json& tools, const ToolChoice& choice, const std::str
     }
     listed.push_back(std::move(own));
   }
-  const Json spec = Json::object_t{{"format", format},
-                                   {"choice", required ? "required" : "auto"},
-                                   {"parallel", choice.parallel && choice.kind != Kind::kNamed},
-                                   {"tools", std::move(listed)}};
+  Json spec = Json::object_t{{"format", context.tool_format},
+                             {"choice", required ? "required" : "auto"},
+                             {"parallel", choice.parallel && choice.kind != Kind::kNamed},
+                             {"tools", std::move(listed)}};
+  if (!context.tool_markers.empty()) spec["markers"] = context.tool_markers;
   std::string text = spec.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (answer.empty()) return text;
   text.pop_back();
@@ -203,7 +204,7 @@ void ReadToolConstraint(ObjectReader* request, const RequestContext& context, co
         "conflicting_constraints");
   }
   constraint.spec.kind = ConstraintKind::kToolCalls;
-  constraint.spec.text = SpecText(tools, choice, context.tool_format, answer);
+  constraint.spec.text = SpecText(tools, choice, context, answer);
   if (constraint.spec.text.size() > kToolsBytesMax) {
     return request->Fail("tools", absl::StrCat("'tools' have more than ", kToolsBytesMax, " bytes."),
                          "structured_output_too_large");

@@ -74,11 +74,11 @@ ToolCallFormat DetectToolCallFormat(std::string_view chat_template) {
   return format == nullptr ? ToolCallFormat::kNone : ToolCallFormatOf(format->name).value_or(ToolCallFormat::kNone);
 }
 
-std::string_view ToolCallMarker(ToolCallFormat format) {
-  if (format == ToolCallFormat::kLlama3Json) return kPythonTag;
-  if (format == ToolCallFormat::kPythonic) return kPythonStart;
+std::span<const std::string_view> ToolCallMarkers(ToolCallFormat format) {
   const grammar::ToolFormat* data = grammar::FindToolFormat(ToolCallFormatName(format));
-  return data == nullptr ? std::string_view() : data->trigger;
+  if (data == nullptr) return {};
+  const auto end = std::find(data->markers.begin(), data->markers.end(), std::string_view());
+  return {data->markers.begin(), end};
 }
 
 bool CallsAreJsonAnswers(ToolCallFormat format) {

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,8 +67,8 @@ WholeAnswer Joined(const AnswerPieces& pieces);
 // The object that the beginning of one shows: the members that are whole for sure, as they end by themselves or something follows.
 std::string WholeMembers(std::string_view arguments);
 
-// What a call begins with; empty for kNone. Where a tokenizer has it as a special token, answers must be decoded with those.
-std::string_view ToolCallMarker(ToolCallFormat format);
+// Texts of which a tokenizer may have some as special tokens: then answers must be decoded with those.
+std::span<const std::string_view> ToolCallMarkers(ToolCallFormat format);
 
 // Calls are all of an answer and JSON, without a mark that no other answer in JSON has.
 bool CallsAreJsonAnswers(ToolCallFormat format);

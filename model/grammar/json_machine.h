@@ -22,6 +22,7 @@
 
 #include "model/grammar/regex/fuel.h"
 #include "model/grammar/regex/lazy_dfa.h"
+#include "model/grammar/regex/marker_bytes.h"
 #include "model/grammar/regex/seen_keys.h"
 #include "model/grammar/regex/steady_map.h"
 #include "model/grammar/script.h"
@@ -121,6 +122,10 @@ class JsonMachine {
   Configurations BehindText(const Configuration& from, Fuel& fuel);
   Configurations BehindTrigger(const Configuration& from, int32_t trigger, Fuel& fuel);
   bool Accepts(const Configurations& configurations) const;
+  // Whether a byte that led the triggers of free text to `state` may be one of it: bytes of markers are none of a text's, but of triggers.
+  static bool MayBeFree(const TriggerTable& triggers, int32_t state, uint8_t byte) {
+    return !IsMarkerByte(byte) || triggers.Depth(state) > 0;
+  }
 
   // The hash of a key's bytes behind one more; that of none is kNoKeyHash.
   static uint64_t KeyHash(uint64_t hash, uint8_t byte) { return (hash ^ byte) * 0x100000001b3u; }

@@ -93,6 +93,7 @@ void JsonMachine::StepFree(const Configuration& from, uint8_t byte, Fuel& fuel, 
   const ScriptNode& own = node(from.target);
   const TriggerTable& triggers = plan_->script.triggers(own);
   const int32_t state = triggers.Step(from.lexeme, byte);
+  if (!MayBeFree(triggers, state, byte)) return;
   const std::span<const int32_t> fired = triggers.Fired(state);
   const auto way = [&](int32_t trigger) { return own.ways[static_cast<size_t>(trigger)]; };
   if (std::ranges::find(fired, kNoNode, way) != fired.end()) return;

@@ -250,6 +250,10 @@ const TokenMasks::Inside* TokenMasks::InsideOfFree(const Configuration& from, Fu
   for (size_t i = 0; i < nodes.size();) {
     const TokenTrie::Node& node = nodes[i];
     const int32_t state = triggers.Step(lexemes_[node.depth], node.byte);
+    if (!JsonMachine::MayBeFree(triggers, state, node.byte)) {
+      i = node.below_end;
+      continue;
+    }
     const std::span<const int32_t> fired = triggers.Fired(state);
     if (!fired.empty() && !fuel.Spend(static_cast<int64_t>(fired.size()))) return nullptr;
     const auto way = [&](int32_t trigger) { return own.ways[static_cast<size_t>(trigger)]; };

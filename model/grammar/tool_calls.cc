@@ -10,12 +10,23 @@
 #include "model/grammar/json_tree.h"
 #include "model/grammar/notation/tool_format.h"
 #include "model/grammar/regex/char_class.h"
+#include "model/grammar/regex/marker_bytes.h"
 #include "model/text/str_cat.h"
 
 namespace hydrant::grammar {
 namespace {
 
 constexpr std::string_view kAnyName = "[A-Za-z0-9_.\\-]{1,64}";
+
+// As patterns of formats have a text.
+std::string Escaped(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (std::string_view("[](){}|.*+?^$\\").find(c) != std::string_view::npos) escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
 
 class CallsBuilder {
  public:
@@ -54,6 +65,17 @@ class CallsBuilder {
     if (format_ == nullptr) return Fail(0, "'format' names no format of tool calls");
     const std::string said = choice == kNoJson ? "" : json_.at(choice).text;
     if (said != "auto" && said != "required") return Fail(0, "'choice' must be auto or required");
+    if (const JsonId markers = json_.Find(0, "markers"); markers != kNoJson) {
+      const std::span<const std::string_view> known = FindToolFormat(format_->name)->markers;
+      for (const JsonId marker : json_.at(markers).items) {
+        const std::string& text = json_.at(marker).text;
+        const auto place = static_cast<size_t>(std::ranges::find(known, text) - known.begin());
+        if (text.empty() || place == known.size()) {
+          return Fail(marker, StrCat("no marker of the format ", format_->name));
+        }
+        markers_.emplace_back(text, MarkerByte(place));
+      }
+    }
     answer_ = json_.Find(0, "answer");
     // Whatever is no call is the answer.
     required_ = said == "required" || answer_ != kNoJson;
@@ -87,9 +109,13 @@ class CallsBuilder {
       ways.push_back(Pattern(each.before_pattern, Calls(Pattern(each.after_pattern, again))));
     }
     const NodeId first = script_.Fork(std::move(ways));
-    const NodeId trigger = script_.Text(Literal(format_->trigger), first, Region::kMarkup);
+    const std::string spelled(format_->trigger);
+    const auto marker = std::ranges::find(markers_, spelled, &Marker::first);
+    const std::string own = marker == markers_.end() ? spelled : std::string(1, marker->second);
+    const NodeId trigger = script_.Text(Literal(own), first, Region::kMarkup);
     const NodeId spaced = Pattern("[ \n]{0,2}", trigger);
-    const NodeId text = script_.Free({std::string(format_->trigger)}, {first}, kReturnNode);
+    const NodeId text = own == spelled ? script_.Free({own}, {first}, kReturnNode)
+                                       : script_.Free({own, spelled}, {first, kNoNode}, kReturnNode);
     if (!parallel_ || !format_->text_follows) {
       script_.Fill(again, {kReturnNode});
     } else {
@@ -113,7 +139,9 @@ class CallsBuilder {
     const RegexId begin =
         arena.Concat(std::vector{PatternOf(format_->before_pattern), PatternOf(format_->call_pattern),
                                  arena.Or(std::move(names)), PatternOf(format_->arguments_pattern), kAnything});
-    script_.root = script_.Fork({calls, script_.Text(arena.Not(begin), kReturnNode)});
+    RegexId text = arena.Not(begin);
+    if (!markers_.empty()) text = arena.And({text, arena.Star(arena.Bytes(ByteSet::Range(0, kMarkerFirst - 1)))});
+    script_.root = script_.Fork({calls, script_.Text(text, kReturnNode)});
   }
 
   // Calls, or a value of the schema and nothing else.
@@ -353,7 +381,22 @@ class CallsBuilder {
     }
     return std::get<RegexId>(texts);
   }
+  // With its markers, each of which is a part of the pattern's sequence, or (one)? is.
   NodeId Pattern(std::string_view pattern, NodeId next, Region region = Region::kMarkup) {
+    for (const auto& [marker, byte] : markers_) {
+      const std::string spelled = Escaped(marker);
+      const size_t at = pattern.rfind(spelled);
+      if (at == pattern.npos) continue;
+      std::string_view before = pattern.substr(0, at), behind = pattern.substr(at + spelled.size());
+      const bool optional = before.ends_with('(') && behind.starts_with(")?");
+      if (optional) {
+        before.remove_suffix(1);
+        behind.remove_prefix(2);
+      }
+      const NodeId rest = Pattern(behind, next, region);
+      const NodeId own = script_.Text(Literal({&byte, 1}), rest, region);
+      return Pattern(before, optional ? script_.Fork({own, rest}) : own, region);
+    }
     return script_.Text(PatternOf(pattern), next, region);
   }
 
@@ -365,6 +408,8 @@ class CallsBuilder {
   const ToolFormat* format_ = nullptr;   // of the call that is being made
   bool required_ = false, parallel_ = true, any_tool_ = true;
   std::vector<Tool> tools_;
+  using Marker = std::pair<std::string, char>;  // its text, and its byte
+  std::vector<Marker> markers_;
   JsonId answer_ = kNoJson;
   ShapeId any_object_ = kNoShape, any_value_ = kNoShape;
 };

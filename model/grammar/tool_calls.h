@@ -5,6 +5,7 @@
 //   {"format": a ToolFormat's name, "choice": "auto" | "required", "parallel": bool,
 //    "tools": [{"name": …, "parameters": a schema; without it any object}],
 //    "answer": a schema; with it there is a value of that or there are calls, and no other text}
+// With "markers": [texts of the format], those are special tokens (marker_bytes.h), and text that spells one is none.
 // Without "tools" any name is one, and calls are as FindReadFormats says; without "format" or with another member it is refused.
 //
 // Thread: the one that compiles.

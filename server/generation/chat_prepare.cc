@@ -1,7 +1,9 @@
 #include "server/generation/chat_prepare.h"
 
+#include <algorithm>
 #include <ctime>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -126,18 +128,19 @@ ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, co
 
 namespace {
 
-bool MarkerIsSpecial(ToolCallFormat format, const Tokenizer& tokenizer) {
-  const std::vector<int32_t> ids = tokenizer.Encode(ToolCallMarker(format), {.add_special_tokens = false});
-  return ids.size() == 1 && tokenizer.IsSpecial(ids[0]);
+bool HasSpecialMarker(ToolCallFormat format, const Tokenizer& tokenizer) {
+  const std::span<const std::string_view> markers = ToolCallMarkers(format);
+  return std::any_of(markers.begin(), markers.end(), [&tokenizer](std::string_view marker) {
+    const std::vector<int32_t> ids = tokenizer.Encode(marker, {.add_special_tokens = false});
+    return ids.size() == 1 && tokenizer.IsSpecial(ids[0]);
+  });
 }
 
 }  // namespace
 
 ToolCallFormat ToolCallsIn(ChatRequest* request, const ServingContext& context) {
   const ToolCallFormat format = request->parses_tool_calls ? context.chat.tool_calls : ToolCallFormat::kNone;
-  if (format != ToolCallFormat::kNone && MarkerIsSpecial(format, *context.tokenizer)) {
-    request->skip_special_tokens = false;
-  }
+  if (HasSpecialMarker(format, *context.tokenizer)) request->skip_special_tokens = false;
   return format;
 }
 

@@ -4,14 +4,21 @@
 #include <string>
 #include <utility>
 
+#include "model/grammar/regex/marker_bytes.h"
 #include "model/text/text_pieces.h"
 
 namespace hydrant {
 
 ShapeVocabulary::ShapeVocabulary(std::shared_ptr<const Tokenizer> tokenizer, int32_t vocab_size,
-                                 std::vector<int32_t> ends)
+                                 std::vector<int32_t> ends, std::span<const std::string_view> markers)
     : tokenizer_(std::move(tokenizer)), ends_(std::move(ends)) {
   std::erase_if(ends_, [vocab_size](int32_t id) { return id < 0 || id >= vocab_size; });
+  for (size_t place = 0; place < markers.size(); ++place) {
+    const std::vector<int32_t> ids = tokenizer_->Encode(markers[place], {.add_special_tokens = false});
+    if (ids.size() != 1 || ids[0] >= vocab_size || !tokenizer_->IsSpecial(ids[0]) || IsEnd(ids[0])) continue;
+    markers_.emplace_back(markers[place]);
+    marker_bytes_.emplace_back(ids[0], std::string(1, grammar::MarkerByte(place)));
+  }
   std::vector<std::string> tokens(static_cast<size_t>(vocab_size));
   byte_tokens_.fill(-1);
   for (int32_t id = 0; id < vocab_size; ++id) {
@@ -31,8 +38,13 @@ bool ShapeVocabulary::spells_text() const {
 }
 
 std::string_view ShapeVocabulary::BytesOf(int32_t token) const {
-  const bool is_text = token < tokenizer_->vocab_size() && !tokenizer_->IsSpecial(token) && !IsEnd(token);
-  return is_text ? tokenizer_->TokenBytes(token) : std::string_view();
+  if (token >= tokenizer_->vocab_size() || IsEnd(token)) return {};
+  if (tokenizer_->IsSpecial(token)) {
+    const auto found = std::ranges::find(marker_bytes_, token, &std::pair<int32_t, std::string>::first);
+    return found == marker_bytes_.end() ? std::string_view() : std::string_view(found->second);
+  }
+  const std::string_view text = tokenizer_->TokenBytes(token);
+  return grammar::HasMarkerBytes(text) ? std::string_view() : text;
 }
 
 std::string_view ShapeVocabulary::MarkupOf(int32_t token) const {

@@ -1,5 +1,5 @@
 // ShapeVocabulary is what shapes know of a model's tokens: the bytes that each adds to an answer, and which of them end it. Special
-// tokens add none, so none is ever part of an answer that has a shape.
+// tokens add none, so none is ever part of an answer that has a shape, but for the markers of a format of calls (marker_bytes.h).
 //
 // Thread: any (immutable).
 #ifndef HYDRANT_SERVER_SHAPES_SHAPE_VOCABULARY_H_
@@ -10,7 +10,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "model/grammar/token_trie.h"
@@ -20,11 +22,15 @@ namespace hydrant {
 
 class ShapeVocabulary {
  public:
-  // `vocab_size`: of the model, whose last ids may be no tokens. 0.3 s for 150,000 tokens.
-  ShapeVocabulary(std::shared_ptr<const Tokenizer> tokenizer, int32_t vocab_size, std::vector<int32_t> ends);
+  // `vocab_size`: of the model, whose last ids may be no tokens. 0.3 s for 150,000 tokens. `markers`: a format's, of which those that are
+  // special tokens, and no ends, have their byte.
+  ShapeVocabulary(std::shared_ptr<const Tokenizer> tokenizer, int32_t vocab_size, std::vector<int32_t> ends,
+                  std::span<const std::string_view> markers = {});
 
   const std::shared_ptr<const grammar::TokenTrie>& trie() const { return trie_; }
+  // None also of text that has a marker's bytes, which is in no UTF-8.
   std::string_view BytesOf(int32_t token) const;
+  const std::vector<std::string>& markers() const { return markers_; }  // those that there are
   // The same of every token, special or not: what a template's markers are made of.
   std::string_view MarkupOf(int32_t token) const;
   bool IsEnd(int32_t token) const;
@@ -43,6 +49,8 @@ class ShapeVocabulary {
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::vector<int32_t> ends_;  // in the vocabulary
   std::vector<int32_t> line_ends_;
+  std::vector<std::string> markers_;
+  std::vector<std::pair<int32_t, std::string>> marker_bytes_;  // token, and what it adds
   std::shared_ptr<const grammar::TokenTrie> trie_;
   std::array<int32_t, 256> byte_tokens_;
 };

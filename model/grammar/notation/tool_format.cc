@@ -14,6 +14,7 @@ constexpr ToolFormat kFormats[] = {
      .arguments_pattern = R"(\[ARGS\] ?)",
      .next_pattern = "-",
      .text_follows = true,
+     .markers = {"[TOOL_CALLS]", "[ARGS]"},
      .in_template = {"[TOOL_CALLS]", "[ARGS]"}},
     // Mistral 7B v0.3, Nemo: [TOOL_CALLS] [{"name": …, "arguments": {…}}]
     {.name = "mistral",
@@ -24,6 +25,7 @@ constexpr ToolFormat kFormats[] = {
      .end_pattern = R"(\})",
      .next_pattern = ", ?",
      .after_pattern = R"(\])",
+     .markers = {"[TOOL_CALLS]"},
      .in_template = {"[TOOL_CALLS]", ""}},
     // Qwen3-Coder, Qwen3.5: <tool_call> <function=name> <parameter=key> value </parameter> </function> </tool_call>
     {.name = "qwen3_coder",
@@ -38,6 +40,7 @@ constexpr ToolFormat kFormats[] = {
      .key_begin = "<parameter=",
      .key_end = ">\n",
      .value_end = "\n</parameter>\n",
+     .markers = {"<tool_call>", "</tool_call>"},
      .in_template = {"<function=", "<parameter="}},
     // Hermes, Qwen 2.5 and 3: <tool_call>{"name": …, "arguments": {…}}</tool_call>
     {.name = "hermes",
@@ -48,6 +51,7 @@ constexpr ToolFormat kFormats[] = {
      .end_pattern = "\\}\n?</tool_call>",
      .next_pattern = "-",
      .text_follows = true,
+     .markers = {"<tool_call>", "</tool_call>"},
      .in_template = {"<tool_call>", ""}},
     // DeepSeek R1 and V3: the arguments in a fence. V3.1: bare.
     {.name = "deepseek_v3",
@@ -57,6 +61,8 @@ constexpr ToolFormat kFormats[] = {
      .end_pattern = "\n```<｜tool▁call▁end｜>",
      .next_pattern = "\n?",
      .after_pattern = "<｜tool▁calls▁end｜>",
+     .markers = {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>",
+                 "<｜tool▁calls▁end｜>"},
      .in_template = {"<｜tool▁calls▁begin｜>", "```json"}},
     {.name = "deepseek_v31",
      .trigger = "<｜tool▁calls▁begin｜>",
@@ -64,6 +70,8 @@ constexpr ToolFormat kFormats[] = {
      .arguments_pattern = "<｜tool▁sep｜>",
      .end_pattern = "<｜tool▁call▁end｜>",
      .after_pattern = "<｜tool▁calls▁end｜>",
+     .markers = {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>",
+                 "<｜tool▁calls▁end｜>"},
      .in_template = {"<｜tool▁calls▁begin｜>", ""}},
     // Llama 4, Llama 3.2's small models as they are often asked: [name(key=value, …), …]
     {.name = "pythonic",
@@ -75,6 +83,7 @@ constexpr ToolFormat kFormats[] = {
      .style = ArgumentStyle::kAssigned,
      .key_end = "=",
      .between_arguments = ", ",
+     .markers = {"<|python_start|>", "<|python_end|>"},
      .in_template = {"params_name1=params_value1", ""}},
     // Llama 3.1 and 3.2: {"name": …, "parameters": {…}}
     {.name = "llama3_json",
@@ -83,6 +92,7 @@ constexpr ToolFormat kFormats[] = {
      .arguments_pattern = R"(", ?"parameters": ?)",
      .end_pattern = R"(\})",
      .next_pattern = "; ?",
+     .markers = {"<|python_tag|>"},
      .in_template = {"<|python_tag|>", ""}},
     // Llama 3.2's small models are asked for the JSON without the tag.
     {.name = "llama3_json",
@@ -91,6 +101,7 @@ constexpr ToolFormat kFormats[] = {
      .arguments_pattern = R"(", ?"parameters": ?)",
      .end_pattern = R"(\})",
      .next_pattern = "; ?",
+     .markers = {"<|python_tag|>"},
      .in_template = {"\"parameters\": ", "<|start_header_id|>"}},
 };
 

@@ -34,6 +34,9 @@ struct ToolFormat {
   ArgumentStyle style;
   // What stands around each argument, unless it is JSON: mark key mark value mark, and what is between two.
   std::string_view key_begin, key_end, value_end, between_arguments;
+  // Texts that some vocabularies have as special tokens: there nothing else spells them. A marker's place here says which byte it is in a
+  // grammar (marker_bytes.h).
+  std::array<std::string_view, 5> markers = {};
   // A template that has all of these asks its model for the format; the first format in the list counts.
   std::array<std::string_view, 2> in_template;
 };

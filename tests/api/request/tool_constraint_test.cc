@@ -189,5 +189,15 @@ TEST(ToolConstraint, MessagesSayTheSame) {
   EXPECT_EQ(parse(R"(,"tool_choice":{"type":"tool","name":"h"})").error().param, "tool_choice.name");
 }
 
+TEST(ToolConstraint, SpecialTokensOfTheFormatAreNamed) {
+  RequestContext context = HoldingContext();
+  context.tool_markers = {"<tool_call>"};
+  const std::string members = kTools + std::string(R"(,"tool_choice":"required")");
+  const auto marked = ParseChat(members, context);
+  ASSERT_TRUE(marked.ok()) << marked.error().message;
+  EXPECT_NE(marked.value().constraint->spec.text.find(R"("markers":["<tool_call>"])"), std::string::npos);
+  EXPECT_EQ(ParseChat(members).value().constraint->spec.text.find("markers"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace hydrant

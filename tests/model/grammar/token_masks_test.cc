@@ -18,13 +18,13 @@ namespace {
 std::vector<std::string> Tokens() {
   std::vector<std::string> tokens;
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
-  for (const char* piece : {"\"a\"",    "\",\"", "\":",  "\": ",     "\": \"", "{\"",          "\"}",
-                            "\"}]",     "},{",   "}, {", "[]",       "{}",     "null",         "true",
-                            "tr",       "12",    "-1",   "1,",       "3]",     "1.5",          "e3",
-                            "ab",       "abc",   "ba",   "kk",       "k\":1",  "k\":1,\"k",    "\\n",
-                            "\\u00",    "e9",    "\\\"", "\xc3\xa9", "\xa9\"", "  ",           "\n\n",
-                            "        ", ", ",    ",\n",  "x-1",      "-12\"",  "aaaaaaaaaaaa", "a\",\"id\":\"",
-                            ""}) {
+  for (const char* piece : {"\"a\"",    "\",\"",        "\":",  "\": ",     "\": \"", "{\"",          "\"}",
+                            "\"}]",     "},{",          "}, {", "[]",       "{}",     "null",         "true",
+                            "tr",       "12",           "-1",   "1,",       "3]",     "1.5",          "e3",
+                            "ab",       "abc",          "ba",   "kk",       "k\":1",  "k\":1,\"k",    "\\n",
+                            "\\u00",    "e9",           "\\\"", "\xc3\xa9", "\xa9\"", "  ",           "\n\n",
+                            "        ", ", ",           ",\n",  "x-1",      "-12\"",  "aaaaaaaaaaaa", "a\",\"id\":\"",
+                            "[ARGS]",   "[TOOL_CALLS]", ""}) {
     tokens.emplace_back(piece);
   }
   return tokens;
@@ -82,6 +82,11 @@ std::vector<TokenMasksCase> Cases() {
   for (const char* text : kGbnf) cases.push_back({GrammarKind::kGbnf, text});
   cases.push_back({GrammarKind::kToolCalls,
                    R"({"format":"hermes","choice":"auto","tools":[{"name":"ab"},{"name":"abc","parameters":{}}]})"});
+  cases.push_back(
+      {GrammarKind::kToolCalls,
+       R"({"format":"mistral_args","markers":["[TOOL_CALLS]","[ARGS]"],"choice":"auto","tools":[{"name":"ab"},{"name":"abc","parameters":{}}]})"});
+  cases.push_back({GrammarKind::kToolCalls,
+                   R"({"format":"mistral_args","markers":["[ARGS]"],"choice":"required","tools":[{"name":"ab"}]})"});
   return cases;
 }
 

@@ -10,6 +10,7 @@
 
 #include "model/grammar/call_reader.h"
 #include "model/grammar/notation/tool_format.h"
+#include "model/grammar/regex/marker_bytes.h"
 #include "tests/model/grammar/grammar_checks.h"
 
 namespace hydrant::grammar {
@@ -150,6 +151,52 @@ TEST(ToolCalls, ChoicesAreKept) {
   }
 }
 
+// The request for a vocabulary in which these are special tokens.
+std::string Marked(std::string spec, const std::vector<std::string>& markers) {
+  std::string list;
+  for (const std::string& marker : markers) list += (list.empty() ? "\"" : ",\"") + marker + "\"";
+  spec.pop_back();
+  return spec + ",\"markers\":[" + list + "]}";
+}
+std::string WithMarkers(std::string answer, const std::vector<std::string>& markers) {
+  for (size_t i = 0; i < markers.size(); ++i) {
+    for (size_t at = 0; (at = answer.find(markers[i], at)) != answer.npos;) {
+      answer.replace(at, markers[i].size(), 1, MarkerByte(i));
+    }
+  }
+  return answer;
+}
+
+TEST(ToolCalls, SpecialTokensAreReadWhereTheFormatHasThemAndNowhereElse) {
+  for (const Example& example : kExamples) {
+    std::vector<std::string> markers;
+    for (const std::string_view marker : FindToolFormat(example.format)->markers) {
+      if (!marker.empty()) markers.emplace_back(marker);
+    }
+    ASSERT_FALSE(markers.empty());
+    const std::string answer = WithMarkers(example.answer, markers);
+    const auto automatic = MustCompileKind(GrammarKind::kToolCalls, Marked(Spec(example.format, "auto"), markers));
+    for (const size_t piece : {size_t{1}, size_t{7}}) {
+      const Read read = ReadAnswer(*automatic, answer, piece, true);
+      EXPECT_EQ(read.text.substr(0, 4), example.text ? "Hm. " : "") << example.format;
+      ASSERT_EQ(read.calls.size(), 2u) << example.format << " text " << read.text;
+      EXPECT_EQ(WithoutSpace(read.calls[0].second), R"({"city":"O\"x","days":3};)") << example.format;
+      EXPECT_TRUE(read.whole) << example.format;
+    }
+    EXPECT_EQ(ReadAnswer(*automatic, example.answer, 1, true).text, "forbidden") << example.format << " spelled out";
+    const auto required = MustCompileKind(GrammarKind::kToolCalls, Marked(Spec(example.format, "required"), markers));
+    EXPECT_EQ(ReadAnswer(*required, answer.substr(example.text ? 4 : 0), 1, true).calls.size(), 2u);
+    // In text, another one of the format's, and one that is none of its.
+    if (markers.size() > 1) {
+      EXPECT_EQ(ReadAnswer(*automatic, std::string("Hm. ") + MarkerByte(1), 1, true).text, "forbidden");
+    }
+    EXPECT_EQ(ReadAnswer(*automatic, "Hm. \xff", 1, true).text, "forbidden");
+    const auto plain = MustCompileKind(GrammarKind::kToolCalls, Spec("hermes", "auto"));
+    EXPECT_EQ(ReadAnswer(*plain, std::string("Hm. ") + MarkerByte(0), 1, true).text, "forbidden");
+    for (const auto* const text : {"Hm. ", "<tool [and] <|py"}) EXPECT_TRUE(IsAnswer(*automatic, text)) << text;
+  }
+}
+
 TEST(ToolCalls, TheShortestWayToTheEndIsACall) {
   for (const Example& example : kExamples) {
     const auto required = MustCompileKind(GrammarKind::kToolCalls, Spec(example.format, "required"));
@@ -209,6 +256,8 @@ TEST(ToolCalls, WhatCannotBeEnforcedIsRefused) {
   refused("[]", "", "object");
   refused(Spec("none", "auto"), "", "'format'");
   refused(Spec("hermes", "none"), "", "'choice'");
+  refused(Marked(Spec("hermes", "auto"), {""}), "/markers/0", "no marker");
+  refused(Marked(Spec("hermes", "auto"), {"</tool_call>", "name"}), "/markers/1", "no marker");
   refused(Spec("hermes", "auto", true, R"("tools":[])"), "/tools", "no tool");
   refused(Spec("hermes", "auto", true, R"("tools":[{"name":"f"},{"name":"f"}])"), "/tools/1", "two tools");
   refused(Spec("hermes", "auto", true, R"("tools":[{"name":"f","parameters":{"type":"string"}}])"),

@@ -22,9 +22,23 @@ TEST(ShapeVocabulary, SpecialTokensAndEndsAddNothing) {
   EXPECT_FALSE(vocabulary.IsEnd(ByteTokenizer::kBos));
   EXPECT_EQ(vocabulary.ends().size(), 2u);
   EXPECT_EQ(vocabulary.words(), 10u);
-  EXPECT_EQ(vocabulary.trie()->tokens().size(), 255u);
+  EXPECT_EQ(vocabulary.trie()->tokens().size(), 244u);
   EXPECT_FALSE(vocabulary.spells_text());
   EXPECT_TRUE(ShapeVocabulary(std::make_shared<ByteTokenizer>(), 258, {}).spells_text());
+}
+
+TEST(ShapeVocabulary, MarkersOfTheFormatThatAreSpecialHaveBytesThatNoTextHas) {
+  const std::vector<std::string_view> markers = {"<eos>", "<bos>", "a", "<call>"};
+  const ShapeVocabulary vocabulary(std::make_shared<ByteTokenizer>(), 258, {ByteTokenizer::kEos}, markers);
+  EXPECT_EQ(vocabulary.markers(), std::vector<std::string>{"<bos>"});
+  EXPECT_EQ(vocabulary.BytesOf(ByteTokenizer::kBos), "\xf6");
+  EXPECT_EQ(vocabulary.BytesOf(ByteTokenizer::kEos), "");
+  EXPECT_EQ(vocabulary.BytesOf('a'), "a");
+  EXPECT_EQ(vocabulary.BytesOf(0xf4), "\xf4");
+  EXPECT_EQ(vocabulary.BytesOf(0xf6), "") << "that byte is no text";
+  EXPECT_EQ(vocabulary.trie()->tokens().size(), 246u);
+  const std::vector<std::string_view> end = {"<bos>"};
+  EXPECT_TRUE(ShapeVocabulary(std::make_shared<ByteTokenizer>(), 258, {ByteTokenizer::kBos}, end).markers().empty());
 }
 
 }  // namespace
