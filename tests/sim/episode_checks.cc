@@ -25,7 +25,8 @@ void Episode::CheckPromise(bool due, int64_t planned_us) {
   // Those that run are promised nothing: they only would have others step aside instead (swap_checks.h).
   if (scheduler.shrinks_for() == 0 || requests_[scheduler.shrinks_for() - 1]->started) return;
   promised_ = scheduler.shrinks_for();
-  requests_[promised_ - 1]->chosen_us = planned_us;
+  // Once chosen it stays the first of its line, also where budgets have to fall for it again, as after a reload.
+  if (requests_[promised_ - 1]->chosen_us < 0) requests_[promised_ - 1]->chosen_us = planned_us;
 }
 
 // Whether all went on as they did, and will.
