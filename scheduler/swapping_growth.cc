@@ -65,9 +65,12 @@ void Swapping::PlanGrowth() {
   short_ = std::any_of(askers_.begin(), askers_.end(), [](const Asker& asker) { return asker.blocks > 0; });
   AwaitBudgets();
   for (const Asker& asker : askers_) {
+    const Sequence& sequence = sequences_.at(asker.sequence);
     const bool waits = awaits_budgets_.tenant == &tenants_.at(asker.tenant) && !asker.own_alone && asker.blocks > 0;
-    const bool leaves = sequences_.at(asker.sequence).place == KvPlace::kLeaving;  // for one that asked before
-    if (waits || leaves || MakeRoom(asker) || !asker.rotates) continue;
+    // Its own budget may be one of those that fall, for whomever, and then it misses nothing.
+    const bool may_fall = awaits_budgets_.tenant != nullptr && sequence.losses_step + 1 == plan_;
+    const bool leaves = sequence.place == KvPlace::kLeaving;  // for one that asked before
+    if (waits || may_fall || leaves || MakeRoom(asker) || !asker.rotates) continue;
     FindAside(asker.sequence)->again_at = plan_ + kAskAgain;
   }
 }
