@@ -301,7 +301,8 @@ Tenant* Admission::FindOverdue(uint64_t plan) {
       continue;
     }
     if (head.waits_since == 0) head.waits_since = plan;
-    if (plan - head.waits_since < static_cast<uint64_t>(patience_)) continue;
+    // Later than this plan where nobody could step aside for it just now (MakeRoom): then it is another one's turn.
+    if (plan < head.waits_since + static_cast<uint64_t>(patience_)) continue;
     if (overdue == nullptr || tenant.turn() < overdue->turn()) overdue = &tenant;
   }
   return overdue;
@@ -326,7 +327,7 @@ void Admission::MakeRoom(Tenant& tenant, uint64_t plan) {
     blocked_ = {&tenant, missing, /*over_share=*/false, {}};
     CountMissing();
     // Budgets have this long to fall: one plan asks, the next cuts.
-    const bool in_time = plan - head.waits_since < static_cast<uint64_t>(patience_) + kBudgetPlans;
+    const bool in_time = plan < head.waits_since + static_cast<uint64_t>(patience_) + kBudgetPlans;
     if (in_time && !OthersHaveRoom(tenant) && elastic_.CanGain(blocked_)) {
       elastic_.Plan(blocked_, head.request.id, plan);
       head.given_room |= lowers_for() != 0;
