@@ -35,6 +35,8 @@ struct Constraint {
   ConstraintSpec spec;
   std::string field;  // the path that says it, for errors: "response_format.json_schema.schema"
   bool close_at_max_tokens = false;
+  // Calls alone are held to it, from behind their marks, and where even that cannot be done it is not: nobody asked for it.
+  bool calls_only = false;
   bool in_reasoning = false;  // from the first token, also where the answer begins with thinking
 };
 

@@ -67,6 +67,29 @@ std::string SpecText(const Json& tools, const ToolChoice& choice, const RequestC
   return text.append(",\"answer\":").append(answer).append("}");
 }
 
+// Calls of any arguments, for a request that asks for nothing: text is not looked at, and a call that has begun can be read.
+void HoldCalls(const RequestContext& context, const Json& tools, const ToolChoice& choice, GenerationFields* fields) {
+  const bool excluded =
+      fields->ignore_eos || !fields->forced_ids.empty() || !fields->allowed_token_ids.empty() || fields->constraint;
+  if (excluded || !context.constraints || !context.marks_calls || tools.size() > kAllowedMax) return;
+  Json::array_t listed;
+  for (const Json& tool : tools) {
+    Json own = Json::object_t{{"name", NameOf(tool)}};
+    if (std::find(listed.begin(), listed.end(), own) == listed.end()) listed.push_back(std::move(own));
+  }
+  Json spec = Json::object_t{{"format", context.tool_format},
+                             {"choice", "auto"},
+                             {"parallel", choice.parallel},
+                             {"loose", true},
+                             {"tools", std::move(listed)}};
+  if (!context.tool_markers.empty()) spec["markers"] = context.tool_markers;
+  Constraint& constraint = fields->constraint.emplace();
+  constraint.field = "tools";
+  constraint.calls_only = true;
+  constraint.spec.kind = ConstraintKind::kToolCalls;
+  constraint.spec.text = spec.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 // The name that an object gives. Nullopt: none.
 std::optional<std::string> NameIn(JsonView named, ToolNaming naming) {
   if (!named.is_object() || !named["type"].is_string()) return std::nullopt;
@@ -167,7 +190,9 @@ void ReadToolConstraint(ObjectReader* request, const RequestContext& context, co
   const bool chooses = required || !choice.allowed.empty();
   // A form in JSON is that of an answer without calls: it stands beside them.
   const bool has_form = fields->constraint.has_value() && IsJsonForm(fields->constraint->spec.kind);
-  if (!chooses && !has_form && std::none_of(tools.begin(), tools.end(), IsStrict)) return;
+  if (!chooses && !has_form && std::none_of(tools.begin(), tools.end(), IsStrict)) {
+    return HoldCalls(context, tools, choice, fields);
+  }
   const std::string field = chooses ? choice.field : has_form ? fields->constraint->field : "tools";
   const std::string what = required   ? absl::StrCat("A '", field, "' that asks for a call")
                            : chooses  ? absl::StrCat("A '", field, "' of type allowed_tools")

@@ -86,6 +86,11 @@ bool CallsAreJsonAnswers(ToolCallFormat format) {
   return data != nullptr && data->trigger.empty() && data->style == grammar::ArgumentStyle::kJson;
 }
 
+bool MarksCalls(ToolCallFormat format) {
+  const grammar::ToolFormat* data = grammar::FindToolFormat(ToolCallFormatName(format));
+  return data != nullptr && !data->trigger.empty();
+}
+
 bool IsFunctionName(std::string_view name) {
   if (name.empty() || name.size() > kNameBytesMax) return false;
   return std::all_of(name.begin(), name.end(), [](char c) {

@@ -73,6 +73,9 @@ std::span<const std::string_view> ToolCallMarkers(ToolCallFormat format);
 // Calls are all of an answer and JSON, without a mark that no other answer in JSON has.
 bool CallsAreJsonAnswers(ToolCallFormat format);
 
+// A call begins with a mark, which may come anywhere in an answer.
+bool MarksCalls(ToolCallFormat format);
+
 // 1 to 64 characters of [A-Za-z0-9_.-]: what a client may send back as the name of a call.
 bool IsFunctionName(std::string_view name);
 

@@ -88,6 +88,8 @@ class Grammar {
   Verdict Advance(GrammarState& state, std::string_view bytes, Fuel& fuel, std::vector<ByteRegion>* regions = nullptr);
   // Whether the answer may end here.
   bool Accepts(const GrammarState& state) const { return state.machine_->Accepts(state.configurations_); }
+  // Whether it stands in free text outside of everything, or may only end.
+  static bool InText(const GrammarState& state) { return state.machine_->InText(state.configurations_); }
 
   // The least number of bytes with which the answer may end: 0 exactly where it may end here. Nothing where that is not known: an
   // object that needs several keys that nobody names, or too much work.

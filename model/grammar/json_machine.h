@@ -122,6 +122,8 @@ class JsonMachine {
   Configurations BehindText(const Configuration& from, Fuel& fuel);
   Configurations BehindTrigger(const Configuration& from, int32_t trigger, Fuel& fuel);
   bool Accepts(const Configurations& configurations) const;
+  // Whether all ways to read it stand in free text that is the answer's own, at the script's top, or behind its end.
+  bool InText(const Configurations& configurations) const;
   // Whether a byte that led the triggers of free text to `state` may be one of it: bytes of markers are none of a text's, but of triggers.
   static bool MayBeFree(const TriggerTable& triggers, int32_t state, uint8_t byte) {
     return !IsMarkerByte(byte) || triggers.Depth(state) > 0;

@@ -113,6 +113,13 @@ void JsonMachine::StepOpen(const Configuration& from, uint8_t byte, Configuratio
   BeginBrackets(inside, plan_->shapes.values[static_cast<size_t>(own.what)], byte, to);
 }
 
+bool JsonMachine::InText(const Configurations& configurations) const {
+  return std::ranges::all_of(configurations, [&](const Configuration& each) {
+    if (each.phase == Phase::kDone) return true;
+    return each.phase == Phase::kFree && each.frame == kNoFrame && node(each.target).region == Region::kText;
+  });
+}
+
 Configurations JsonMachine::BehindText(const Configuration& from, Fuel& fuel) {
   Configurations behind;
   Enter(node(from.target).next, from.frame, fuel, behind);

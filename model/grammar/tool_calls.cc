@@ -58,15 +58,19 @@ class CallsBuilder {
     if (json_.at(0).kind != JsonKind::kObject) return Fail(0, "must be an object");
     const JsonId format = json_.Find(0, "format"), choice = json_.Find(0, "choice"), tools = json_.Find(0, "tools");
     any_tool_ = tools == kNoJson;
-    if (format != kNoJson && any_tool_) formats_ = FindReadFormats(json_.at(format).text);
-    if (format != kNoJson && !any_tool_) format_ = FindToolFormat(json_.at(format).text);
-    if (format_ != nullptr) formats_ = {format_, 1};
+    const JsonId loose = json_.Find(0, "loose");
+    const bool as_read = any_tool_ || (loose != kNoJson && json_.at(loose).kind == JsonKind::kTrue);
+    if (format != kNoJson) format_ = FindToolFormat(json_.at(format).text);
+    if (format_ != nullptr) {
+      known_markers_ = format_->markers;
+      formats_ = as_read ? FindReadFormats(format_->name) : std::span(format_, 1);
+    }
     if (!formats_.empty()) format_ = &formats_.front();
     if (format_ == nullptr) return Fail(0, "'format' names no format of tool calls");
     const std::string said = choice == kNoJson ? "" : json_.at(choice).text;
     if (said != "auto" && said != "required") return Fail(0, "'choice' must be auto or required");
     if (const JsonId markers = json_.Find(0, "markers"); markers != kNoJson) {
-      const std::span<const std::string_view> known = FindToolFormat(format_->name)->markers;
+      const std::span<const std::string_view> known = known_markers_;
       for (const JsonId marker : json_.at(markers).items) {
         const std::string& text = json_.at(marker).text;
         const auto place = static_cast<size_t>(std::ranges::find(known, text) - known.begin());
@@ -381,20 +385,19 @@ class CallsBuilder {
     }
     return std::get<RegexId>(texts);
   }
-  // With its markers, each of which is a part of the pattern's sequence, or (one)? is.
+  // With its markers, each of which is a part of the pattern's sequence, or begins an optional one: (marker and more)?
   NodeId Pattern(std::string_view pattern, NodeId next, Region region = Region::kMarkup) {
     for (const auto& [marker, byte] : markers_) {
       const std::string spelled = Escaped(marker);
       const size_t at = pattern.rfind(spelled);
       if (at == pattern.npos) continue;
       std::string_view before = pattern.substr(0, at), behind = pattern.substr(at + spelled.size());
-      const bool optional = before.ends_with('(') && behind.starts_with(")?");
-      if (optional) {
-        before.remove_suffix(1);
-        behind.remove_prefix(2);
-      }
-      const NodeId rest = Pattern(behind, next, region);
-      const NodeId own = script_.Text(Literal({&byte, 1}), rest, region);
+      const bool optional = before.ends_with('(');
+      const size_t end = optional ? behind.find(")?") : behind.npos;
+      const NodeId rest = end == behind.npos ? next : Pattern(behind.substr(end + 2), next, region);
+      const NodeId more = Pattern(behind.substr(0, end), rest, region);
+      const NodeId own = script_.Text(Literal({&byte, 1}), more, region);
+      before.remove_suffix(optional ? 1 : 0);
       return Pattern(before, optional ? script_.Fork({own, rest}) : own, region);
     }
     return script_.Text(PatternOf(pattern), next, region);
@@ -410,6 +413,7 @@ class CallsBuilder {
   std::vector<Tool> tools_;
   using Marker = std::pair<std::string, char>;  // its text, and its byte
   std::vector<Marker> markers_;
+  std::span<const std::string_view> known_markers_;  // of the format that is asked for
   JsonId answer_ = kNoJson;
   ShapeId any_object_ = kNoShape, any_value_ = kNoShape;
 };

@@ -25,6 +25,8 @@ class AnswerShape {
   virtual ~AnswerShape() = default;
   // `token` is the sequence's next one, however it was chosen.
   virtual Verdict Push(int32_t token) = 0;
+  // Whether the next token has to be of a mask; else any may come, and Mask is not called. The engine's thread.
+  virtual bool is_masked() const { return true; }
   // Writes all of `bits`, [(vocabulary + 31) / 32]: bit id % 32 of word id / 32 is set if token `id` may be next. Ends of
   // text, the model's, are among them iff the answer may end here. What is written is a function of the tokens pushed. False: a limit
   // was met, and the sequence fails.

@@ -191,6 +191,7 @@ void EngineCore::AskForMasks(const InFlightStep& flight) {
     const int32_t sequence = flight.plan->rows[i].sequence;
     const Extras& extras = extras_[static_cast<size_t>(sequence)];
     if (!IsMasked(flight.input.rows[i], extras) || scheduler_.sequence(sequence).retired()) continue;
+    if (!extras.complete && !extras.mask->shape().is_masked()) continue;
     extras.mask->Ask();
     asked_.push_back(extras.mask);
   }
@@ -227,7 +228,7 @@ const LogitAdjustments* EngineCore::AdjustmentsOf(const PlanRow& plan, const Ste
   } catch (const std::bad_alloc&) {
     extras.failure = FinishReason::kNoMemory;
   }
-  if (extras.mask == nullptr) return asked;
+  if (extras.mask == nullptr || !extras.mask->asked()) return asked;
   const AnswerMask::State state = extras.mask->Take();
   if (state != AnswerMask::State::kThere) {
     extras.failure = state == AnswerMask::State::kLimit ? FinishReason::kShapeLimit : FinishReason::kNoMemory;

@@ -112,7 +112,9 @@ ShapeCache::Key GenerationRun::ShapeKey() const {
 
 std::optional<ApiError> GenerationRun::SetShape(const ShapeResult& shape) {
   const Constraint& constraint = *prepared_.fields.constraint;
-  if (const auto* refusal = std::get_if<grammar::Refusal>(&shape)) return RefusalError(*refusal, constraint);
+  const auto* refusal = std::get_if<grammar::Refusal>(&shape);
+  if (refusal != nullptr && constraint.calls_only) return std::nullopt;
+  if (refusal != nullptr) return RefusalError(*refusal, constraint);
   shape_ = std::get<0>(shape);
   if (!FollowsShape(shape)) return std::nullopt;
   switch (shape_->Behind(prepared_.shape_start.prefix, behind_prefix_.emplace())) {

@@ -27,7 +27,7 @@ std::string AnswerOf(std::string content, const ReasoningFormat& reasoning, cons
 
 }  // namespace
 
-ApiResult<AnswerStart> MakeShapeStart(const ChatRequest& request, const RequestPrompt& prompt,
+ApiResult<AnswerStart> MakeShapeStart(ChatRequest& request, const RequestPrompt& prompt,
                                       const ServingContext& context) {
   const Conversation& conversation = request.conversation;
   const Constraint& constraint = *request.constraint;
@@ -35,9 +35,14 @@ ApiResult<AnswerStart> MakeShapeStart(const ChatRequest& request, const RequestP
     return UnsupportedField(constraint.field, absl::StrCat("'", constraint.field, "' beside 'tools'"));
   }
   AnswerStart start;
+  start.calls_only = constraint.calls_only;
   const ReasoningFormat& reasoning = context.chat.For(!conversation.tools.is_null()).reasoning;
   if (reasoning.known() && !constraint.in_reasoning) {
     if (!reasoning.lead.empty()) {
+      if (constraint.calls_only) {
+        request.constraint.reset();
+        return start;
+      }
       return UnsupportedField(constraint.field,
                               absl::StrCat("'", constraint.field, "' with a model that announces its answers"));
     }
@@ -47,9 +52,14 @@ ApiResult<AnswerStart> MakeShapeStart(const ChatRequest& request, const RequestP
     if (!start.thinks && !conversation.continue_final_message && conversation.enable_thinking.value_or(true)) {
       const std::vector<int32_t> open = context.tokenizer->Encode(reasoning.open, {.add_special_tokens = false});
       if (open.size() == 1) start.thinks_behind = open[0];
+      // Where thinking begins is not known: a mark in it would be none of a call.
+      if (open.size() != 1 && constraint.calls_only) {
+        request.constraint.reset();
+        return start;
+      }
     }
   }
-  if (conversation.continue_final_message && !start.thinks) {
+  if (conversation.continue_final_message && !start.thinks && !constraint.calls_only) {
     const nlohmann::ordered_json& last = conversation.messages.back();
     const auto content = last.find("content");
     if (content != last.end() && content->is_string()) {

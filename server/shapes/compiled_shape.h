@@ -37,6 +37,10 @@ class CompiledShape {
   // The engine's thread.
   grammar::Grammar& followed() { return *followed_; }
   grammar::GrammarState BeginFollowed();
+  // A state of followed() for the other automaton to go on from copies of; none if the fuel has ended.
+  grammar::GrammarState Alone(const grammar::GrammarState& state, grammar::Fuel& fuel) const {
+    return grammar::Grammar::Alone(*source_, state, fuel);
+  }
 
   // Any thread, and nobody waits: where an answer stands that has begun with `prefix`, and whether it may. The state belongs to an
   // automaton of its own, in which nothing is read again; copies of it may go on in both of the others. At most Fuel::kCompile of work,

@@ -94,11 +94,36 @@ AnswerShape::Verdict GrammarShape::Follow(std::string_view bytes) {
   return is_over ? Verdict::kComplete : Verdict::kGoesOn;
 }
 
+// Nothing was promised: what cannot be held to the shape is not.
+AnswerShape::Verdict GrammarShape::FollowCalls(std::string_view bytes) {
+  if (given_up_) return Verdict::kGoesOn;
+  const bool was_in_call = in_call_;
+  const Verdict verdict = Follow(bytes);
+  if (verdict == Verdict::kLost) {
+    // A token with the mark and what no call goes on with is text.
+    followed_.reset();
+    given_up_ = was_in_call;
+    in_call_ = false;
+    unmasked_.clear();
+    return Verdict::kGoesOn;
+  }
+  in_call_ = verdict == Verdict::kComplete || !Grammar::InText(*followed_);
+  if (!in_call_ || !was_in_call) unmasked_.clear();
+  if (in_call_ && !was_in_call) {
+    grammar::Fuel fuel{Grammar::kAdvanceFuel};
+    masked_ = shape_->Alone(*followed_, fuel);
+    given_up_ = fuel.empty();
+    in_call_ = !given_up_;
+  }
+  return given_up_ ? Verdict::kGoesOn : verdict;
+}
+
 AnswerShape::Verdict GrammarShape::Push(int32_t token) {
   ++pushed_;
   fuel_.left = std::min(fuel_.left + kFuelOfToken, kFuelMax);
   const std::optional<std::string_view> bytes = AnswerIn(token);
-  return bytes.has_value() ? Follow(*bytes) : Verdict::kGoesOn;
+  if (!bytes.has_value()) return Verdict::kGoesOn;
+  return start_.calls_only ? FollowCalls(*bytes) : Follow(*bytes);
 }
 
 int64_t GrammarShape::LeastAnswer() {
@@ -110,6 +135,12 @@ int64_t GrammarShape::LeastAnswer() {
   return *least_answer_;
 }
 
+void GrammarShape::AllowAll(std::span<uint32_t> bits) const {
+  std::ranges::fill(bits, ~uint32_t{0});
+  const size_t beyond = shape_->vocabulary().trie()->vocabulary() % 32;
+  if (beyond > 0) bits.back() = (uint32_t{1} << beyond) - 1;
+}
+
 void GrammarShape::AllowThoughts(std::span<uint32_t> bits) {
   const std::string& close = start_.thinking_closes;
   const auto close_bytes = static_cast<int64_t>(close.size());
@@ -118,9 +149,7 @@ void GrammarShape::AllowThoughts(std::span<uint32_t> bits) {
     std::ranges::fill(bits, 0u);
     return grammar::AllowToken(bits, shape_->vocabulary().ByteToken(close[HeldBytes(thought_, close)]));
   }
-  std::ranges::fill(bits, ~uint32_t{0});
-  const size_t beyond = shape_->vocabulary().trie()->vocabulary() % 32;
-  if (beyond > 0) bits.back() = (uint32_t{1} << beyond) - 1;
+  AllowAll(bits);
   // An answer that ends within thinking would be none.
   for (const int32_t end : shape_->vocabulary().ends()) grammar::ForbidToken(bits, end);
   // Nor may a token that ends thinking say what only a mask of the answer can allow.
@@ -131,6 +160,15 @@ void GrammarShape::AllowThoughts(std::span<uint32_t> bits) {
 }
 
 bool GrammarShape::Mask(std::span<uint32_t> bits) {
+  if (MaskAnswer(bits)) return true;
+  if (!start_.calls_only) return false;
+  given_up_ = true;
+  in_call_ = false;
+  AllowAll(bits);
+  return true;
+}
+
+bool GrammarShape::MaskAnswer(std::span<uint32_t> bits) {
   if (phase_ == Phase::kThinks) {
     AllowThoughts(bits);
     return true;

@@ -27,6 +27,9 @@ struct ShapeStart {
   // The answer ends whole with this many tokens at most, thinking included; 0: however many. REQUIRES: the vocabulary spells
   // text, and BytesToEnd of the prefix is known and not more, that of `thinking_closes` added if it may think.
   int32_t tokens_max = 0;
+  // Only calls are held to the shape, each from behind its mark: text is not masked, and where a limit is met nothing is any more.
+  // REQUIRES: not tokens_max.
+  bool calls_only = false;
 };
 
 class GrammarShape : public AnswerShape {
@@ -34,6 +37,7 @@ class GrammarShape : public AnswerShape {
   GrammarShape(std::shared_ptr<CompiledShape> shape, ShapeStart start);
 
   Verdict Push(int32_t token) override;
+  bool is_masked() const override { return !start_.calls_only || in_call_; }
   bool Mask(std::span<uint32_t> bits) override;
 
  private:
@@ -47,8 +51,11 @@ class GrammarShape : public AnswerShape {
   // What of the token belongs to the answer; nullopt: nothing.
   std::optional<std::string_view> AnswerIn(int32_t token);
   Verdict Follow(std::string_view bytes);
+  Verdict FollowCalls(std::string_view bytes);
+  bool MaskAnswer(std::span<uint32_t> bits);
   // Whether no byte may come next. False also where `fuel` is not enough to know.
   bool IsOver(const grammar::GrammarState& state, grammar::Fuel& fuel);
+  void AllowAll(std::span<uint32_t> bits) const;
   void AllowThoughts(std::span<uint32_t> bits);
   // Bytes with which the answer as a whole may end, from its prefix on.
   int64_t LeastAnswer();
@@ -64,13 +71,15 @@ class GrammarShape : public AnswerShape {
   grammar::Fuel fuel_{kFuelMax};  // of both threads, one at a time
   // The engine's thread.
   std::optional<grammar::GrammarState> followed_;  // begins with the answer's first token
+  bool in_call_ = false;                           // start_.calls_only: behind the mark of one
   // Written by Push, read by Mask.
   Phase phase_;
   std::string thought_;   // the last bytes of thinking, where its end may have begun
   std::string unmasked_;  // bytes that the state of masks has not seen
   int64_t pushed_ = 0;    // tokens
-  // A worker's.
+  // A worker's; where calls alone are held Push says where one begins.
   std::optional<grammar::GrammarState> masked_;
+  bool given_up_ = false;  // start_.calls_only: a limit was met
   std::optional<int64_t> least_answer_;
 };
 

@@ -28,6 +28,7 @@ class ScriptedShape : public AnswerShape {
     int32_t limit_after = std::numeric_limits<int32_t>::max();
     int32_t no_memory_after = std::numeric_limits<int32_t>::max();
     int32_t nothing_after = std::numeric_limits<int32_t>::max();
+    int32_t unmasked_of = 1;                 // after a number of tokens that this does not divide any token may come
     std::function<void()> before_mask = {};  // on the thread of masks
   };
 
@@ -38,6 +39,8 @@ class ScriptedShape : public AnswerShape {
     if (std::ssize(pushed) >= script_.lost_after) return Verdict::kLost;
     return std::ssize(pushed) >= script_.complete_after ? Verdict::kComplete : Verdict::kGoesOn;
   }
+
+  bool is_masked() const override { return std::ssize(pushed) % script_.unmasked_of == 0; }
 
   bool Mask(std::span<uint32_t> bits) override {
     if (script_.before_mask) script_.before_mask();

@@ -110,6 +110,20 @@ TEST_P(ShapeTest, EveryTokenIsChosenByTheMaskOfThoseBeforeIt) {
   EXPECT_EQ(runner.most, 2u) << "those of a step together";
 }
 
+TEST_P(ShapeTest, WhereAnyTokenMayComeNoMaskIsAskedFor) {
+  const auto shape = Add(MakeRequest(1, 10, 20), {.unmasked_of = 5});
+  const auto always = Add(MakeRequest(2, 10, 20), {});
+  RunToTheEnd();
+  EXPECT_EQ(shape->masks, 4);
+  ASSERT_EQ(tokens[1].size(), 20u);
+  EXPECT_EQ(shape->pushed, tokens[1]);
+  for (size_t i = 0; i < 20; ++i) {
+    const std::vector<int32_t> allowed = shape->AllowedAfter(std::span(tokens[1]).first(i));
+    EXPECT_EQ(tokens[1][i], i % 5 == 0 ? allowed[0] : 7) << i;
+  }
+  EXPECT_TRUE(always->Allows(tokens[2]));
+}
+
 TEST_P(ShapeTest, ABatchWithShapesIsPlannedAhead) {
   Add(MakeRequest(1, 10, 20), {});
   ASSERT_TRUE(core->Add(MakeRequest(2, 10, 20)).ok());

@@ -14,7 +14,7 @@ constexpr ToolFormat kFormats[] = {
      .arguments_pattern = R"(\[ARGS\] ?)",
      .next_pattern = "-",
      .text_follows = true,
-     .markers = {"[TOOL_CALLS]", "[ARGS]"},
+     .markers = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"},
      .in_template = {"[TOOL_CALLS]", "[ARGS]"}},
     // Mistral 7B v0.3, Nemo: [TOOL_CALLS] [{"name": …, "arguments": {…}}]
     {.name = "mistral",

@@ -199,5 +199,28 @@ TEST(ToolConstraint, SpecialTokensOfTheFormatAreNamed) {
   EXPECT_EQ(ParseChat(members).value().constraint->spec.text.find("markers"), std::string::npos);
 }
 
+TEST(ToolConstraint, WithoutAPromiseCallsAloneAreHeld) {
+  RequestContext context = HoldingContext();
+  context.marks_calls = true;
+  const auto held = [&context](const std::string& members) {
+    const auto parsed = ParseChat(kTools + members, context);
+    EXPECT_TRUE(parsed.ok()) << members << parsed.error().message;
+    const std::optional<Constraint>& constraint = parsed.value().constraint;
+    return constraint.has_value() && constraint->calls_only ? constraint->spec.text : std::string();
+  };
+  EXPECT_EQ(held(""),
+            R"({"format":"hermes","choice":"auto","parallel":true,"loose":true,"tools":[{"name":"f"},{"name":"g"}]})");
+  EXPECT_NE(held(R"(,"parallel_tool_calls":false)").find(R"("parallel":false)"), std::string::npos);
+  // What it could not be combined with is done all the same.
+  for (const char* other : {R"(,"ignore_eos":true)", R"(,"allowed_token_ids":[1])", R"(,"tool_choice":"none")",
+                            R"(,"tool_choice":"required")", R"(,"guided_choice":["a"])"}) {
+    EXPECT_EQ(held(other), "") << other;
+  }
+  context.tool_markers = {"<tool_call>"};
+  EXPECT_NE(held("").find(R"("markers":["<tool_call>"])"), std::string::npos);
+  context.constraints = false;
+  EXPECT_EQ(held(""), "");
+}
+
 }  // namespace
 }  // namespace hydrant

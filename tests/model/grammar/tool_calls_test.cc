@@ -298,5 +298,48 @@ TEST(ToolCalls, ManyToolsAreTold) {
       1u);
 }
 
+std::string Loose(std::string_view format, const std::vector<std::string>& markers = {}) {
+  std::string spec = Spec(format, "auto");
+  spec.pop_back();
+  return Marked(spec + ",\"loose\":true}", markers);
+}
+
+TEST(ToolCalls, LooseOnesAreWhatTheReaderTakes) {
+  for (const Example& example : kExamples) {
+    const auto loose = MustCompileKind(GrammarKind::kToolCalls, Loose(example.format));
+    EXPECT_EQ(ReadAnswer(*loose, example.answer, 3, true).calls.size(), 2u) << example.format;
+    std::string other(example.answer);
+    other.replace(other.find("get"), 3, "got");
+    EXPECT_EQ(ReadAnswer(*loose, other, 1, true).text, example.text ? "forbidden" : other) << example.format;
+  }
+  const auto hermes = MustCompileKind(GrammarKind::kToolCalls, Loose("hermes"));
+  const Read spaced = ReadAnswer(
+      *hermes, "<tool_call> \n{ \"name\" :\"get_all\" , \"parameters\" : {\"any\":1}, \"id\": 7 }\n\n</tool_call>", 1,
+      true);
+  ASSERT_EQ(spaced.calls.size(), 1u);
+  EXPECT_EQ(spaced.calls[0].second, R"({"any":1};)");
+  EXPECT_EQ(ReadAnswer(*hermes, "<tool_call>x", 1, true).text, "forbidden");
+  const std::vector<std::string> markers = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"};
+  const auto mistral = MustCompileKind(GrammarKind::kToolCalls, Loose("mistral_args", markers));
+  for (const std::string text :
+       {"[TOOL_CALLS]get_all[CALL_ID]a1[ARGS]{}", "[TOOL_CALLS] [{\"name\": \"get_all\", \"arguments\": {}}]",
+        "Hm.[TOOL_CALLS]get_all[ARGS]{}", "[TOOL_CALLS]get_all {}"}) {
+    EXPECT_EQ(ReadAnswer(*mistral, WithMarkers(text, markers), 1, true).calls.size(), 1u) << text;
+  }
+}
+
+TEST(ToolCalls, WhereTheAnswerStandsInTextIsKnown) {
+  const auto grammar = MustCompileKind(GrammarKind::kToolCalls, Loose("hermes"));
+  GrammarState state = grammar->Begin();
+  std::string inside;  // for each byte of it: in text or not
+  const std::string call = "<tool_call>\n{\"name\": \"get_all\", \"arguments\": {\"a\":\"<tool_call>\"}}\n</tool_call>";
+  for (const char c : "Hm. <" + call + " then " + call) {
+    ASSERT_EQ(grammar->Advance(state, {&c, 1}), Grammar::Verdict::kAllowed);
+    inside += Grammar::InText(state) ? 't' : 'c';
+  }
+  const std::string of_call = std::string(10, 't') + std::string(call.size() - 11, 'c') + "t";
+  EXPECT_EQ(inside, "ttttt" + of_call + "tttttt" + of_call);
+}
+
 }  // namespace
 }  // namespace hydrant::grammar

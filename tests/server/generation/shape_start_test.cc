@@ -66,5 +66,39 @@ TEST(ShapeStart, ToolsAreRefusedBesideIt) {
   EXPECT_TRUE(PreparedChat(kShapeTemplate, kAskedChat, kAskedRegex + tools + R"(,"tool_choice":"none")").ok());
 }
 
+// What becomes of the calls of a chat for which nothing is promised: whether they are held, and where.
+std::string HeldCalls(const char* source, const std::string& more = "", const std::string& messages = kAskedChat) {
+  ServingContext context = ByteContext(4096);
+  std::vector<std::string> warnings;
+  context.chat = MakeChatSetup({source, ""}, "", "", "hermes", &warnings);
+  context.request.tool_format = "hermes";
+  context.request.marks_calls = true;
+  const auto made = PrepareChat(R"({"max_tokens":8,"messages":[)" + messages +
+                                    R"(],"tools":[{"type":"function","function":{"name":"f"}}])" + more + "}",
+                                context);
+  if (!made.ok()) return made.error().message;
+  if (!made.value().fields.constraint.has_value()) return "none";
+  const AnswerStart& start = made.value().shape_start;
+  return std::string(start.calls_only ? "calls" : "all") + (start.thinks ? ", thinks" : "") + start.prefix;
+}
+
+TEST(ShapeStart, CallsAreHeldWhereTheAnswerIsKnownToBegin) {
+  EXPECT_EQ(HeldCalls(kShapeTemplate), "calls");
+  EXPECT_EQ(HeldCalls(kThinkingTemplate), "calls, thinks");
+  EXPECT_EQ(HeldCalls(kShapeTemplate, R"(,"continue_final_message":true)",
+                      std::string(kAskedChat) + R"(,{"role":"assistant","content":"<tool_call>x"})"),
+            "calls")
+      << "what a client wrote is no call of the model's";
+  const char* announces =
+      "{% for m in messages %}{% if m.reasoning_content %}<t>{{ m.reasoning_content }}</t><a>{% endif %}{{ m.content "
+      "}};{% endfor %}<t>";
+  EXPECT_EQ(HeldCalls(announces), "none");
+  const char* opens_itself =
+      "{% for m in messages %}{% if m.reasoning_content %}<t>{{ m.reasoning_content }}</t>{% endif %}{{ m.content "
+      "}};{% endfor %}";
+  EXPECT_EQ(HeldCalls(opens_itself), "none") << "where thinking opens is not seen by a token";
+  EXPECT_EQ(HeldCalls(opens_itself, R"(,"enable_thinking":false)"), "calls");
+}
+
 }  // namespace
 }  // namespace hydrant

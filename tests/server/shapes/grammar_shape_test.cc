@@ -205,5 +205,72 @@ TEST(GrammarShape, WhatIsDrawnFromMasksIsAnAnswer) {
   }
 }
 
+std::shared_ptr<CompiledShape> CallsOf(const std::string& more = "") {
+  ConstraintSpec spec =
+      SchemaSpec(R"({"format":"hermes","choice":"auto","loose":true,"tools":[{"name":"f"}])" + more + "}");
+  spec.kind = ConstraintKind::kToolCalls;
+  return MustCompileShape(spec);
+}
+
+// What is said of each byte: whether what follows it is masked.
+std::string MaskedBehind(AnswerShape& shape, std::string_view text) {
+  std::string masked;
+  for (const int32_t token : ByteIds(text)) {
+    EXPECT_TRUE(!shape.is_masked() || May(shape, token)) << text << " behind " << masked.size();
+    EXPECT_NE(shape.Push(token), Verdict::kLost);
+    masked += shape.is_masked() ? 'm' : '.';
+  }
+  return masked;
+}
+
+TEST(GrammarShape, CallsAloneAreHeldFromBehindTheirMark) {
+  const auto compiled = CallsOf();
+  GrammarShape shape(compiled, {.calls_only = true});
+  const std::string call = R"(<tool_call>{"name": "f", "arguments": {"a": "<tool_call>"}}</tool_call>)";
+  const std::string of_call = std::string(10, '.') + std::string(call.size() - 11, 'm') + ".";
+  EXPECT_FALSE(shape.is_masked());
+  for (const std::string text : {"", "A </tool_call> <tool", "\xff\xc0"}) {
+    EXPECT_EQ(MaskedBehind(shape, text + call), std::string(text.size(), '.') + of_call) << text;
+  }
+  EXPECT_EQ(shape.Push(ByteTokenizer::kEos), Verdict::kGoesOn);
+  EXPECT_EQ(MaskedBehind(shape, "<tool_call>"), "..........m");
+  EXPECT_TRUE(May(shape, '{'));
+  for (const int32_t token : {int32_t{'x'}, int32_t{ByteTokenizer::kEos}}) EXPECT_FALSE(May(shape, token)) << token;
+  GrammarShape one(CallsOf(R"(,"parallel":false)"), {.calls_only = true});
+  EXPECT_EQ(Said(one, call), Verdict::kComplete);
+  EXPECT_TRUE(one.is_masked());
+  EXPECT_EQ(Allowed(one), std::vector<int32_t>{ByteTokenizer::kEos});
+}
+
+TEST(GrammarShape, AMarkInThinkingIsNoCall) {
+  GrammarShape shape(CallsOf(), {.thinks = true, .thinking_closes = "</t>", .calls_only = true});
+  EXPECT_EQ(MaskedBehind(shape, "<tool_call>x</t>"), std::string(16, '.'));
+  EXPECT_EQ(MaskedBehind(shape, "\n<tool_call>"), "...........m");
+}
+
+// Bytes, and one token that ends a mark and goes on as no call does.
+class CrossingToken : public ByteTokenizer {
+ public:
+  int32_t vocab_size() const override { return kVocab + 1; }
+  std::string_view TokenBytes(int32_t id) const override {
+    return id < kVocab ? ByteTokenizer::TokenBytes(id) : std::string_view(">.");
+  }
+  bool IsSpecial(int32_t id) const override { return id < kVocab && ByteTokenizer::IsSpecial(id); }
+};
+
+TEST(GrammarShape, ATokenBeyondTheMarkMayMakeItText) {
+  ConstraintSpec spec = SchemaSpec(R"({"format":"hermes","choice":"auto","loose":true,"tools":[{"name":"f"}]})");
+  spec.kind = ConstraintKind::kToolCalls;
+  auto made = CompiledShape::Compile(
+      spec, std::make_shared<const ShapeVocabulary>(std::make_shared<CrossingToken>(), CrossingToken::kVocab + 1,
+                                                    std::vector<int32_t>{ByteTokenizer::kEos}));
+  GrammarShape shape(std::get<0>(made), {.calls_only = true});
+  Said(shape, "<tool_call");
+  EXPECT_EQ(shape.Push(CrossingToken::kVocab), Verdict::kGoesOn);
+  EXPECT_FALSE(shape.is_masked());
+  Said(shape, " <tool_call>");
+  EXPECT_TRUE(shape.is_masked());
+}
+
 }  // namespace
 }  // namespace hydrant

@@ -21,10 +21,14 @@ TEST(ToolFormat, IsFoundByNameAndInTemplates) {
 TEST(ToolFormat, MarkersAreWhatTheFormatIsWrittenWith) {
   for (const ToolFormat& format : ToolFormats()) {
     std::string written(format.trigger);
-    for (const std::string_view part : {format.before_pattern, format.call_pattern, format.arguments_pattern,
-                                        format.end_pattern, format.after_pattern}) {
-      for (const char c : part) written += c == '\\' ? "" : std::string(1, c);
-    }
+    const auto add = [&written](const ToolFormat& row) {
+      for (const std::string_view part :
+           {row.before_pattern, row.call_pattern, row.arguments_pattern, row.end_pattern, row.after_pattern}) {
+        for (const char c : part) written += c == '\\' ? "" : std::string(1, c);
+      }
+    };
+    add(format);
+    for (const ToolFormat& row : FindReadFormats(format.name)) add(row);
     for (const std::string_view marker : format.markers) EXPECT_NE(written.find(marker), written.npos) << marker;
     if (format.trigger.empty()) continue;
     EXPECT_EQ(format.markers[0], format.trigger) << format.name;
