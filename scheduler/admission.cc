@@ -87,7 +87,7 @@ int64_t Admission::PeakOf(const Request& request, int64_t blocks) const {
 
 bool Admission::HasPlace(const Sequence& sequence, const Tenant& tenant, int64_t blocks) const {
   return swapping_.HasPlace(tenant, PeakOf(sequence.request, blocks)) &&
-         (sequence.given_room || swapping_.LeavesHeadroom(tenant, blocks));
+         (sequence.given_room > 0 || swapping_.LeavesHeadroom(tenant, blocks));
 }
 
 absl::Status Admission::CheckSlotsAtWorst(const Request& request, int64_t slots_max) const {
@@ -110,7 +110,7 @@ void Admission::Enqueue(int32_t index) {
   parking_.PinPast(sequence);
   if (tenant.queue.size() == 1) Lift(tenant, tenants_.all(), tenants_.turns());
   const auto goes_before = [this](int32_t priority, int32_t other) {
-    return !sequences_.at(other).given_room && priority < sequences_.at(other).request.priority;
+    return sequences_.at(other).given_room == 0 && priority < sequences_.at(other).request.priority;
   };
   const auto last = tenant.queue.end() - 1;
   std::rotate(std::upper_bound(tenant.queue.begin(), last, sequence.request.priority, goes_before), last,
@@ -171,7 +171,7 @@ void Admission::Plan(int64_t now_us, StepPlan& plan) {
   CountMissing();
   Sequence* head = blocked_.tenant == nullptr ? nullptr : &sequences_.at(blocked_.tenant->queue.front());
   elastic_.Plan(blocked_, head == nullptr ? 0 : head->request.id, plan.number);
-  if (lowers_for() != 0) head->given_room = true;
+  if (lowers_for() != 0) head->given_room = plan.number;
 }
 
 bool Admission::MayAdmit(bool row_becomes_free, uint64_t plan) {
@@ -200,7 +200,7 @@ Tenant* Admission::Choose() {
 // The one for whom budgets fell with the last plan.
 Tenant* Admission::ChoosePromised() {
   const auto was_given_room = [this](const Tenant& tenant) {
-    return !tenant.queue.empty() && sequences_.at(tenant.queue.front()).given_room;
+    return !tenant.queue.empty() && sequences_.at(tenant.queue.front()).given_room > 0;
   };
   const std::span<const Tenant> tenants = tenants_.all();
   if (!promised_ || std::none_of(tenants.begin(), tenants.end(), was_given_room)) return nullptr;
@@ -312,7 +312,7 @@ Tenant* Admission::FindOverdue(uint64_t plan) {
 bool Admission::OthersHaveRoom(const Tenant& tenant) const {
   const std::span<const Tenant> tenants = tenants_.all();
   return swapping_.on() && std::any_of(tenants.begin(), tenants.end(), [&](const Tenant& other) {
-           return &other != &tenant && !other.queue.empty() && sequences_.at(other.queue.front()).given_room;
+           return &other != &tenant && !other.queue.empty() && sequences_.at(other.queue.front()).given_room > 0;
          });
 }
 
@@ -330,7 +330,7 @@ void Admission::MakeRoom(Tenant& tenant, uint64_t plan) {
     const bool in_time = plan < head.waits_since + static_cast<uint64_t>(patience_) + kBudgetPlans;
     if (in_time && !OthersHaveRoom(tenant) && elastic_.CanGain(blocked_)) {
       elastic_.Plan(blocked_, head.request.id, plan);
-      head.given_room |= lowers_for() != 0;
+      if (lowers_for() != 0) head.given_room = plan;
       return;
     }
   }
@@ -338,7 +338,7 @@ void Admission::MakeRoom(Tenant& tenant, uint64_t plan) {
     head.waits_since += Swapping::kAskAgain;
     return;
   }
-  head.given_room = true;
+  head.given_room = plan;
 }
 
 // What is missing for the head of line, with the prefix that it is sure to find in the next step: budgets are lowered by no more,
@@ -435,7 +435,7 @@ int64_t Admission::BlocksNeeded(Sequence& sequence, const Tenant& tenant) {
   const Request& request = sequence.request;
   const int64_t alone = AloneBlocks(request);
   // Who was given room was so with what it finds: that it would fit alone now, but for floors, does not change what it needs.
-  const int32_t end = FitsAlone(alone, tenant) && !sequence.given_room ? 0 : PrefixEnd(request);
+  const int32_t end = FitsAlone(alone, tenant) && sequence.given_room == 0 ? 0 : PrefixEnd(request);
   if (end == 0) return alone;
   const int64_t least = SharedBlocks(request) - std::max(0, end - request.prefix.rows_computed_min) / kBlockSlots;
   const bool pool_holds_back = !block_manager_.CanAdmit(least) && !tenant.CapHoldsBack(alone);
@@ -445,7 +445,7 @@ int64_t Admission::BlocksNeeded(Sequence& sequence, const Tenant& tenant) {
 // Matches once for every change of the blocks.
 int64_t Admission::BlocksNeededExactly(Sequence& sequence, const Tenant& tenant) {
   const int64_t alone = AloneBlocks(sequence.request);
-  if ((FitsAlone(alone, tenant) && !sequence.given_room) || PrefixEnd(sequence.request) == 0) return alone;
+  if ((FitsAlone(alone, tenant) && sequence.given_room == 0) || PrefixEnd(sequence.request) == 0) return alone;
   if (sequence.matched_at != block_manager_.changes()) {
     sequence.matched_at = block_manager_.changes();
     const int64_t shared = MatchPrefix(sequence.request);

@@ -57,8 +57,9 @@ struct Sequence {
   bool admitted = false;   // no longer in its tenant's queue
   int32_t state_row = -1;  // -1: it waits, or all of it is outside the pool
   int32_t last_token = -1;
-  bool pins = false;          // what its session has parked, until that is restored
-  bool given_room = false;    // while it waited, budgets fell for it: it goes before others
+  bool pins = false;  // what its session has parked, until that is restored
+  uint64_t given_room =
+      0;  // while it waited, budgets fell for it: it goes before others. The number of the last plan; 0: none
   uint64_t waits_since = 0;   // while it waits: the number of the plan since which it is due (Admission); 0: it is not
   uint64_t matched_at = 0;    // while it waits: BlockManager::changes() when blocks_beside was counted; 0: never
   int64_t blocks_beside = 0;  // that it needs beside what it shares

@@ -76,7 +76,11 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
   for (Tenant& tenant : tenants) {
     if (!tenant.waits()) continue;
     KeepFirst(best, tenant, turns.policy);
-    if (tenant.head.given_room && fits(tenant)) KeepFirst(given_room, tenant, turns.policy);
+    const uint64_t latest = given_room == nullptr ? 0 : given_room->head.given_room;
+    if (tenant.head.given_room == 0 || tenant.head.given_room < latest || !fits(tenant)) continue;
+    // What fell last is for whom it fell.
+    if (tenant.head.given_room > latest) given_room = nullptr;
+    KeepFirst(given_room, tenant, turns.policy);
   }
   if (best == nullptr) return nullptr;
   turns.now = std::max(turns.now, best->turn());

@@ -30,7 +30,7 @@
 //  - A head of line that waits until its tenant's own sequence has computed the prefix of its prompt (admission.h) does not count
 //    either: others pass, and the tenant is treated as if it were away meanwhile. It is served by that sequence.
 //  - A head of line for which budgets fell takes what they gave, whoever has come first meanwhile: its turn was when they
-//    fell, one step before.
+//    fell, one step before. Before it goes nobody for whom they fell earlier and who could not be let in then, as its cap was lowered.
 //  - A head of line that would not fit beside the floors of the others (they were raised while it waited) is passed by
 //    nobody at all, and is let in at the latest when nothing runs and nothing is on its way out of the pool.
 //
@@ -68,7 +68,7 @@ struct HeadOfLine {
   int64_t blocks = 0;          // by which it raises what its tenant claims, and what the pool has given away
   uint64_t arrival = 0;        // lower: came earlier
   bool awaits_prefix = false;  // it waits for a prompt of its own tenant, so `blocks` is not asked for
-  bool given_room = false;     // budgets fell for it
+  uint64_t given_room = 0;     // budgets fell for it with the plan of this number; 0: they did not
   bool has_place = true;       // beside what those that run may come to hold (swapping.h)
 };
 

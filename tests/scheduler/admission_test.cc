@@ -119,6 +119,28 @@ TEST(Admission, APoolOfTwoFullSequencesHoldsTenBudgetedOnes) {
   }
 }
 
+// Before its turn, and before those for whom budgets fell earlier and who could not be let in then.
+TEST(Admission, WhatBudgetsGaveIsForWhomTheyFellLast) {
+  std::vector<uint64_t> given = {0, 7, 8, 5};
+  std::vector<Tenant> tenants(given.size());
+  for (size_t i = 0; i < tenants.size(); ++i) {
+    tenants[i].service = static_cast<double>(i);
+    tenants[i].queue.push_back(static_cast<int32_t>(i));
+  }
+  const auto head_of = [&](const Tenant& tenant) {
+    const auto index = static_cast<size_t>(tenant.queue.front());
+    return HeadOfLine{.blocks = 1, .arrival = index, .given_room = given[index]};
+  };
+  for (const SchedulingPolicy policy : {SchedulingPolicy::kFair, SchedulingPolicy::kFcfs}) {
+    Turns turns = {.policy = policy};
+    const auto choose = [&] { return ChooseTenant(tenants, turns, {1000, 100, 1000}, head_of); };
+    given = {0, 7, 8, 5};
+    EXPECT_EQ(choose(), &tenants[2]);
+    given = {0, 7, 0, 7};
+    EXPECT_EQ(choose(), &tenants[1]) << "equals in their order";
+  }
+}
+
 TEST(Admission, ALargeRequestIsNotStarvedBySmallOnes) {
   Driver driver(SmallOptions(8, 4));
   uint64_t next = 100;

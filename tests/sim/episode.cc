@@ -218,7 +218,7 @@ void Episode::SeeSwaps(bool as_planned) {
     if (tenant.queue.empty()) continue;
     const Sequence& head = scheduler.sequence(tenant.queue.front());
     SimRequest& request = *requests_[head.request.id - 1];
-    if (head.given_room && request.chosen_us < 0) request.chosen_us = now_us_;
+    if (head.given_room > 0 && request.chosen_us < 0) request.chosen_us = now_us_;
   }
 }
 

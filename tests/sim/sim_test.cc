@@ -200,6 +200,9 @@ TEST(Swaps, HoldWhereTheyOnceFailed) {
   }
 }
 
+// What fell for one went to another one for whom budgets had fallen before its tenant's cap was lowered.
+TEST(Simulation, HoldsWhereItOnceFailed) { EXPECT_EQ(RunEpisode({.seed = 950'000'000'759}).failure, ""); }
+
 TEST(Simulation, IsAPureFunctionOfItsSeed) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     const EpisodeResult a = RunEpisode({.seed = seed});

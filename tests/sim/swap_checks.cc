@@ -308,7 +308,7 @@ void SwapChecks::CheckAdmitted(const Scheduler& scheduler) {
   // Somebody may have been chosen for a head of line when the others were let in, of the tenant of one of them.
   const std::span<const Tenant> tenants = scheduler.tenants();
   const bool room_made = std::any_of(tenants.begin(), tenants.end(), [&](const Tenant& tenant) {
-    return !tenant.queue.empty() && scheduler.sequence(tenant.queue.front()).given_room;
+    return !tenant.queue.empty() && scheduler.sequence(tenant.queue.front()).given_room > 0;
   });
   for (int32_t index : scheduler.running_sequences()) {
     const uint64_t id = scheduler.sequence(index).request.id;
@@ -318,7 +318,7 @@ void SwapChecks::CheckAdmitted(const Scheduler& scheduler) {
     const bool seen_before = known_.contains(id);  // a plan ahead lets nobody in
     // Those that run may have grown by a block for it.
     const bool within_floor = tenant.claimed() - tenant.running <= tenant.options.floor_blocks;
-    if (seen_before || scheduler.sequence(index).given_room || (within_floor && tenant.options.floor_blocks > 0))
+    if (seen_before || scheduler.sequence(index).given_room > 0 || (within_floor && tenant.options.floor_blocks > 0))
       continue;
     // Within its share, and with nobody outside, a tenant does not wait for others.
     const int32_t own = requests_[id - 1]->request.request.tenant;
@@ -441,7 +441,7 @@ void SwapChecks::CheckFloors(const Scheduler& scheduler, const Sequence& sequenc
   const Tenant& tenant = scheduler.tenant(index);
   const SimRequest& request = *requests_[sequence.request.id - 1];
   const bool room_made = std::any_of(scheduler.tenants().begin(), scheduler.tenants().end(), [&](const Tenant& other) {
-    return !other.queue.empty() && scheduler.sequence(other.queue.front()).given_room;
+    return !other.queue.empty() && scheduler.sequence(other.queue.front()).given_room > 0;
   });
   const int32_t cap = workload_.tenants()[static_cast<size_t>(index)].blocks_max;
   const bool capped = cap > 0 && ClaimedBlocks(scheduler, tenant) + 1 > cap;
