@@ -16,6 +16,7 @@ int64_t ReasoningSplitter::reasoning_end() const {
 }
 
 ReasoningSplitter::Output ReasoningSplitter::Push(std::string_view text) {
+  if (channels_.has_value()) return channels_->Push(text);
   pushed_ += static_cast<int64_t>(text.size());
   Output output;
   if (state_ == State::kText) {
@@ -31,6 +32,7 @@ ReasoningSplitter::Output ReasoningSplitter::Push(std::string_view text) {
 }
 
 ReasoningSplitter::Output ReasoningSplitter::Finish() {
+  if (channels_.has_value()) return channels_->Finish();
   Output output;
   if (state_ == State::kReasoning || (state_ == State::kBegin && opened_)) {
     PassReasoning(held_, &output);

@@ -12,8 +12,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "api/response/channel_reader.h"
 
 namespace hydrant {
 
@@ -26,26 +30,35 @@ struct ReasoningMarkers {
 
 class ReasoningSplitter {
  public:
-  struct Output {
-    std::string reasoning, text;
-  };
+  using Output = ChannelReader::Output;
 
   // All is text.
   ReasoningSplitter() = default;
   // `opened`: the text begins within reasoning, whether or not it says `open` once more. Else it has reasoning if it begins with
   // `open`: a marker that comes later is text.
   ReasoningSplitter(ReasoningMarkers markers, bool opened);
+  // The text is messages, some of which are reasoning.
+  explicit ReasoningSplitter(ChannelReader channels) : channels_(std::move(channels)) {}
 
   Output Push(std::string_view text);
   // Ends the text: returns what Push held back. Reasoning that was never closed goes to the end.
   Output Finish();
 
   // Whether a text of this splitter can have reasoning.
-  bool may_reason() const { return !markers_.open.empty(); }
-  // Bytes of the text so far up to the end of its reasoning, markers included; 0: none, as far as is known.
+  bool may_reason() const { return channels_.has_value() || !markers_.open.empty(); }
+  // Bytes of the text so far of which is known what they are, while reasoning may still come.
+  int64_t decided() const { return channels_.has_value() ? channels_->decided() : reasoning_end(); }
+  // Whether a byte is reasoning or its markers. REQUIRES: byte < decided(), or Finish was called.
+  bool IsReasoning(int64_t byte) const {
+    return channels_.has_value() ? channels_->IsReasoning(byte) : reasoning_end() > 0;
+  }
+  // Bytes of the text so far up to the end of its reasoning, markers included; 0: none, as far as is known. REQUIRES: it is no messages.
   int64_t reasoning_end() const;
   // Nothing that follows is reasoning.
-  bool past_reasoning() const { return state_ == State::kLead || state_ == State::kText; }
+  bool past_reasoning() const {
+    if (channels_.has_value()) return false;
+    return state_ == State::kLead || state_ == State::kText;
+  }
 
  private:
   enum class State : uint8_t {
@@ -61,6 +74,7 @@ class ReasoningSplitter {
   bool ReadLead();
   void PassReasoning(std::string_view text, Output* output);
 
+  std::optional<ChannelReader> channels_;
   ReasoningMarkers markers_;
   bool opened_ = false;
   State state_ = State::kText;

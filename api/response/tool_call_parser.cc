@@ -40,7 +40,7 @@ std::optional<std::string> Dump(JsonView view) {
   return json->dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-constexpr std::array<std::pair<std::string_view, ToolCallFormat>, 9> kNames = {{
+constexpr std::array<std::pair<std::string_view, ToolCallFormat>, 10> kNames = {{
     {"none", ToolCallFormat::kNone},
     {"hermes", ToolCallFormat::kHermes},
     {"llama3_json", ToolCallFormat::kLlama3Json},
@@ -50,6 +50,7 @@ constexpr std::array<std::pair<std::string_view, ToolCallFormat>, 9> kNames = {{
     {"deepseek_v3", ToolCallFormat::kDeepSeekV3},
     {"deepseek_v31", ToolCallFormat::kDeepSeekV31},
     {"pythonic", ToolCallFormat::kPythonic},
+    {"harmony", ToolCallFormat::kHarmony},
 }};
 
 }  // namespace

@@ -38,6 +38,7 @@ enum class ToolCallFormat : uint8_t {
   kDeepSeekV3,  // <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>name, and arguments in a fence
   kDeepSeekV31,  // <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>name<｜tool▁sep｜>{…}
   kPythonic,     // [name(key=value, …), …]
+  kHarmony,      // <|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}
 };
 
 // By the name that grammar::ToolFormat has, or "none"; nullopt for other names.

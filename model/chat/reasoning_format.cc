@@ -102,6 +102,23 @@ void Place(const char* member, Json* message) {
   content = std::move(parts);
 }
 
+// `open` is a channel's tag, its name and another tag; `lead` is the same of another channel behind what prompts end with.
+ChannelFormat ChannelsOf(const ReasoningFormat& format, std::string_view prompt) {
+  const std::string_view open = format.open, lead = format.lead;
+  const std::string_view channel = FirstTag(open), message = LastTag(open);
+  if (channel.empty() || open.size() <= channel.size() + message.size()) return {};
+  const std::string_view thought = open.substr(channel.size(), open.size() - channel.size() - message.size());
+  const size_t at = lead.rfind(channel);
+  if (at == std::string_view::npos || at == 0 || !lead.ends_with(message)) return {};
+  const std::string_view start = lead.substr(0, at), said = lead.substr(at + channel.size());
+  if (said.size() <= message.size() || !Trimmed(prompt).ends_with(start)) return {};
+  return {.start = std::string(start),
+          .channel = std::string(channel),
+          .message = std::string(message),
+          .end = format.close,
+          .thought = std::string(thought)};
+}
+
 // The format that a conversation shows which has reasoning as `member` of its last message. `prompt`: the same conversation
 // up to where the model would begin.
 ReasoningFormat Shown(const ChatTemplate& chat, std::string_view prompt, const char* member,
@@ -132,6 +149,7 @@ ReasoningFormat Shown(const ChatTemplate& chat, std::string_view prompt, const c
   const std::string_view lead = Trimmed(after.substr(close.size()));
   if (IsMarker(lead)) format.lead = lead;
   format.member = member;
+  format.channels = ChannelsOf(format, prompt);
   return format;
 }
 

@@ -14,6 +14,17 @@
 
 namespace hydrant {
 
+// Where an answer is several messages, each of which says in its head on which channel it is: gpt-oss's harmony.
+struct ChannelFormat {
+  std::string start;    // "<|start|>assistant": begins a head; that of the first message the prompt has begun
+  std::string channel;  // "<|channel|>": the channel's name is behind it; empty: answers are no such messages
+  std::string message;  // "<|message|>": ends a head
+  std::string end;      // "<|end|>": ends a message
+  std::string thought;  // "analysis": the channel of reasoning
+
+  bool known() const { return !channel.empty(); }
+};
+
 struct ReasoningFormat {
   std::string open;   // "<think>"; empty: the template shows no reasoning
   std::string close;  // "</think>"
@@ -21,6 +32,8 @@ struct ReasoningFormat {
   // The member of an assistant's message in which the template reads past reasoning; "content": in a part of it whose type is
   // thinking. Empty: nowhere.
   std::string member;
+  ChannelFormat channels =
+      {};  // of which `open`, `close` and `lead` are what stands around one message of reasoning and the answer
   bool open_in_prompt = false;  // the prompt of a conversation that says nothing about reasoning ends within it
 
   bool known() const { return !open.empty(); }

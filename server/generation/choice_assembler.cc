@@ -70,10 +70,7 @@ void ChoiceAssembler::Show(std::string_view text) {
   ReasoningSplitter::Output output = splitter_.Push(text);
   output_.reasoning += output.reasoning;
   output_.text += output.text;
-  while (!token_bytes_.empty() && token_bytes_.front() < splitter_.reasoning_end()) {
-    ++reasoning_tokens_;
-    token_bytes_.pop_front();
-  }
+  while (!token_bytes_.empty() && token_bytes_.front() < splitter_.decided()) CountFirst();
   if (splitter_.past_reasoning()) token_bytes_.clear();
 }
 
@@ -82,8 +79,12 @@ void ChoiceAssembler::ShowLast() {
   output_.reasoning += output.reasoning;
   output_.text += output.text;
   // What a stop string took is not shown, but was thought all the same.
-  if (splitter_.reasoning_end() > 0) reasoning_tokens_ += static_cast<int32_t>(token_bytes_.size());
-  token_bytes_.clear();
+  while (!token_bytes_.empty()) CountFirst();
+}
+
+void ChoiceAssembler::CountFirst() {
+  reasoning_tokens_ += splitter_.IsReasoning(token_bytes_.front()) ? 1 : 0;
+  token_bytes_.pop_front();
 }
 
 bool ChoiceAssembler::IsClosed() const {

@@ -67,6 +67,7 @@ class ChoiceAssembler {
   const SampleResult* PromptResult(size_t token) const;
   void Show(std::string_view text);
   void ShowLast();
+  void CountFirst();  // of token_bytes_. REQUIRES: what it is is known
 
   const Tokenizer& tokenizer_;
   const GenerationFields& request_;

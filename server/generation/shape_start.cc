@@ -43,8 +43,11 @@ ApiResult<AnswerStart> MakeShapeStart(ChatRequest& request, const RequestPrompt&
         request.constraint.reset();
         return start;
       }
+      const bool calls = constraint.spec.kind == ConstraintKind::kToolCalls;
       return UnsupportedField(constraint.field,
-                              absl::StrCat("'", constraint.field, "' with a model that announces its answers"));
+                              absl::StrCat(calls ? "A call that is required, or of a function that is 'strict',"
+                                                 : absl::StrCat("'", constraint.field, "'"),
+                                           " with a model that announces its answers"));
     }
     start.thinking_closes = reasoning.close;
     start.thinks = OpensReasoning(reasoning, prompt.text, prompt.client_ranges, conversation.continue_final_message);

@@ -8,6 +8,13 @@ namespace {
 
 // Sources: the chat templates of the models that are named, as they render calls of earlier turns.
 constexpr ToolFormat kFormats[] = {
+    // gpt-oss's harmony: a message for a function, whose head is brought into one order when the answer's messages are told apart.
+    {.name = "harmony",
+     .trigger = "<|channel|>commentary to=functions.",
+     .arguments_pattern = R"( ?(<\|constrain\|>)?(json)?<\|message\|>\s*)",
+     .next_pattern = "-",
+     .text_follows = true,
+     .in_template = {"<|channel|>commentary", "functions."}},
     // Ministral 3, Mistral Small 3.2, Devstral: [TOOL_CALLS]name[ARGS]{…}
     {.name = "mistral_args",
      .trigger = "[TOOL_CALLS]",

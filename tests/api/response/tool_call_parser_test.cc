@@ -158,6 +158,12 @@ TEST(ToolCallParser, ReadsFormatsByTheirGrammar) {
           "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
           R"(a|f{"x": 1}|g{})"},
          {"a<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": 1", "a|f{\"x\": 1!"}});
+  Check(ToolCallFormat::kHarmony,
+        {{"<|channel|>commentary to=functions.f<|message|>{\"a\": 1}", R"(|f{"a": 1})"},
+         {"I look.<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|channel|>commentary "
+          "to=functions.g<|message|>{\"b\": [2]}",
+          R"(I look.|f{}|g{"b": [2]})"},
+         {"<|channel|>commentary to=python<|message|>1", "<|channel|>commentary to=python<|message|>1"}});
   Check(ToolCallFormat::kPythonic, {{"[f(a=1, b='x', c=None), g()]", R"(|f{"a": 1, "b": "x", "c": null}|g{})"},
                                     {"[1, 2] is a list", "[1, 2] is a list"},
                                     {"[f(a=1), g(] x", ", g(] x|f{\"a\": 1}"},

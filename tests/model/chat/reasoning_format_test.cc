@@ -60,6 +60,22 @@ TEST(ReasoningFormat, IsWhatTheTemplateWritesAroundReasoning) {
   for (const auto& c : cases) EXPECT_EQ(Detected(c.source), c.format) << c.name;
 }
 
+TEST(ReasoningFormat, AnswersAreMessagesWhereTheirHeadsNameChannels) {
+  const auto channels = [](const std::string& said, const std::string& begun) {
+    const std::string source = Template(said, begun);
+    const auto chat = ChatTemplate::Parse(source, "", "");
+    if (!chat.ok()) return std::string("does not parse");
+    const ChannelFormat found = DetectReasoning(*chat, source).channels;
+    return found.start + "|" + found.channel + found.thought + found.message + found.end;
+  };
+  EXPECT_EQ(channels("<s>assistant<c>think<m>{{ m.thinking }}<e><s>assistant<c>say<m>{{ m.content }}", "<s>assistant"),
+            "<s>assistant|<c>think<m><e>");
+  EXPECT_EQ(channels("<s>assistant<c>think<m>{{ m.thinking }}<e><s>assistant<c>say<m>{{ m.content }}", "<s>model"), "|")
+      << "its prompts do not begin a head";
+  EXPECT_EQ(channels("<think>{{ m.thinking }}</think><text>{{ m.content }}", ""), "|");
+  EXPECT_EQ(channels("<s>assistant<c>think<m>{{ m.thinking }}<e>{{ m.content }}", "<s>assistant"), "|");
+}
+
 TEST(ReasoningFormat, AnswersBeginWithinItWhereThePromptEndsWithinIt) {
   const ReasoningFormat format = {.open = "<think>", .close = "</think>"};
   const auto opens = [&](const std::string& before, const std::string& client, const std::string& after,
@@ -104,14 +120,20 @@ TEST(ReasoningFormat, IsThatOfEveryPublishedTemplateThatHasOne) {
   const std::filesystem::path folder = SourceDir() + "/../shared/data/chat_templates";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no chat templates in " << folder;
   std::map<std::string, std::string> found;
+  std::vector<std::string> of_messages;
   size_t templates = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.path().extension() != ".jinja") continue;
     ++templates;
     std::ifstream file(entry.path());
-    const std::string format = Detected({std::istreambuf_iterator<char>(file), {}});
+    const std::string source{std::istreambuf_iterator<char>(file), {}};
+    const std::string format = Detected(source);
+    const auto chat = ChatTemplate::Parse(source, "<s>", "</s>");
+    if (chat.ok() && DetectReasoning(*chat, source).channels.known())
+      of_messages.push_back(entry.path().stem().string());
     if (!format.empty()) found[entry.path().stem().string()] = format;
   }
+  EXPECT_EQ(of_messages, std::vector<std::string>{"openai-gpt-oss-120b"});
   EXPECT_EQ(templates, 64u);
   EXPECT_EQ(found.size(), 28u);
   const std::map<std::string, std::string> expected = {

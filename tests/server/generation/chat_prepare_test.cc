@@ -189,5 +189,22 @@ TEST(PrepareMessages, TellsTheTemplateWhetherToThink) {
   EXPECT_EQ(rendered(R"(,"thinking":{"type":"enabled","budget_tokens":1024})"), ByteIds("True"));
 }
 
+TEST(PrepareChat, ReadsTheChannelsOfMessages) {
+  const ServingContext context = ChatContext(
+      "{% for m in messages %}<s>{{ m.role }}{% if m.thinking %}<c>analysis<m>{{ m.thinking }}<e><s>assistant{% endif "
+      "%}"
+      "<c>final<m>{{ m.content }}<e>{% endfor %}{% if add_generation_prompt %}<s>assistant{% endif %}");
+  const auto said = [&](const std::string& more, const std::string& text) {
+    return Reasoned(PrepareChat(R"({"messages":[{"role":"user","content":"hi"})" + more + "}", context), text);
+  };
+  EXPECT_EQ(
+      said("]",
+           "<c>analysis<m>a<e><s>assistant<c>commentary<m>b<e><s>assistant<c>analysis<m>c<e><s>assistant<c>final<m>d"),
+      "a\nc|b\n\nd");
+  EXPECT_EQ(said("]", " to=functions.f<c>commentary<m>{}"), "|<c>commentary to=functions.f<m>{}");
+  EXPECT_EQ(said(R"(,{"role":"assistant","content":"It is"}],"continue_final_message":true)", " so"), "| so");
+  EXPECT_EQ(said(R"(],"separate_reasoning":false)", "<c>analysis<m>a"), "|<c>analysis<m>a");
+}
+
 }  // namespace
 }  // namespace hydrant
