@@ -17,6 +17,7 @@
 #ifndef HYDRANT_KERNELS_DEVICE_H_
 #define HYDRANT_KERNELS_DEVICE_H_
 
+#include <algorithm>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -92,6 +93,12 @@ struct LinearSpec {
   // For mixed formats: all rows, part by part; of a gated weight, the gate and the up projection. The parts that are not quantised
   // share one format.
   std::vector<LinearPart> parts = {};
+
+  // Whether it has rows in a quantised format.
+  bool quantised() const {
+    return std::any_of(parts.begin(), parts.end(), [](const LinearPart& part) { return IsQuantised(part.format); }) ||
+           (parts.empty() && IsQuantised(format));
+  }
 };
 
 // A weight W (and a bias) of y = x W^T + bias, packed once into the layout that the device multiplies fastest. An

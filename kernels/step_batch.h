@@ -12,6 +12,7 @@
 #include "kernels/eviction_policy.h"
 #include "kernels/step/block_ops.h"
 #include "kernels/step/row_plan.h"
+#include "kernels/types.h"
 
 namespace hydrant {
 
@@ -94,8 +95,11 @@ struct StepBounds {
   // The shapes of AddExperts; 0: there will be none.
   int32_t experts = 0;
   int32_t experts_per_row = 0;
-  int64_t expert_cols_max = 0;   // of a matrix that is multiplied with an expert's
-  int32_t adapter_rank_max = 0;  // AdapterSpec::rank_max; 0: there are no adapters
+  int64_t expert_cols_max = 0;  // of a matrix that is multiplied with an expert's
+  // The same of weights that have rows in a quantised format, experts aside; 0: there are none.
+  int64_t quantised_cols_max = 0;
+  int32_t adapter_rank_max = 0;       // AdapterSpec::rank_max; 0: there are no adapters
+  DType adapter_dtype = DType::kF32;  // AdapterSpec::dtype
 };
 
 }  // namespace hydrant

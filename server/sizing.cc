@@ -52,16 +52,18 @@ std::vector<std::string> Describe(const Limits& limits) {
 }
 
 // Bytes for the largest step, whatever the pool will hold: a smaller pool makes scratch smaller.
-int64_t WorkspaceBytes(const ModelConfig& model, const Sizing& sizing, const DeviceFacts& device) {
+int64_t WorkspaceBytes(const ModelConfig& model, const WeightPlan& weights, const Sizing& sizing,
+                       const DeviceFacts& device) {
   const Limits& limits = sizing.limits;
   ModelExecutorOptions options;
+  options.weights = sizing.weights;
   options.adapters = sizing.adapters;
   options.logits_rows_max = sizing.logits_rows_max;
   options.blocks = std::numeric_limits<int32_t>::max();
   options.sequences_max = limits.sequences_max;
   options.batch_tokens_max = limits.batch_tokens_max;
   options.context_max = limits.context_max;
-  return Transformer::WorkspaceBytes(model, ModelExecutor::LimitsOf(options), device.scratch_bytes);
+  return Transformer::WorkspaceBytes(model, weights, ModelExecutor::LimitsOf(options), device.scratch_bytes);
 }
 
 // What a disk gives at the least, for a bound on how long a step may take before it counts as stalled.
@@ -124,7 +126,7 @@ absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const WeightPlan
   const int64_t position_bytes = weights.position_bytes();
   const char* const table = model.position_rows > 0 ? "position table" : "rotary table";
   sizing->logits_rows_max = ModelExecutorOptions().logits_rows_max;
-  const int64_t workspace_bytes = WorkspaceBytes(model, *sizing, device);
+  const int64_t workspace_bytes = WorkspaceBytes(model, weights, *sizing, device);
   const int64_t memory_bytes = device.memory_bytes.value_or(host.available_memory_bytes);
   const int64_t adapter_bytes = AdapterSlots::Bytes(weights, sizing->adapters, device.adapter_bytes);
   const int64_t left_bytes = memory_bytes - weight_bytes - adapter_bytes - workspace_bytes;

@@ -17,6 +17,11 @@ constexpr int64_t kRoundedAtOnce = 32 * 1024;
 // Columns in whole pairs.
 int64_t Paired(int64_t cols) { return (cols + 1) / 2 * 2; }
 
+// Numbers of a row of x that is rounded: none beside adapters in fp32, or where no pairs are multiplied.
+size_t RoundedCols(const StepBounds& bounds, bool pairs) {
+  return pairs && bounds.adapter_dtype == DType::kBF16 ? static_cast<size_t>(Paired(bounds.cols_max)) : 0;
+}
+
 }  // namespace
 
 std::unique_ptr<AdapterWeight> CpuDevice::MakeAdapterWeight(const LinearSpec& weight, const AdapterSpec& spec) {
@@ -39,16 +44,15 @@ void CpuDevice::AdapterScratch::Reserve(const StepBounds& bounds, bool pairs) {
   tiles.reserve(tokens);
   before.resize(tokens);
   after.resize(tokens);
-  x = std::vector<uint16_t>(pairs ? tokens * static_cast<size_t>(Paired(bounds.cols_max)) : 0);
+  x = std::vector<uint16_t>(tokens * RoundedCols(bounds, pairs));
   inner = std::vector<float>(tokens * static_cast<size_t>(CpuAdapterWeight::InnerFloats(bounds.adapter_rank_max)));
 }
 
 size_t CpuDevice::AdapterScratch::Bytes(const StepBounds& bounds, bool pairs) {
   if (bounds.adapter_rank_max == 0) return 0;
   const auto floats = static_cast<size_t>(CpuAdapterWeight::InnerFloats(bounds.adapter_rank_max));
-  const size_t rounded = pairs ? static_cast<size_t>(Paired(bounds.cols_max)) : 0;
   return static_cast<size_t>(bounds.tokens_max) *
-         (4 * sizeof(int32_t) + sizeof(Tile) + rounded * sizeof(uint16_t) + floats * sizeof(float));
+         (4 * sizeof(int32_t) + sizeof(Tile) + RoundedCols(bounds, pairs) * sizeof(uint16_t) + floats * sizeof(float));
 }
 
 // Rows with the same adapter become tiles, wherever they are in the batch.

@@ -189,7 +189,8 @@ CudaDevice::Scratch CudaDevice::ScratchOf(const StepBounds& bounds) const {
   const int64_t row_floats = cuda::StepTable::RowFloats(slots, bounds.query_heads, bounds.head_dim);
   scratch.decode_floats =
       std::max(row_floats, std::min(row_floats * std::max(bounds.rows_max, 1), kDecodeScratchFloats));
-  scratch.shared = std::max(scratch.decode_floats * kFloatBytes, cuda::UnpackBytes(product_rows, bounds.cols_max));
+  scratch.shared =
+      std::max(scratch.decode_floats * kFloatBytes, cuda::UnpackBytes(product_rows, bounds.quantised_cols_max));
   scratch.prompt_sums = int64_t{bounds.tokens_max} * bounds.query_heads * kFloatBytes;
   const auto cut_bytes = static_cast<int64_t>(cuda::CutScratchBytes(slots));
   const int64_t fitting = kCutScratchBytes / std::max<int64_t>(cut_bytes, 1);
@@ -384,6 +385,7 @@ void CudaDevice::MultiplyMany(const WeightView& weight, Epilogue epilogue, Activ
 void CudaDevice::MultiplyUnpacked(const CudaLinear& weight, Epilogue epilogue, Activation activation, const void* x,
                                   const Chunk& chunk, const cuda::Output& y) {
   const int64_t rows = weight.spec().rows, cols = weight.spec().cols, n = chunk.n;
+  assert(2 * cuda::kUnpackOutputsMin * cols <= static_cast<int64_t>(shared_->bytes()));
   const int64_t of_slice = cuda::UnpackedRows(rows, cols, static_cast<int64_t>(shared_->bytes()));
   float* sums = SumsFor(epilogue, n, rows, y);
   auto* unpacked = static_cast<std::byte*>(shared_->data());

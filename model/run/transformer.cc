@@ -25,7 +25,7 @@ struct Floats {
   const int64_t state, qkv, attention, ffn, router, embedded, last, logits;
 };
 
-StepBounds BoundsOf(const ModelConfig& config, const Transformer::Limits& limits) {
+StepBounds BoundsOf(const ModelConfig& config, const Transformer::Limits& limits, int64_t quantised_cols_max) {
   return {.tokens_max = limits.tokens_max,
           .rows_max = limits.rows_max,
           .slots_max = limits.slots_max,
@@ -36,7 +36,9 @@ StepBounds BoundsOf(const ModelConfig& config, const Transformer::Limits& limits
           .experts = config.experts,
           .experts_per_row = config.experts_per_token,
           .expert_cols_max = config.experts > 0 ? std::max(config.hidden, config.ffn) : 0,
-          .adapter_rank_max = limits.adapters.slots > 0 ? limits.adapters.rank_max : 0};
+          .quantised_cols_max = quantised_cols_max,
+          .adapter_rank_max = limits.adapters.slots > 0 ? limits.adapters.rank_max : 0,
+          .adapter_dtype = limits.adapters.dtype};
 }
 
 std::unique_ptr<DeviceBuffer> Take(Device& device, int64_t floats) {
@@ -45,12 +47,12 @@ std::unique_ptr<DeviceBuffer> Take(Device& device, int64_t floats) {
 
 }  // namespace
 
-int64_t Transformer::WorkspaceBytes(const ModelConfig& config, const Limits& limits,
+int64_t Transformer::WorkspaceBytes(const ModelConfig& config, const WeightPlan& plan, const Limits& limits,
                                     const std::function<int64_t(const StepBounds&)>& scratch_bytes) {
   const Floats floats(config, limits);
   const int64_t sum = 2 * floats.state + floats.qkv + floats.attention + floats.ffn + floats.router + floats.embedded +
                       floats.last + floats.logits;
-  return sum * static_cast<int64_t>(sizeof(float)) + scratch_bytes(BoundsOf(config, limits));
+  return sum * static_cast<int64_t>(sizeof(float)) + scratch_bytes(BoundsOf(config, limits, plan.quantised_cols_max()));
 }
 
 Transformer::Transformer(const ModelConfig& config, Weights weights, Device& device, const Limits& limits)
@@ -76,7 +78,7 @@ Transformer::Transformer(const ModelConfig& config, Weights weights, Device& dev
   if (floats.embedded > 0) embedded_ = Take(device, floats.embedded);
   last_ = Take(device, floats.last);
   logits_ = Take(device, floats.logits);
-  device.ReserveScratch(BoundsOf(config, limits));
+  device.ReserveScratch(BoundsOf(config, limits, weights_.quantised_cols_max()));
 }
 
 Matrix Transformer::Rows(const std::unique_ptr<DeviceBuffer>& buffer, int64_t rows, int64_t cols, DType dtype) {

@@ -27,8 +27,9 @@ class Transformer {
     AdapterLimits adapters = {};
   };
 
-  // Bytes of the activations and the device's scratch together, without those of adapters. `scratch_bytes`: Device::ScratchBytes.
-  static int64_t WorkspaceBytes(const ModelConfig& config, const Limits& limits,
+  // Bytes of the activations and the device's scratch together, without those of adapters. `plan`: of the weights. `scratch_bytes`:
+  // Device::ScratchBytes.
+  static int64_t WorkspaceBytes(const ModelConfig& config, const WeightPlan& plan, const Limits& limits,
                                 const std::function<int64_t(const StepBounds&)>& scratch_bytes);
 
   // `device` outlives the transformer.

@@ -150,6 +150,20 @@ int64_t WeightPlan::position_bytes() const {
   return sum;
 }
 
+int64_t WeightPlan::quantised_cols_max() const {
+  const bool own_head = std::any_of(weights.begin(), weights.end(),
+                                    [](const PlannedWeight& weight) { return weight.role == WeightRole::kOwnHead; });
+  const auto is_multiplied = [own_head](WeightRole role) {
+    if (role == WeightRole::kEmbedding) return !own_head;
+    return role != WeightRole::kPositions && role != WeightRole::kExpertUp && role != WeightRole::kExpertDown;
+  };
+  int64_t cols = 0;
+  for (const PlannedWeight& weight : weights) {
+    if (is_multiplied(weight.role) && weight.Spec().quantised()) cols = std::max(cols, weight.cols);
+  }
+  return cols;
+}
+
 std::string WeightPlan::Formats() const {
   std::vector<WeightFormat> stored, computed;
   for (const PlannedWeight& weight : weights) {

@@ -75,6 +75,8 @@ struct WeightPlan {
   int64_t bytes() const;
   // The bytes of learned positions, or of the rotary table.
   int64_t position_bytes() const;
+  // StepBounds::quantised_cols_max.
+  int64_t quantised_cols_max() const;
   // For the log: the types that are multiplied and, where they are others, those that are stored: "bfloat16 (stored as Q8_0, Q4_1)".
   std::string Formats() const;
   // The types that are multiplied, by their names there, each with its part of bytes().

@@ -377,6 +377,20 @@ size_t Weights::step_bytes() const {
   return bytes;
 }
 
+int64_t Weights::quantised_cols_max() const {
+  int64_t cols = 0;
+  const auto add = [&cols](const LinearWeight* weight) {
+    if (weight != nullptr && weight->spec().quantised()) cols = std::max(cols, weight->spec().cols);
+  };
+  add(&head());
+  add(project_in.get());
+  add(project_out.get());
+  for (const LayerWeights& layer : layers) {
+    for (const auto* weight : {&layer.qkv, &layer.o, &layer.up, &layer.down, &layer.router}) add(weight->get());
+  }
+  return cols;
+}
+
 Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPlan& plan,
                     const LoadProgress& progress) {
   Weights weights;

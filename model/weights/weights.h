@@ -52,6 +52,8 @@ struct Weights {
   // Device bytes that a step of one token reads: all matrices, of experts those of a token, the embedding table only where it is
   // the head.
   size_t step_bytes() const;
+  // StepBounds::quantised_cols_max: WeightPlan's, of what these were loaded by.
+  int64_t quantised_cols_max() const;
 };
 
 // PlanWeights for what LoadWeights takes.

@@ -60,7 +60,7 @@ class Bench {
         .context_max = arguments.context + 1024};
     // As for any pool: a smaller one takes no more.
     const int64_t workspace =
-        Transformer::WorkspaceBytes(config, ModelExecutor::LimitsOf(options),
+        Transformer::WorkspaceBytes(config, plan, ModelExecutor::LimitsOf(options),
                                     [this](const StepBounds& bounds) { return device_->ScratchBytes(bounds); });
     const int64_t left = free_bytes - weights - plan.position_bytes() - workspace;
     if (left < block) {

@@ -91,7 +91,8 @@ class AdapterTest : public testing::TestWithParam<TestedDevice> {
                              .cols_max = 300,
                              .query_heads = 1,
                              .head_dim = 16,
-                             .adapter_rank_max = kRankMax});
+                             .adapter_rank_max = kRankMax,
+                             .adapter_dtype = DType::kBF16});
   }
 
   // Begins a step of rows with these adapters; every third row is a prompt's of two tokens.

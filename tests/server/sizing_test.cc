@@ -447,6 +447,36 @@ TEST(DeriveLimits, TheScratchOfTheLargestStepIsNotThePools) {
   EXPECT_EQ(asked.slots_max, 8192);
   EXPECT_EQ(asked.rows_max, 40);
   EXPECT_EQ(asked.tokens_max, config.batch_tokens_max);
+  EXPECT_EQ(asked.adapter_rank_max, 0);
+}
+
+// A device is asked for what this model's weights need.
+TEST(DeriveLimits, TheScratchIsThatOfTheWeightsAsTheyAreMultiplied) {
+  StepBounds asked;
+  DeviceFacts device = kDevice;
+  device.scratch_bytes = [&asked](const StepBounds& bounds) {
+    asked = bounds;
+    return int64_t{1};
+  };
+  device.adapter_bytes = [](const LinearSpec&, const AdapterSpec&) { return int64_t{1}; };
+  ModelConfig model = Model();
+  model.hidden = 256;
+  model.ffn = 512;
+  Config config;
+  config.adapters = true;
+  for (const bool kept : {false, true}) {
+    const auto plan = [&](WeightChoice choice, int32_t positions_max) {
+      choice.keep_quantised = true;
+      return PlanWeights(model, HollowTensors(model, WeightFormat::kQ4_1),
+                         kept ? PlainDevice({WeightFormat::kQ4_1}) : PlainDevice(), choice, positions_max);
+    };
+    for (const DType dtype : {DType::kBF16, DType::kF32}) {
+      config.weight_dtype = dtype;
+      ASSERT_TRUE(hydrant::DeriveLimits(config, model, plan, device, kHost).ok());
+      EXPECT_EQ(asked.quantised_cols_max, kept ? model.q_cols() : 0);
+      EXPECT_EQ(asked.adapter_dtype, dtype);
+    }
+  }
 }
 
 }  // namespace

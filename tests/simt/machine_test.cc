@@ -13,6 +13,7 @@
 #include "cuda_runtime.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/graph.h"
+#include "kernels/cuda/linear/unpack.h"
 #include "kernels/cuda/runtime/cuda_error.h"
 #include "kernels/cuda/runtime/launch.h"
 #include "kernels/cuda/runtime/memory.h"
@@ -188,6 +189,22 @@ TEST(SimtMachine, ScratchTakesWhatItSaidItWould) {
     device->ReserveScratch(bounds);
     EXPECT_EQ(static_cast<int64_t>(DeviceBytes()) - before, device->ScratchBytes(bounds) - had);
   }
+}
+
+// Room for unpacked weights is there for those that are kept as they are stored, as wide as these are, and none without them.
+TEST(SimtMachine, ScratchHasRoomForTheWeightsThatAreUnpacked) {
+  auto device = CudaDevice::Create({.host_visible = true}).value();
+  StepBounds bounds = {.tokens_max = cuda::kUnpackRows, .rows_max = 1, .cols_max = 2048};
+  const int64_t without = device->ScratchBytes(bounds);
+  for (const int64_t cols : {1024, 2048}) {
+    bounds.quantised_cols_max = cols;
+    EXPECT_EQ(device->ScratchBytes(bounds) - without, cuda::UnpackBytes(cuda::kUnpackRows, cols));
+    EXPECT_EQ(device->ScratchBytes(bounds) - without, 4 * cols * cols);
+  }
+  bounds.tokens_max = cuda::kUnpackRows - 1;
+  const int64_t few = device->ScratchBytes(bounds);
+  bounds.quantised_cols_max = 0;
+  EXPECT_EQ(device->ScratchBytes(bounds), few);
 }
 
 // A device that fails says so, by name, in the op that learns of it, and memory that is not there is no end.

@@ -27,7 +27,7 @@ inline constexpr int64_t kUnpackBytesMax = int64_t{128} << 20;
 inline constexpr int64_t kUnpackOutputs = 256, kUnpackOutputsMin = 32;
 
 // Bytes for slices of matrices of up to 2 * cols_max x cols_max, where a product has up to `product_rows`; none where no product is
-// large enough.
+// large enough, or where there are no such matrices (0).
 constexpr int64_t UnpackBytes(int64_t product_rows, int64_t cols_max) {
   if (product_rows < kUnpackRows) return 0;
   return std::max(std::min(4 * cols_max * cols_max, kUnpackBytesMax), 2 * kUnpackOutputsMin * cols_max);

@@ -67,6 +67,24 @@ TEST_P(CpuDeviceTest, ScratchTakesWhatItSaidItWould) {
   EXPECT_NEAR(static_cast<double>(VirtualBytes() - before), static_cast<double>(said), 12 << 20);
 }
 
+// Room for x in pairs is there for adapters in bf16 alone, where they are multiplied so.
+TEST_P(CpuDeviceTest, ScratchHasRoomForWhatAdaptersRound) {
+  const auto device = MakeDevice(GetParam(), 1);
+  StepBounds bounds = {.tokens_max = 700, .cols_max = 8999};
+  const int64_t without = device->ScratchBytes(bounds);
+  bounds.adapter_rank_max = 16;
+  const int64_t fp32 = device->ScratchBytes(bounds);
+  EXPECT_GT(fp32, without);
+  EXPECT_LT(fp32, without + 700 * 1000) << "of x nothing";
+  bounds.adapter_dtype = DType::kBF16;
+  const bool pairs = GetParam() == CpuIsa::kAvx512Bf16;
+  EXPECT_EQ(device->ScratchBytes(bounds) - fp32, pairs ? 700 * 9000 * 2 : 0);
+  const int64_t before = VirtualBytes();
+  device->ReserveScratch(bounds);
+  EXPECT_NEAR(static_cast<double>(VirtualBytes() - before), static_cast<double>(device->ScratchBytes(bounds)),
+              12 << 20);
+}
+
 TEST_P(CpuDeviceTest, NormAgreesWithTheOracle) {
   const auto device = MakeDevice(GetParam(), 2);
   for (NormKind kind : {NormKind::kRms, NormKind::kLayer}) {

@@ -119,6 +119,7 @@ TEST(WeightPlan, WhatNoDeviceSupportsIsExpanded) {
     }
     EXPECT_EQ(weight.Spec().format, kBF16);
   }
+  EXPECT_EQ(plan.quantised_cols_max(), 0);
   EXPECT_EQ(plan.Formats(), "bfloat16 (stored as Q4_1)");
   EXPECT_EQ(Plan(TwoLayers(), HollowTensors(TwoLayers())).Formats(), "bfloat16");
 }
@@ -130,8 +131,22 @@ TEST(WeightPlan, WhatTheDeviceSupportsStaysAsItIsStored) {
   EXPECT_TRUE(qkv.Spec().parts.empty()) << "one format";
   EXPECT_EQ(qkv.bytes, 512 * 256 / 32 * 20);
   EXPECT_EQ(plan.Formats(), "Q4_1");
+  EXPECT_EQ(plan.quantised_cols_max(), 512) << "the down projection's";
   // A type that is not quantised follows `dtype`, whatever the device supports.
   EXPECT_EQ(Plan(TwoLayers(), HollowTensors(TwoLayers(), kF32)).Formats(), "bfloat16 (stored as float32)");
+}
+
+// A table of which rows are looked up is not multiplied; one that is the head, too, is.
+TEST(WeightPlan, WhatIsMultipliedAsItIsStoredIsKnown) {
+  for (const bool tied : {false, true}) {
+    ModelConfig config = TwoLayers();
+    config.tied_embeddings = tied;
+    TensorTable tensors = HollowTensors(config);
+    Replace(tensors, TensorRole::kEmbedding, 0, kQ4_1);
+    EXPECT_EQ(Plan(config, tensors, {kQ4_1}).quantised_cols_max(), tied ? 256 : 0);
+    Replace(tensors, TensorRole::kDown, 1, kQ4_1);
+    EXPECT_EQ(Plan(config, tensors, {kQ4_1}).quantised_cols_max(), 512);
+  }
 }
 
 TEST(WeightPlan, NothingStaysAsItIsStoredUnlessAskedFor) {
@@ -206,6 +221,7 @@ TEST(WeightPlan, EachExpertHasMatricesOfItsOwn) {
   tensors.Set(TensorRole::kExpertUp, 1, std::make_unique<HollowTensor>(512, 256, kQ6_K), /*expert=*/2);
   const WeightPlan plan = Plan(config, tensors, {kQ4_K, kQ6_K});
   EXPECT_EQ(plan.weights.size(), 2u + 2 * (3 + 2 * 3)) << "embedding and head; per layer q k v, o, router, experts";
+  EXPECT_EQ(plan.quantised_cols_max(), 256) << "that of experts aside";
   const PlannedWeight& router = Find(plan, WeightRole::kRouter, 1);
   EXPECT_EQ(router.rows(), 3);
   int experts = 0;
@@ -281,6 +297,7 @@ void ExpectLoadedAsPlanned(const std::string& path) {
     EXPECT_EQ(seen.size(), outside + (experts == 0 ? 4 : 3 + 2 * experts) * weights.layers.size());
     EXPECT_EQ(plan.bytes() + plan.position_bytes() - plan.rope_bytes, bytes);
     EXPECT_EQ(plan.rope_bytes != 0, weights.rope != nullptr);
+    EXPECT_EQ(weights.quantised_cols_max(), 0);
   }
 }
 

@@ -112,7 +112,9 @@ Expected ProductOf(const PackedWeight& weight, const Floats& x, int64_t n, const
 
 class PackedProductTest : public MatrixFixture, public testing::WithParamInterface<WeightFormat> {
  protected:
-  PackedProductTest() : MatrixFixture({.tokens_max = 200, .cols_max = 1100, .experts = 6, .experts_per_row = 3}) {}
+  PackedProductTest()
+      : MatrixFixture(
+            {.tokens_max = 200, .cols_max = 1100, .experts = 6, .experts_per_row = 3, .quantised_cols_max = 1100}) {}
 
   int64_t BlockElements() const { return InfoOf(GetParam()).block_elements; }
   Floats Multiply(const LinearWeight& weight, const Floats& x, int64_t n) {
@@ -304,7 +306,9 @@ TEST_P(PackedProductTest, ARowThatIsNotFiniteSpoilsItselfAlone) {
 
 class PackedMixtureTest : public MatrixFixture {
  protected:
-  PackedMixtureTest() : MatrixFixture({.tokens_max = 200, .cols_max = 1100, .experts = 6, .experts_per_row = 3}) {}
+  PackedMixtureTest()
+      : MatrixFixture(
+            {.tokens_max = 200, .cols_max = 1100, .experts = 6, .experts_per_row = 3, .quantised_cols_max = 1100}) {}
 };
 
 TEST_F(PackedMixtureTest, PartsHaveTheBitsThatTheyHaveAlone) {
@@ -371,7 +375,7 @@ struct Expanded {
 class UnpackedProductTest : public MatrixFixture {
  protected:
   static constexpr int64_t kCols = 256, kRows = cuda::kUnpackRows;
-  UnpackedProductTest() : MatrixFixture({.tokens_max = kRows, .cols_max = kCols}) {}
+  UnpackedProductTest() : MatrixFixture({.tokens_max = kRows, .cols_max = kCols, .quantised_cols_max = kCols}) {}
 };
 
 TEST_F(UnpackedProductTest, HasTheBitsOfTheExpandedWeight) {
@@ -422,7 +426,7 @@ TEST_F(UnpackedProductTest, GoesThroughALargeWeightInSlices) {
 class LongProductTest : public MatrixFixture {
  protected:
   static constexpr int64_t kCols = 256, kRows = 2049;
-  LongProductTest() : MatrixFixture({.tokens_max = kRows, .cols_max = kCols}) {}
+  LongProductTest() : MatrixFixture({.tokens_max = kRows, .cols_max = kCols, .quantised_cols_max = kCols}) {}
 };
 
 TEST_F(LongProductTest, ItsLastRowIsMultipliedAsItsFirst) {
@@ -446,6 +450,7 @@ TEST(UnpackedRows, SlicesAreFewAndEven) {
   EXPECT_EQ(cuda::UnpackBytes(cuda::kUnpackRows - 1, 4096), 0);
   EXPECT_EQ(cuda::UnpackBytes(cuda::kUnpackRows, 4096), 4 * 4096 * 4096);
   EXPECT_EQ(cuda::UnpackBytes(2048, 14336), kRoom);
+  EXPECT_EQ(cuda::UnpackBytes(2048, 0), 0);
 }
 
 // Experts in formats of their own, one of them expanded, all with biases: every format is one of either matrix.
