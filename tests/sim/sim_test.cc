@@ -190,11 +190,11 @@ TEST(Swaps, HoldEveryInvariantOverRandomEpisodes) {
 // what it needs; a stream waited for floors that were raised; somebody stepped aside for one whose own budget fell; a head for which
 // nobody could step aside kept the next one out that had room. Of the checks: the row that a tenant keeps; a head of line for which
 // somebody of a tenant steps aside that let one in before; a pause in which those that run have what budgets gave; budgets that fall
-// twice for one.
+// twice for one; somebody who gives a row, which budgets do not.
 TEST(Swaps, HoldWhereTheyOnceFailed) {
   const uint64_t seeds[] = {700'000'038'529, 31'000'000'981,  9'000'000'753,   23'000'000'875,  700'000'028'910,
                             700'000'065'776, 700'000'021'275, 700'000'031'927, 700'000'075'689, 10'000'000'826,
-                            700'000'124'969, 700'000'224'885, 900'000'089'634};
+                            700'000'124'969, 700'000'224'885, 900'000'089'634, 960'000'013'677};
   for (const uint64_t seed : seeds) {
     EXPECT_EQ(RunEpisode({.seed = seed, .swaps = true}).failure, "") << "HYDRANT_SIM_SEED=" << seed;
   }

@@ -373,6 +373,8 @@ void SwapChecks::CheckBudgetsFirst(const Scheduler& scheduler) {
     const bool overdue =
         known != known_.end() && known->second.outside_all + 1 >= workload_.core().scheduler.swap_patience;
     const bool returns = sequence.place == KvPlace::kOutside && (overdue || index == scheduler.swapping().anchor());
+    // Budgets win no row, and it may have been chosen for that.
+    if (returns && !RowIsFree(scheduler, sequence.request.tenant)) return;
     if (!returns && !sequence.in_pool() && sequence.place != KvPlace::kLeaving) continue;
     const int64_t steps = returns ? kTokensBetween : kBlockSlots;
     const KvBudget& budget = sequence.request.budget;
