@@ -425,7 +425,7 @@ void CudaDevice::MultiplyPacked(const CudaLinear& weight, Epilogue epilogue, Act
     return;
   }
   if (cuda::TakesPackedGate(parts[0], parts[1], n, multiprocessors)) {
-    cuda::LaunchPackedGate(stream_, parts[0], parts[1], activation, operand, n, y);
+    cuda::LaunchPackedGate(stream_, parts[0], parts[1], activation, operand, n, multiprocessors, y);
     return;
   }
   assert(static_cast<size_t>(n * rows) * sizeof(float) <= gate_->bytes());

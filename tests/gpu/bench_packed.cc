@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/linear/packed_layout.h"
 #include "kernels/cuda/linear/packed_product.h"
+#include "kernels/cuda/linear/row_kernels.h"
 #include "kernels/cuda/linear/unpack.h"
 #include "kernels/reference/quantised_reference.h"
 #include "kernels/reference/reference.h"
@@ -139,23 +140,33 @@ void BenchWeight(Bench& bench, const std::string& shape, const Packed& packed, c
     return PackedView{data + number * PackedPanels(outputs) * panel_bytes, packed.format, outputs, packed.cols,
                       panel_bytes};
   };
-  const auto run = [&](int64_t n) {
+  const CudaBuffer gated_out(packed.gated ? static_cast<size_t>(rows_max * outputs) * sizeof(float) : 1);
+  float* result = packed.gated ? static_cast<float*>(gated_out.data()) : y;
+  const auto product = [&](int64_t n) {
     return [&, n](int i) {
       if (packed.gated && TakesPackedGate(half(i, 0), half(i, 1), n, multiprocessors)) {
-        return LaunchPackedGate(bench.stream(), half(i, 0), half(i, 1), Activation::kSilu, x->data(), n, y);
+        return LaunchPackedGate(bench.stream(), half(i, 0), half(i, 1), Activation::kSilu, x->data(), n,
+                                multiprocessors, result);
       }
-      LaunchPackedProduct(bench.stream(), half(i, 0), Epilogue::kStore, Activation::kSilu, x->data(), n,
-                          multiprocessors, y, outputs);
+      for (int number = 0; number < (packed.gated ? 2 : 1); ++number) {
+        LaunchPackedProduct(bench.stream(), half(i, number), Epilogue::kStore, Activation::kSilu, x->data(), n,
+                            multiprocessors, y + number * outputs, packed.rows);
+      }
+      if (packed.gated) LaunchGate(bench.stream(), nullptr, Activation::kSilu, y, result, n, outputs);
     };
   };
-  for (const int64_t n : {1, 8, 16, 32, 64, 128, 192, 256}) {
+  const auto right = [&](int64_t n) {
+    return SamePacked(packed, stored, inputs, n, bench.Read<float>(result, static_cast<size_t>(n * outputs)));
+  };
+  for (const int64_t n : {1, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256}) {
     if (n > rows_max) break;
-    if (packed.gated && !TakesPackedGate(half(0, 0), half(0, 1), n, multiprocessors)) continue;
-    run(n)(0);
+    const auto run = product(n);
     bench.Poison(out);
-    const double seconds = bench.TimeCaptured(run(n));
-    bench.Bytes("packed " + name + ", n " + std::to_string(n), seconds, static_cast<double>(packed.bytes()),
-                SamePacked(packed, stored, inputs, n, bench.Read<float>(y, static_cast<size_t>(n * outputs))));
+    bench.Poison(gated_out);
+    run(0);
+    const bool correct = right(n);
+    bench.Bytes("packed " + name + ", n " + std::to_string(n), bench.TimeCaptured(run),
+                static_cast<double>(packed.bytes()), correct);
   }
   BenchUnpacked(
       bench, name, packed, many, [&](int i, int number) { return half(i, number); }, x->data(),
@@ -164,12 +175,12 @@ void BenchWeight(Bench& bench, const std::string& shape, const Packed& packed, c
       });
   if (packed.gated) return;  // many rows of either half are a product like any other
   for (const int64_t n : many) {
-    run(n)(0);
+    const auto run = product(n);
+    run(0);
     bench.Poison(out);
-    const double seconds = bench.Time(run(n));
+    const double seconds = bench.Time(run);
     bench.Operations("packed " + name + ", n " + std::to_string(n), seconds,
-                     2.0 * static_cast<double>(n * packed.rows * packed.cols),
-                     SamePacked(packed, stored, inputs, n, bench.Read<float>(y, static_cast<size_t>(n * outputs))));
+                     2.0 * static_cast<double>(n * packed.rows * packed.cols), right(n));
   }
 }
 

@@ -25,15 +25,6 @@ namespace hydrant::cuda {
 inline constexpr int kRuns = 8;
 constexpr int32_t RunBegin(int32_t tiles, int run) { return static_cast<int32_t>(int64_t{tiles} * run / kRuns); }
 
-__device__ __forceinline__ uint32_t AddPairs(uint32_t a, uint32_t b) {
-  __nv_bfloat162 x, y;
-  memcpy(&x, &a, sizeof(x));
-  memcpy(&y, &b, sizeof(y));
-  const __nv_bfloat162 both = __hadd2(x, y);
-  memcpy(&a, &both, sizeof(a));
-  return a;
-}
-
 __device__ __forceinline__ float HalfAt(uint32_t word, int which) {
   const auto bits = static_cast<uint16_t>(word >> 16 * which);
   __half half;
@@ -83,7 +74,7 @@ __device__ __forceinline__ PackedTile<kFormat> LoadTile(const std::byte* panel, 
 }
 
 // The codes of half `h` of outputs 16m to 16m + 15, as MultiplyAdd's a: 128 + u in bf16 is u in the low bits of 128, and what is
-// above u is taken off again. A code of 8 bits is its low seven bits above 128, less 128, or 256 where its sign is set.
+// above u is taken off again.
 template <WeightFormat kFormat>
 __device__ __forceinline__ void DecodeCodes(const PackedTile<kFormat>& tile, int m, int h, uint32_t (&a)[4]) {
   constexpr int kBits = PackedTile<kFormat>::kLayout.code_bits;
@@ -91,8 +82,7 @@ __device__ __forceinline__ void DecodeCodes(const PackedTile<kFormat>& tile, int
   if constexpr (kBits == 8) {
 #pragma unroll
     for (int p = 0; p < 4; ++p) {
-      const uint32_t bytes = tile.codes[m * 4 + h * 2 + p / 2] >> p % 2 * 8;
-      a[p] = AddPairs((bytes & 0x007f007fu) | k128, (bytes & 0x00800080u) | kLess128);
+      a[p] = PairOfBytes(tile.codes[m * 4 + h * 2 + p / 2] >> p % 2 * 8);
     }
     return;
   }
@@ -202,11 +192,11 @@ __device__ __forceinline__ void LoadFour(const float* from, uint32_t (&pairs)[2]
 inline constexpr int kJoinStride = 36;
 inline constexpr int kJoinFloats = kRuns * 16 * kJoinStride;
 
-// products[e] = the panel's output `lane` times row 8 e + `warp` of x [n, cols], by a block of 8 warps, each of which has a run of
+// products[p][e] = output `lane` of panel p times row 8 e + `warp` of x [n, cols], by a block of 8 warps, each of which has a run of
 // the tiles. All threads call it. `joined` [kJoinFloats] is shared memory.
-template <WeightFormat kFormat, int kEights, typename X>
-__device__ __forceinline__ void MultiplyPanel(const std::byte* panel, int64_t cols, const X* x, int32_t n,
-                                              float* joined, float (&products)[kEights]) {
+template <WeightFormat kFormat, int kEights, int kPanels, typename X>
+__device__ __forceinline__ void MultiplyPanels(const std::byte* const (&panels)[kPanels], int64_t cols, const X* x,
+                                               int32_t n, float* joined, float (&products)[kPanels][kEights]) {
   // Tiles under way: some 600 bytes of weight each. Eight warps with four, two blocks on a multiprocessor: 38 KB, where the
   // memory wants 23 (4.3 TB/s at 0.7 us over 132 of them).
   constexpr int kAhead = kEights == 1 ? 4 : 2;
@@ -214,57 +204,75 @@ __device__ __forceinline__ void MultiplyPanel(const std::byte* panel, int64_t co
   const int g = lane / 4, t = lane % 4;
   const auto tiles = static_cast<int32_t>(cols / kTileInputs);
   const int32_t end = RunBegin(tiles, warp + 1);
-  PanelSums<kEights> sums;
-  PackedTile<kFormat> ahead[kAhead];
+  PanelSums<kEights> sums[kPanels];
+  PackedTile<kFormat> ahead[kAhead][kPanels];
   TileInputs inputs[kAhead][kEights];
-  const auto load = [&](int32_t number, PackedTile<kFormat>& tile, TileInputs(&of_tile)[kEights]) {
-    tile = LoadTile<kFormat>(panel, number);
+  const auto load = [&](int32_t number, int to) {
+#pragma unroll
+    for (int p = 0; p < kPanels; ++p) ahead[to][p] = LoadTile<kFormat>(panels[p], number);
 #pragma unroll
     for (int eight = 0; eight < kEights; ++eight) {
-      of_tile[eight] = {};
+      inputs[to][eight] = {};
       if (eight * 8 + g >= n) continue;
       const X* row = x + (eight * 8 + g) * cols + number * kTileInputs + t * 4;
-      LoadFour(row, of_tile[eight].b[0]);
-      LoadFour(row + kTileInputs / 2, of_tile[eight].b[1]);
+      LoadFour(row, inputs[to][eight].b[0]);
+      LoadFour(row + kTileInputs / 2, inputs[to][eight].b[1]);
     }
   };
   int32_t first = RunBegin(tiles, warp);
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {
-    if (first + i < end) load(first + i, ahead[i], inputs[i]);
+    if (first + i < end) load(first + i, i);
   }
   for (; first < end; first += kAhead) {
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
       const int32_t number = first + i;
       if (number >= end) break;
-      AddTile<kFormat, kEights>(
-          ahead[i], [&](int eight) { return inputs[i][eight]; }, sums);
-      if (number + kAhead < end) load(number + kAhead, ahead[i], inputs[i]);
+#pragma unroll
+      for (int p = 0; p < kPanels; ++p) {
+        AddTile<kFormat, kEights>(
+            ahead[i][p], [&](int eight) { return inputs[i][eight]; }, sums[p]);
+      }
+      if (number + kAhead < end) load(number + kAhead, i);
     }
   }
 
 #pragma unroll
-  for (int pass = 0; pass < kEights; pass += 2) {
-    __syncthreads();  // what was there has been read
+  for (int p = 0; p < kPanels; ++p) {
 #pragma unroll
-    for (int eight = pass; eight < kEights && eight < pass + 2; ++eight) {
+    for (int pass = 0; pass < kEights; pass += 2) {
+      __syncthreads();  // what was there has been read
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const int row = (eight - pass) * 8 + 2 * t + i % 2, output = i / 4 * 16 + i % 4 / 2 * 8 + g;
-        joined[(warp * 16 + row) * kJoinStride + output] = sums.c[i / 4][eight][i % 4];
+      for (int eight = pass; eight < kEights && eight < pass + 2; ++eight) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          const int row = (eight - pass) * 8 + 2 * t + i % 2, output = i / 4 * 16 + i % 4 / 2 * 8 + g;
+          joined[(warp * 16 + row) * kJoinStride + output] = sums[p].c[i / 4][eight][i % 4];
+        }
+      }
+      __syncthreads();
+#pragma unroll
+      for (int eight = pass; eight < kEights && eight < pass + 2; ++eight) {
+        const float* of_run = joined + ((eight - pass) * 8 + warp) * kJoinStride + lane;
+        float sum = of_run[0];
+#pragma unroll
+        for (int run = 1; run < kRuns; ++run) sum += of_run[run * 16 * kJoinStride];
+        products[p][eight] = sum;
       }
     }
-    __syncthreads();
-#pragma unroll
-    for (int eight = pass; eight < kEights && eight < pass + 2; ++eight) {
-      const float* of_run = joined + ((eight - pass) * 8 + warp) * kJoinStride + lane;
-      float sum = of_run[0];
-#pragma unroll
-      for (int run = 1; run < kRuns; ++run) sum += of_run[run * 16 * kJoinStride];
-      products[eight] = sum;
-    }
   }
+}
+
+// The same of one panel.
+template <WeightFormat kFormat, int kEights, typename X>
+__device__ __forceinline__ void MultiplyPanel(const std::byte* panel, int64_t cols, const X* x, int32_t n,
+                                              float* joined, float (&products)[kEights]) {
+  const std::byte* const panels[1] = {panel};
+  float of_panel[1][kEights];
+  MultiplyPanels<kFormat, kEights, 1>(panels, cols, x, n, joined, of_panel);
+#pragma unroll
+  for (int eight = 0; eight < kEights; ++eight) products[eight] = of_panel[0][eight];
 }
 
 // Calls function.template operator()<format>() for a format of packed_layout.h.

@@ -37,8 +37,8 @@ __device__ __forceinline__ const std::byte* Panel(const PackedView& weight, int6
   return weight.data + number * weight.panel_bytes;
 }
 
-// Grid: rows of x, panels. `up.data`: epilogue is kGate, and `weight` the gate.
-template <WeightFormat kFormat, int kEights>
+// Grid: rows of x, kPanels panels each. `up.data`: epilogue is kGate, and `weight` the gate; of two panels one is of either.
+template <WeightFormat kFormat, int kEights, int kPanels>
 __global__ void __launch_bounds__(kFewThreads)
     PackedFewKernel(PackedView weight, PackedView up, Epilogue epilogue, Activation activation, const __nv_bfloat16* x,
                     int32_t n, Output y, int64_t y_stride) {
@@ -47,31 +47,53 @@ __global__ void __launch_bounds__(kFewThreads)
   const int32_t first = static_cast<int32_t>(blockIdx.x) * kEights * 8;
   const int lane = static_cast<int>(threadIdx.x % kWarp), warp = static_cast<int>(threadIdx.x / kWarp);
   const bool gated = epilogue == Epilogue::kGate;
-  float products[kEights], open[kEights] = {};
-  // One copy of the code: what is inside is long.
-#pragma unroll 1
-  for (int part = 0; part < (gated ? 2 : 1); ++part) {
-    if (part == 1) {
+  const auto finish_gated = [&](const float(&open)[kEights], const float(&factor)[kEights]) {
+    const int64_t output = int64_t{blockIdx.y} * kPackedOutputs + lane;
+    if (output >= weight.rows) return;
 #pragma unroll
-      for (int eight = 0; eight < kEights; ++eight) open[eight] = products[eight];
-    }
-    MultiplyPanel<kFormat, kEights>(Panel(part == 0 ? weight : up, blockIdx.y), weight.cols, x + first * weight.cols,
-                                    n - first, joined, products);
-  }
-  const int64_t output = int64_t{blockIdx.y} * kPackedOutputs + lane;
-  if (output >= weight.rows) return;
-#pragma unroll
-  for (int eight = 0; eight < kEights; ++eight) {
-    const int32_t row = first + eight * 8 + warp;
-    if (row >= n) break;
-    const int64_t at = row * y_stride + output;
-    if (gated) {
+    for (int eight = 0; eight < kEights; ++eight) {
+      const int32_t row = first + eight * 8 + warp;
+      if (row >= n) break;
       const float g = weight.bias != nullptr ? open[eight] + weight.bias[output] : open[eight];
-      const float u = up.bias != nullptr ? products[eight] + up.bias[output] : products[eight];
-      Store(y, at, ActivateOnce(activation, g) * UpFactor(activation, u));
-    } else {
-      Finish(epilogue, activation, products[eight], weight.bias, output, y, at);
+      const float u = up.bias != nullptr ? factor[eight] + up.bias[output] : factor[eight];
+      Store(y, row * y_stride + output, ActivateOnce(activation, g) * UpFactor(activation, u));
     }
+  };
+  const auto finish = [&](int64_t panel, const float(&products)[kEights]) {
+    const int64_t output = panel * kPackedOutputs + lane;
+    if (output >= weight.rows) return;
+#pragma unroll
+    for (int eight = 0; eight < kEights; ++eight) {
+      const int32_t row = first + eight * 8 + warp;
+      if (row >= n) break;
+      Finish(epilogue, activation, products[eight], weight.bias, output, y, row * y_stride + output);
+    }
+  };
+  const __nv_bfloat16* rows = x + first * weight.cols;
+  if constexpr (kPanels == 2) {
+    const int64_t panel = gated ? blockIdx.y : int64_t{blockIdx.y} * 2, last = PackedPanels(weight.rows) - 1;
+    // Behind the last panel it is the last once more, and nothing of it is kept.
+    const std::byte* const panels[2] = {Panel(weight, panel),
+                                        gated ? Panel(up, panel) : Panel(weight, panel < last ? panel + 1 : last)};
+    float products[2][kEights];
+    MultiplyPanels<kFormat, kEights, 2>(panels, weight.cols, rows, n - first, joined, products);
+    if (gated) return finish_gated(products[0], products[1]);
+    finish(panel, products[0]);
+    if (panel < last) finish(panel + 1, products[1]);
+  } else {
+    float products[kEights], open[kEights] = {};
+    // One copy of the code: what is inside is long.
+#pragma unroll 1
+    for (int part = 0; part < (gated ? 2 : 1); ++part) {
+      if (part == 1) {
+#pragma unroll
+        for (int eight = 0; eight < kEights; ++eight) open[eight] = products[eight];
+      }
+      MultiplyPanel<kFormat, kEights>(Panel(part == 0 ? weight : up, blockIdx.y), weight.cols, rows, n - first, joined,
+                                      products);
+    }
+    if (gated) return finish_gated(open, products);
+    finish(blockIdx.y, products);
   }
 }
 
@@ -153,26 +175,39 @@ __global__ void __launch_bounds__(kManyThreads)
   }
 }
 
-// Whether tiles of the kernel for many rows keep all multiprocessors busy.
+// Whether the kernel for many rows is the sooner one: its blocks of 64 rows take as long as 1.8 of 32 of the other's, where there are
+// enough of them to keep all multiprocessors busy.
 bool TakesMany(const PackedView& weight, int64_t n, int32_t multiprocessors) {
   const int64_t blocks = int64_t{BlocksFor(n, kManyRows)} * BlocksFor(PackedPanels(weight.rows), kManyPanels);
-  return n > 16 && blocks >= multiprocessors;
+  return BlocksFor(n, kManyRows / 2) % 2 == 0 && blocks >= multiprocessors;
 }
 
-// Calls launch.template operator()<eights>() for rows that a panel each has a block for.
+// Whether a block is to have two panels, which read the same rows of x. A block of 32 rows has a multiprocessor's registers for itself
+// where formats have headers, with one panel or two; with one, of other formats two blocks fit, and keep more bytes under way.
+bool TakesPairs(WeightFormat format, int64_t n, int64_t blocks, int32_t multiprocessors) {
+  if (n <= 8 || blocks * 10 < int64_t{multiprocessors} * 9) return false;
+  const PackedScales scales = PackedLayoutOf(format).scales;
+  return n <= 16 ? scales != PackedScales::kStepsAndMinima : HeaderTiles(scales) > 1;
+}
+
+// Calls launch.template operator()<eights, panels>() for the rows and the panels that a block has.
 template <typename Function>
-void WithFewRows(int64_t n, const Function& launch) {
-  if (n <= 8) return launch.template operator()<1>();
-  if (n <= 16) return launch.template operator()<2>();
-  launch.template operator()<4>();
+void WithFewRows(int64_t n, bool pairs, const Function& launch) {
+  if (n <= 8) return launch.template operator()<1, 1>();
+  if (n <= 16) return pairs ? launch.template operator()<2, 2>() : launch.template operator()<2, 1>();
+  pairs ? launch.template operator()<4, 2>() : launch.template operator()<4, 1>();
 }
 
 void LaunchFew(cudaStream_t stream, const PackedView& weight, const PackedView& up, Epilogue epilogue,
-               Activation activation, const void* x, int64_t n, const Output& y, int64_t y_stride) {
+               Activation activation, const void* x, int64_t n, int32_t multiprocessors, const Output& y,
+               int64_t y_stride) {
+  const auto panels = static_cast<uint32_t>(PackedPanels(weight.rows));
+  const uint32_t pairs = epilogue == Epilogue::kGate ? panels : BlocksFor(panels, 2);
+  const bool takes_pairs = TakesPairs(weight.format, n, int64_t{BlocksFor(n, 32)} * pairs, multiprocessors);
   WithPackedFormat(weight.format, [&]<WeightFormat kFormat>() {
-    WithFewRows(n, [&]<int kEights>() {
-      const dim3 grid(BlocksFor(n, kEights * 8), static_cast<uint32_t>(PackedPanels(weight.rows)));
-      Launch(stream, grid, kFewThreads, PackedFewKernel<kFormat, kEights>, weight, up, epilogue, activation,
+    WithFewRows(n, takes_pairs, [&]<int kEights, int kPanels>() {
+      Launch(stream, dim3(BlocksFor(n, kEights * 8), kPanels == 2 ? pairs : panels), kFewThreads,
+             PackedFewKernel<kFormat, kEights, kPanels>, weight, up, epilogue, activation,
              static_cast<const __nv_bfloat16*>(x), static_cast<int32_t>(n), y, y_stride);
     });
   });
@@ -185,7 +220,7 @@ void LaunchPackedProduct(cudaStream_t stream, const PackedView& weight, Epilogue
   assert(n >= 1 && Aligned(x) && Aligned(weight.data));
   assert(epilogue != Epilogue::kGate && (y.dtype == DType::kF32 || epilogue == Epilogue::kActivate));
   if (!TakesMany(weight, n, multiprocessors)) {
-    return LaunchFew(stream, weight, {}, epilogue, activation, x, n, y, y_stride);
+    return LaunchFew(stream, weight, {}, epilogue, activation, x, n, multiprocessors, y, y_stride);
   }
   WithPackedFormat(weight.format, [&]<WeightFormat kFormat>() {
     const dim3 grid(BlocksFor(n, kManyRows), BlocksFor(PackedPanels(weight.rows), kManyPanels));
@@ -199,10 +234,10 @@ bool TakesPackedGate(const PackedView& gate, const PackedView& up, int64_t n, in
 }
 
 void LaunchPackedGate(cudaStream_t stream, const PackedView& gate, const PackedView& up, Activation activation,
-                      const void* x, int64_t n, const Output& y) {
+                      const void* x, int64_t n, int32_t multiprocessors, const Output& y) {
   assert(n >= 1 && Aligned(x) && Aligned(gate.data) && Aligned(up.data));
   assert(gate.format == up.format && gate.rows == up.rows && gate.cols == up.cols);
-  LaunchFew(stream, gate, up, Epilogue::kGate, activation, x, n, y, gate.rows);
+  LaunchFew(stream, gate, up, Epilogue::kGate, activation, x, n, multiprocessors, y, gate.rows);
 }
 
 }  // namespace hydrant::cuda
