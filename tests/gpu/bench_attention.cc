@@ -170,6 +170,18 @@ std::vector<std::vector<int32_t>> TablesOf(const Decode& decode) {
   return tables;
 }
 
+// What the queries of head 0 are multiplied with: `rope`, if there is one, turns cached keys, whose positions are their slots.
+Values KeysOf(const BenchCache& cache, int32_t slots, const Rope* rope) {
+  Values keys = cache.HeadZero(cache.host_k, slots);
+  const int32_t dim = cache.layout.head_dim;
+  for (int32_t slot = 0; rope != nullptr && slot < slots; ++slot) {
+    const auto at = keys.begin() + static_cast<ptrdiff_t>(slot) * dim;
+    const Values rotated = reference::Rope(rope->spec, slot, Values(at, at + dim), 1, dim);
+    std::copy(rotated.begin(), rotated.end(), at);
+  }
+  return keys;
+}
+
 void DecodeAttention(Bench& bench, const Decode& decode) {
   const int32_t longest = decode.lives.front(), dim = decode.head_dim, width = (kHeads + 2 * kKvHeads) * dim;
   const auto count = static_cast<int32_t>(decode.lives.size());
@@ -219,12 +231,7 @@ void DecodeAttention(Bench& bench, const Decode& decode) {
                             static_cast<float*>(scratch.data()), cache.view);
     }
   });
-  Values keys = cache.HeadZero(cache.host_k, longest);
-  for (int32_t slot = 0; decode.rolls && slot < longest; ++slot) {
-    const auto at = keys.begin() + static_cast<ptrdiff_t>(slot) * dim;
-    const Values rotated = reference::Rope(rope->spec, slot, Values(at, at + dim), 1, dim);
-    std::copy(rotated.begin(), rotated.end(), at);
-  }
+  const Values keys = KeysOf(cache, longest, rope.get());
   bool correct = SameAttention(cache, keys, q, bench.Read<float>(out.data(), outputs), longest);
   if (decode.kind == Kind::kVictims) {
     correct = correct && SameVictims(bench, cache, count - 1, longest, longest - policy.recent);
@@ -277,10 +284,14 @@ void DecodeAttentions(Bench& bench) {
 
 // --- prompts ----------------------------------------------------------------------------------------------------------
 
-void PromptAttention(Bench& bench, int32_t tokens) {
-  BenchCache cache(bench, 1, tokens);
+void PromptAttention(Bench& bench, int32_t tokens, KvType type = KvType::kBF16, bool rolls = false) {
+  BenchCache cache(bench, 1, tokens, 1, kDim, type);
   EvictionPolicy policy;
   policy.evicts = true;
+  policy.rolling = rolls;
+  const std::unique_ptr<Rope> rope = rolls ? std::make_unique<Rope>(bench, tokens) : nullptr;
+  const RopeView turns = rolls ? rope->view : RopeView();
+  const std::string name = std::to_string(tokens) + (type == KvType::kInt8 ? ", int8" : rolls ? ", rolling" : "");
   const BatchRow row{{.prompt_length = tokens, .prefill = true},
                      {.block_table = cache.tables[0]},
                      /*token_begin=*/0,
@@ -302,7 +313,7 @@ void PromptAttention(Bench& bench, int32_t tokens) {
                              .warpgroups = bench.warpgroups()};
   const double seconds = bench.Time(
       [&](int) {
-        LaunchPromptAttention(bench.stream(), step.view(), {}, shape, step.queries(group),
+        LaunchPromptAttention(bench.stream(), step.view(), turns, shape, step.queries(group),
                               static_cast<float*>(sums.data()), cache.view);
       },
       /*repeats=*/3, /*run=*/1);
@@ -310,11 +321,11 @@ void PromptAttention(Bench& bench, int32_t tokens) {
   const std::vector<float> q_last(q.begin() + static_cast<ptrdiff_t>(last * kWidth), q.end());
   const auto all = bench.Read<float>(static_cast<float*>(out.data()) + last * kHeads * kDim, kHeads * kDim);
   const double pairs = 0.5 * tokens * (tokens + 1.0);
-  bench.Operations("prompt attention, " + std::to_string(tokens), seconds, 4.0 * kDim * kHeads * pairs,
-                   SameAttention(cache, cache.HeadZero(cache.host_k, tokens), q_last, all, tokens));
+  bench.Operations("prompt attention, " + name, seconds, 4.0 * kDim * kHeads * pairs,
+                   SameAttention(cache, KeysOf(cache, tokens, rope.get()), q_last, all, tokens));
   const double scoring = bench.Time(
       [&](int) {
-        LaunchPromptScores(bench.stream(), step.view(), {}, shape, step.scored(group),
+        LaunchPromptScores(bench.stream(), step.view(), turns, shape, step.scored(group),
                            static_cast<const float*>(sums.data()), cache.view);
       },
       /*repeats=*/3, /*run=*/1, [&] { cache.RestoreScores(bench); });
@@ -324,7 +335,7 @@ void PromptAttention(Bench& bench, int32_t tokens) {
   for (size_t i = 0; i < scores.size(); ++i)
     added += static_cast<double>(scores[i]) - static_cast<double>(cache.scores[i]);
   const double expected = static_cast<double>(tokens) * kHeads;
-  bench.Operations("prompt scores, " + std::to_string(tokens), scoring, 2.0 * kDim * kHeads * pairs,
+  bench.Operations("prompt scores, " + name, scoring, 2.0 * kDim * kHeads * pairs,
                    std::abs(added - expected) < 1e-2 * expected);
 }
 
@@ -336,6 +347,9 @@ void BenchAttention(Bench& bench) {
   DecodeAttentions(bench);
   for (const int32_t tokens : bench.small() ? std::vector<int32_t>{40} : std::vector<int32_t>{2048, 8192, 32768}) {
     PromptAttention(bench, tokens);
+    if (tokens > 8192) continue;
+    PromptAttention(bench, tokens, KvType::kInt8);
+    PromptAttention(bench, tokens, KvType::kBF16, /*rolls=*/true);
   }
 }
 

@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "block_manager/kv_budget.h"
+#include "model/checkpoint/quantization.h"
 #include "model/run/kv_cache.h"
 #include "model/run/model_executor.h"
 #include "model/weights/weights.h"
@@ -26,7 +27,7 @@ namespace hydrant {
 namespace {
 
 struct Arguments {
-  std::string device = "cuda", shape = "1b", json;
+  std::string device = "cuda", shape = "1b", quantization, json;
   int32_t threads = 1, budget = 2048, context = 32768, steps = 20, sessions_max = 512;
   double memory_share = 0.85, bandwidth_gb_s = 0.0;
   std::vector<int32_t> batches = {1, 32, 128, 256};
@@ -46,12 +47,19 @@ class Bench {
     if (!opened.ok()) Fail(std::string(opened.status().message()));
     device_ = std::move(opened->device);
     const int64_t free_bytes = opened->memory_bytes.value_or(int64_t{2} << 30);
-    const WeightPlan plan = PlanWeights(checkpoint_, *device_, {DType::kBF16}, arguments.context + 1024);
+    const WeightChoice choice = {DType::kBF16, /*keep_quantised=*/!arguments.quantization.empty()};
+    if (choice.keep_quantised) {
+      const auto quantization = QuantizationFromName(arguments.quantization);
+      if (!quantization.has_value()) Fail(absl::StrCat("there is no --quantization ", arguments.quantization));
+      const absl::Status rounded = QuantiseOnLoad(*quantization, Quantization::kNone, config, checkpoint_.tensors);
+      if (!rounded.ok()) Fail(std::string(rounded.message()));
+    }
+    const WeightPlan plan = PlanWeights(checkpoint_, *device_, choice, arguments.context + 1024);
     const int64_t weights = plan.bytes();
     const auto block = static_cast<int64_t>(KvCache::BytesPerBlock(config, KvType::kBF16));
     constexpr int32_t kBlocksMax = 1 << 24;
     ModelExecutorOptions options{
-        .weights = {DType::kBF16},
+        .weights = choice,
         .kv_type = KvType::kBF16,
         .blocks = kBlocksMax,
         .sequences_max = arguments.sessions_max,
@@ -73,10 +81,14 @@ class Bench {
     auto executor = ModelExecutor::Create(checkpoint_, *device_, options);
     if (!executor.ok()) Fail(std::string(executor.status().message()));
     executor_ = std::move(*executor);
-    std::printf("%s, shape %s: %.2f GB of weights in bf16 packed in %.1f s; pool %d blocks of %ld bytes\n",
-                device_->name().c_str(), arguments.shape.c_str(), static_cast<double>(weights) * 1e-9, Now() - begin,
-                blocks_, static_cast<long>(block));
-    figures_ = {{"device", device_->name()}, {"shape", arguments.shape}, {"blocks", blocks_}};
+    std::printf("%s, shape %s: %.2f GB of weights in %s packed in %.1f s; pool %d blocks of %ld bytes\n",
+                device_->name().c_str(), arguments.shape.c_str(), static_cast<double>(weights) * 1e-9,
+                arguments.quantization.empty() ? "bf16" : arguments.quantization.c_str(), Now() - begin, blocks_,
+                static_cast<long>(block));
+    figures_ = {{"device", device_->name()},
+                {"shape", arguments.shape},
+                {"quantization", arguments.quantization},
+                {"blocks", blocks_}};
     weight_bytes_ = weights;
     kv_bytes_per_token_ = block / kBlockSlots;
   }
@@ -249,7 +261,7 @@ class Bench {
   static constexpr int32_t kPacedChats = 184;
 
   const Arguments arguments_;
-  const Checkpoint checkpoint_;
+  Checkpoint checkpoint_;
   const SamplingParams greedy_{.temperature = 0.0f};
   std::unique_ptr<Device> device_;
   std::unique_ptr<ModelExecutor> executor_;
@@ -267,6 +279,7 @@ int main(int argc, char** argv) {
   app.add_option("--device", arguments.device, "cuda or cpu");
   app.add_option("--threads", arguments.threads, "of the CPU");
   app.add_option("--shape", arguments.shape, "8b, 1b or tiny");
+  app.add_option("--quantization", arguments.quantization, "int8 or int4: weights as they would be stored; else bf16");
   app.add_option("--budget", arguments.budget, "slots of an H2O sequence");
   app.add_option("--context", arguments.context, "tokens of a long chat");
   app.add_option("--sessions-max", arguments.sessions_max, "most chats at once");

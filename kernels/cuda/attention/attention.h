@@ -85,8 +85,8 @@ constexpr int64_t LogitFloats(int32_t live, int32_t query_heads) { return int64_
 // Device::Attention for the rows of `items` (device memory; `splits_max` is the largest of their splits; `rolls`: their
 // policies do).
 //
-//   kernels  one forms partial outputs per split: on tensor cores, or where these can not (fp32, int8, unusual heads, `rolls`)
-//            with ordinary arithmetic; one joins them, turns logits into probabilities, adds these to the scores and finds
+//   kernels  one forms partial outputs per split: on tensor cores, or where these can not (fp32, unusual heads) with ordinary
+//            arithmetic; one joins them, turns logits into probabilities, adds these to the scores and finds
 //            the victim
 //   grid     ordinary arithmetic: (splits, KV heads x parts of 16 query heads, rows), 128 threads; to join: (KV heads, rows), 512
 //   bound    bytes of the live keys and values / memory bandwidth
@@ -100,21 +100,22 @@ void LaunchDecodeAttention(cudaStream_t stream, const StepView& step, const Rope
                            const DecodeItem* items, int32_t count, int32_t splits_max, bool rolls, float* scratch,
                            const KvCacheView& kv);
 
-// The splits alone, on tensor cores; false where the cache's type or head_dim has no such kernel (16 bits; 64, 80, 96, 128,
-// 256). No row's policy rolls.
+// The splits alone, on tensor cores; false where the cache's type or head_dim has no such kernel (16 bits or int8; 64, 80, 96, 128,
+// 256; of 256 dimensions 16 bits alone, and no policy that rolls).
 //
 //   kernel   mma.sync: eight query heads in a product's sixteen rows, each as two numbers of the cache's type (fp32's value but for
 //            2^-17), and so are weights; a warp has every fourth tile of 16 slots, and brings keys and values of one or two of
-//            them at a time to its own part of shared memory
+//            them at a time to its own part of shared memory, where codes of int8 become bf16 and keys of rolling policies are turned
 //   grid     (splits, KV heads x parts of eight query heads, rows), 128 threads
 //   bound    bytes of the live keys and values / memory bandwidth
 //   oracle   that of LaunchDecodeAttention; TestedDevice::rounding is the halves'
-//   memory   96 registers and 37 KB at 64 dimensions, 128 and 45 at 80, 163 and 53 at 96, 167 and 69 at 128, 254 and 67 at 256
+//   memory   96 registers and 37 KB at 64 dimensions, 128 and 45 at 80, 155 and 53 at 96, 166 and 69 at 128, 254 and 67 at 256; int8
+//            119 to 166 and 35 to 68; turned keys 123 to 187 and 44 to 87
 //   rejected keys and values straight to registers: a warp waits for its keys, and after the weights for its values (471 us for 128
 //            rows of 2,048 slots)
-//   measured with the one above
-bool LaunchDecodeSplitsMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
-                           const DecodeItem* items, int32_t count, int32_t splits_max, float* scratch,
+//   measured with the one above; the same rows in int8 306 us and 84, rolling 925 and 243
+bool LaunchDecodeSplitsMma(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
+                           const DecodeItem* items, int32_t count, int32_t splits_max, bool rolls, float* scratch,
                            const KvCacheView& kv);
 
 // --- prompts ----------------------------------------------------------------------------------------------------------
@@ -161,12 +162,13 @@ void LaunchPromptAttention(cudaStream_t stream, const StepView& step, const Rope
 void LaunchPromptScores(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
                         const PromptSpans& spans, const float* sums, const KvCacheView& kv);
 
-// The two on tensor cores; false where there is no such kernel: a cache of 16 bits is needed, a head_dim of 64, 80, 96, 128
-// or 256, and a policy that does not roll. Queries and weights are rounded to the cache's type.
+// The two on tensor cores; false where there is no such kernel: a cache of 16 bits or int8 is needed, and a head_dim of 64, 80, 96,
+// 128 or 256. Queries, weights and keys that are turned are rounded to the cache's type, of int8 to bf16.
 //
 //   kernel   mma.sync. A warp has two tiles of 16 queries (of 256 dimensions one), so that what it reads of shared memory serves two
 //            products; its queries wait there, too. Values come by cp.async while keys are multiplied, and the next keys while the
-//            values are
+//            values are. Codes of int8 become bf16, and keys of rolling policies are turned, between two barriers of a stage; for scores
+//            when a warp reads its keys
 //   grid     (spans, query heads, 1 or, of 256 dimensions, 2), 128 threads: eight (tile, query head) share the keys and values they
 //            stage, so the heads of a group are in one block as far as eight hold them and tiles fill up the rest; scores: (spans,
 //            KV heads), a warp per tile of keys, which it keeps in registers while the queries pass by
@@ -177,14 +179,17 @@ void LaunchPromptScores(cudaStream_t stream, const StepView& step, const RopeVie
 //            of which 24 bytes spill at 80, 44 at 96 and 252 at 128. Scores: 5 to 17 KB, 95, 111, 115, 121 and 166 registers
 //   measured H100, 26 November 2026, bf16, 32 query and 8 KV heads of 128, one prompt: 2,048 tokens 237 us (145 TFLOP/s), 8,192 2.25
 //            ms (244), 32,768 30.5 ms (288); scores 0.65, 5.1 and 50 ms (88 TFLOP/s)
+//            H200, int8: 0.28 and 2.86 ms of 2,048 and 8,192 tokens, scores 0.64 and 4.68; rolling, with keys in two numbers each: 0.48
+//            and 4.62, scores 0.65 and 6.13
 //   rejected 16 queries a warp and stages of 32 keys, a predicate for every product: 0.40, 4.65 and 66.9 ms
-bool LaunchPromptAttentionMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
-                              const PromptSpans& spans, float* sums, const KvCacheView& kv);
-bool LaunchPromptScoresMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
+bool LaunchPromptAttentionMma(cudaStream_t stream, const StepView& step, const RopeView& rope,
+                              const AttentionShape& shape, const PromptSpans& spans, float* sums,
+                              const KvCacheView& kv);
+bool LaunchPromptScoresMma(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
                            const PromptSpans& spans, const float* sums, const KvCacheView& kv);
 
-// The two on Hopper's products of warpgroups (wgmma); false where there is no such kernel: as above, but heads of 64 or 128
-// dimensions, a scale above 0, and AttentionShape::warpgroups.
+// The two on Hopper's products of warpgroups (wgmma); false where there is no such kernel: as above, but a cache of 16 bits, heads of
+// 64 or 128 dimensions, a scale above 0, a policy that does not roll, and AttentionShape::warpgroups.
 //
 //   kernel   a warp has 16 queries in registers. While the keys of a stage are multiplied with them, the weights of the stage before
 //            are with its values, and cp.async brings the next; the block's warps meet once a stage. Scores: a warp has 16 keys

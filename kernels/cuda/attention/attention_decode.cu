@@ -212,7 +212,7 @@ void LaunchDecodeAttention(cudaStream_t stream, const StepView& step, const Rope
                            const DecodeItem* items, int32_t count, int32_t splits_max, bool rolls, float* scratch,
                            const KvCacheView& kv) {
   const auto heads = static_cast<uint32_t>(kv.layout.kv_heads), rows = static_cast<uint32_t>(count);
-  if (rolls || !LaunchDecodeSplitsMma(stream, step, shape, items, count, splits_max, scratch, kv)) {
+  if (!LaunchDecodeSplitsMma(stream, step, rope, shape, items, count, splits_max, rolls, scratch, kv)) {
     WithKvElement(kv.layout.type, [&](auto element) {
       const uint32_t parts = BlocksFor(shape.query_heads / kv.layout.kv_heads, kSplitHeads);
       Launch(stream, dim3(static_cast<uint32_t>(splits_max), heads * parts, rows), kSplitThreads,

@@ -194,7 +194,7 @@ dim3 TileBlocks(const PromptSpans& spans, const KvCacheLayout& layout) {
 void LaunchPromptAttention(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
                            const PromptSpans& spans, float* sums, const KvCacheView& kv) {
   if (LaunchPromptAttentionWarpgroup(stream, step, shape, spans, sums, kv)) return;
-  if (LaunchPromptAttentionMma(stream, step, shape, spans, sums, kv)) return;
+  if (LaunchPromptAttentionMma(stream, step, rope, shape, spans, sums, kv)) return;
   WithKvElement(kv.layout.type, [&](auto element) {
     Launch(stream, TileBlocks(spans, kv.layout), kThreads, PromptKernel<decltype(element)>, step, rope, shape,
            spans.spans, sums, kv);
@@ -204,7 +204,7 @@ void LaunchPromptAttention(cudaStream_t stream, const StepView& step, const Rope
 void LaunchPromptScores(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
                         const PromptSpans& spans, const float* sums, const KvCacheView& kv) {
   if (LaunchPromptScoresWarpgroup(stream, step, shape, spans, sums, kv)) return;
-  if (LaunchPromptScoresMma(stream, step, shape, spans, sums, kv)) return;
+  if (LaunchPromptScoresMma(stream, step, rope, shape, spans, sums, kv)) return;
   WithKvElement(kv.layout.type, [&](auto element) {
     Launch(stream, TileBlocks(spans, kv.layout), kThreads, PromptScoresKernel<decltype(element)>, step, rope, shape,
            spans.spans, sums, kv);

@@ -1,4 +1,4 @@
-// Attention of prompts and their scores on tensor cores, for 16-bit caches that need no rotation.
+// Attention of prompts and their scores on tensor cores, for caches of 16 bits, and of int8.
 //
 // A warp has 16 rows of a product: 16 queries of a head against keys that the block has staged, or, for the scores, 16 keys
 // against staged queries. What a row gathers depends on nothing but the row: keys come in the same steps whatever else the
@@ -10,6 +10,7 @@
 #include "kernels/cuda/attention/prompt_scores.cuh"
 #include "kernels/cuda/attention/prompt_softmax.cuh"
 #include "kernels/cuda/attention/prompt_tiles.cuh"
+#include "kernels/cuda/attention/ready_heads.cuh"
 #include "kernels/cuda/attention/staged_heads.cuh"
 #include "kernels/cuda/runtime/async_copy.cuh"
 #include "kernels/cuda/runtime/element.cuh"
@@ -35,9 +36,15 @@ inline constexpr int kBlockPairs = kPairs<kDim>* kWarps;
 template <int kDim>
 inline constexpr int kStageSlots = kDim <= 128 ? 64 : 32;
 
-// What a block has in shared memory: queries, then keys, then values.
-template <int kDim>
-inline constexpr size_t kPromptElements = size_t{kBlockPairs<kDim> * kTile + 2 * kStageSlots<kDim>} * kStride<kDim>;
+// What a block has in shared memory: queries, then keys, then values; of codes the scales of a stage's keys, then of its values.
+template <typename Stored, int kDim, bool kTurns>
+struct PromptStage {
+  static constexpr bool kCoded = std::is_same_v<Stored, int8_t>;
+  static constexpr bool kAsStored = !kCoded && !kTurns;  // keys and values come as a product wants them
+  static constexpr int kHeads = kBlockPairs<kDim> * kTile + 2 * kStageSlots<kDim>;
+  static constexpr int kScalesAt = kHeads * kStride<kDim> * static_cast<int>(sizeof(ReadyElement<Stored>));
+  static constexpr int kBytes = kScalesAt + (kCoded ? 2 * kStageSlots<kDim> * static_cast<int>(sizeof(float)) : 0);
+};
 
 // A tile of queries to shared memory, by a warp; rows outside [begin, end) are zeros. `row0` is the tile's first.
 template <typename T, int kDim>
@@ -97,10 +104,53 @@ __device__ __forceinline__ void AddValues(const float (&c)[kPairs<kDim>][kStageS
   }
 }
 
-template <typename T, int kDim>
-__global__ void __launch_bounds__(kThreads, 2) PromptMmaKernel(StepView step, AttentionShape shape, int32_t heads,
-                                                               const PromptSpan* spans, float* sums, KvCacheView kv) {
+// Keys and values of a stage of codes, and their scales [kSlots] each, by the block. Slots from `live` on are zeros.
+template <int kDim>
+__device__ __forceinline__ void ExpandStage(const HeadCache& cache, int32_t first_slot, int32_t live,
+                                            __nv_bfloat16* keys, __nv_bfloat16* values, float* scales) {
+  constexpr int kSlots = kStageSlots<kDim>, kCodes = 16, kPieces = kDim / kCodes, kOwn = static_cast<int>(kThreads);
+  constexpr int kEach = (kSlots * kPieces + kOwn - 1) / kOwn;
+  uint4 key[kEach], value[kEach];  // all on their way before the first is stored
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int at = static_cast<int>(threadIdx.x) + i * kOwn, slot = first_slot + at / kPieces;
+    key[i] = value[i] = {};
+    if (at >= kSlots * kPieces || slot >= live) continue;
+    key[i] = *reinterpret_cast<const uint4*>(cache.At<int8_t>(cache.kv.k, slot) + at % kPieces * kCodes);
+    value[i] = *reinterpret_cast<const uint4*>(cache.At<int8_t>(cache.kv.v, slot) + at % kPieces * kCodes);
+  }
+  if (threadIdx.x < 2 * kSlots) {
+    const int of_values = static_cast<int>(threadIdx.x) / kSlots,
+              slot = first_slot + static_cast<int>(threadIdx.x) % kSlots;
+    scales[threadIdx.x] = slot < live ? *cache.ScaleAt(of_values != 0 ? cache.kv.v : cache.kv.k, slot) : 0.0f;
+  }
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int at = static_cast<int>(threadIdx.x) + i * kOwn, to = at / kPieces * kStride<kDim> + at % kPieces * kCodes;
+    if (at >= kSlots * kPieces) continue;
+    ExpandCodes(key[i], keys + to);
+    ExpandCodes(value[i], values + to);
+  }
+}
+
+// Multiplies the columns of c with the scales of their slots.
+template <int kSlots>
+__device__ __forceinline__ void Scale(const float* scales, int t, float (&c)[kSlots / 8][4]) {
+#pragma unroll
+  for (int e = 0; e < kSlots / 8; ++e) {
+    const float2 two = *reinterpret_cast<const float2*>(scales + e * 8 + t * 2);
+    c[e][0] *= two.x, c[e][1] *= two.y, c[e][2] *= two.x, c[e][3] *= two.y;
+  }
+}
+
+// `rope`: of keys that are turned (kTurns).
+template <typename Stored, int kDim, bool kTurns>
+__global__ void __launch_bounds__(kThreads, 2)
+    PromptMmaKernel(StepView step, RopeView rope, AttentionShape shape, int32_t heads, const PromptSpan* spans,
+                    float* sums, KvCacheView kv) {
   AwaitEarlier();
+  using Layout = PromptStage<Stored, kDim, kTurns>;
+  using T = ReadyElement<Stored>;
   constexpr int kSlots = kStageSlots<kDim>, kEach = kPairs<kDim>;
   const PromptSpan span = spans[blockIdx.x];
   const DeviceRow& row = step.rows[span.row];
@@ -114,6 +164,7 @@ __global__ void __launch_bounds__(kThreads, 2) PromptMmaKernel(StepView step, At
   T* const queries = reinterpret_cast<T*>(SharedMemory()) + warp * kEach * kTile * kStride<kDim>;  // the warp's
   T* const keys = reinterpret_cast<T*>(SharedMemory()) + kBlockPairs<kDim> * kTile * kStride<kDim>;
   T* const values = keys + kSlots * kStride<kDim>;
+  float* const scales = reinterpret_cast<float*>(SharedMemory() + Layout::kScalesAt);  // kCoded
   const int32_t live = row.live_after;
   const int32_t first_tile = place_of(0).tile;
   const int32_t last_tile = min(place_of(kBlockPairs<kDim> - 1).tile, (live - 1) / kTile);
@@ -151,27 +202,64 @@ __global__ void __launch_bounds__(kThreads, 2) PromptMmaKernel(StepView step, At
     CommitCopies();
   };
   int32_t ids = copies.Ids(first_stage), next_ids = copies.Ids(first_stage + 1);
-  copy(copies.keys, first_stage, ids, keys);
+  // The position of the slot that this thread turns with the one beside it, asked for a stage ahead.
+  const int own_slot = static_cast<int>(threadIdx.x) / 2;
+  const auto position_in = [&](int32_t stage) {
+    const int32_t at = stage * kSlots + own_slot;
+    return kTurns && own_slot < kSlots && at < live ? kv.position[cache.ScoreAt(at)] : 0;
+  };
+  static_assert(kThreads >= 2 * kSlots);
+  int32_t position = position_in(first_stage);
+  const auto make_ready = [&](int32_t stage) {
+    __syncthreads();  // everybody has read the stage before
+    if constexpr (Layout::kCoded) {
+      ExpandStage<kDim>(cache, stage * kSlots, live, keys, values, scales);
+    } else {
+      copy(copies.keys, stage, ids, keys);
+      copy(copies.values, stage, ids, values);
+      ids = next_ids;
+      next_ids = copies.Ids(stage + 2);
+      WaitForCopies<0>();
+    }
+    if constexpr (kTurns) {
+      const int32_t here = position;
+      position = position_in(stage + 1);
+      __syncthreads();
+      if (own_slot < kSlots) {
+        TurnHead<T, kDim, false>(rope, here, static_cast<int>(threadIdx.x) % 2, keys + own_slot * kStride<kDim>,
+                                 nullptr);
+      }
+    }
+    __syncthreads();
+  };
+  if constexpr (Layout::kAsStored) copy(copies.keys, first_stage, ids, keys);
   for (int32_t stage = first_stage; stage < stages; ++stage) {
     const bool adds = works && stage * kSlots < own_slots;
-    WaitForCopies<0>();
-    __syncthreads();  // the keys are there, and everybody has read the values before
-    copy(copies.values, stage, ids, values);
     float c[kEach][kSlots / 8][4] = {};
-    if (adds) MultiplyKeys<T, kDim>(queries, keys, lane, c);
-    WaitForCopies<0>();
-    __syncthreads();  // the values are there, and everybody has read the keys
-    if (stage + 1 < stages) copy(copies.keys, stage + 1, next_ids, keys);
-    ids = next_ids;
-    next_ids = copies.Ids(stage + 2);
+    if constexpr (Layout::kAsStored) {
+      WaitForCopies<0>();
+      __syncthreads();  // the keys are there, and everybody has read the values before
+      copy(copies.values, stage, ids, values);
+      if (adds) MultiplyKeys<T, kDim>(queries, keys, lane, c);
+      WaitForCopies<0>();
+      __syncthreads();  // the values are there, and everybody has read the keys
+      if (stage + 1 < stages) copy(copies.keys, stage + 1, next_ids, keys);
+      ids = next_ids;
+      next_ids = copies.Ids(stage + 2);
+    } else {
+      make_ready(stage);
+      if (adds) MultiplyKeys<T, kDim>(queries, keys, lane, c);
+    }
     if (!adds) continue;
 #pragma unroll
     for (int p = 0; p < kEach; ++p) {
+      if constexpr (Layout::kCoded) Scale<kSlots>(scales, t, c[p]);
       if (shape.cap > 0.0f) Cap<kSlots>(shape.cap, c[p]);
       Hide<kSlots>(hidden[p], cache, stage * kSlots, g, t, c[p]);
       float rescale[2];
       ToWeights<kSlots>(scale, gathered[p], c[p], rescale);
       Rescale<kDim>(rescale, out[p]);
+      if constexpr (Layout::kCoded) Scale<kSlots>(scales + kSlots, t, c[p]);
     }
     AddValues<T, kDim>(c, values, lane, out);
   }
@@ -223,10 +311,49 @@ struct QueryStage {
   }
 };
 
+// A warp's 16 keys as the product wants its first operand.
+template <int kDim>
+struct ReadyKeys {
+  uint32_t words[kDim / 16][4];
+  float scale[2] = {1.0f, 1.0f};  // of keys g and g + 8
+};
+
+// Codes, and keys that are turned, straight from the cache: once for all queries. Zeros where `scores` holds no key.
+template <typename Stored, int kDim, bool kTurns>
+__device__ __forceinline__ void ReadKeys(const HeadCache& cache, const RopeView& rope, const KeyScores& scores,
+                                         int32_t tile, int g, int t, ReadyKeys<kDim>& ready) {
+  using T = ReadyElement<Stored>;
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    const bool holds = scores.holds[row];
+    const int32_t slot = tile * kTile + g + row * 8, half = rope.dims / 2;
+    const Stored* key = holds ? cache.At<Stored>(cache.kv.k, slot) : nullptr;
+    if (holds) ready.scale[row] = cache.Scale<Stored>(cache.kv.k, slot);
+    const float* cosines = kTurns && holds ? rope.table + int64_t{scores.position[row]} * rope.dims : nullptr;
+#pragma unroll
+    for (int i = 0; i < kDim / 8; ++i) {
+      const int dim = i * 8 + t * 2;
+      float x[2] = {};
+      if (holds) x[0] = ToFloat(key[dim]), x[1] = ToFloat(key[dim + 1]);
+      if (kTurns && holds && dim < rope.dims) {
+        // What is below the half is a of (a cos - b sin, b cos + a sin), what is above it b.
+        const int at = dim < half ? dim : dim - half;
+        const Stored* other = key + (dim < half ? dim + half : at);
+        const float sign = dim < half ? -1.0f : 1.0f;
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          x[j] = x[j] * cosines[at + j] + sign * (ToFloat(other[j]) * cosines[half + at + j]);
+        }
+      }
+      ready.words[i / 2][i % 2 * 2 + row] = RoundPair<T>(x[0], x[1]);
+    }
+  }
+}
+
 // Adds what the queries of one head, which are staged, give the warp's 16 keys: part[i] of keys g (i < 4) and g + 8, of rows
 // 2t, 2t + 1, 2t + 8, 2t + 9. Row r does not see positions below `first_seen` + r.
 template <typename T, int kDim>
-__device__ __forceinline__ void AddProbabilities(const uint32_t (&key)[kDim / 16][4], const int32_t (&position)[2],
+__device__ __forceinline__ void AddProbabilities(const ReadyKeys<kDim>& keys, const int32_t (&position)[2],
                                                  const T* queries, const float* row_sums, bool diagonal,
                                                  int32_t first_seen, float scale, float cap, bool square, int lane,
                                                  float (&part)[8]) {
@@ -236,9 +363,11 @@ __device__ __forceinline__ void AddProbabilities(const uint32_t (&key)[kDim / 16
   for (int s = 0; s < kDim / 16; ++s) {
     uint32_t b[4];
     LoadMatrices(HeadsAsColumns<T, kDim>(queries, s * 16, lane), b);
-    MultiplyAdd<T>(c[0], key[s], {b[0], b[1]});
-    MultiplyAdd<T>(c[1], key[s], {b[2], b[3]});
+    MultiplyAdd<T>(c[0], keys.words[s], {b[0], b[1]});
+    MultiplyAdd<T>(c[1], keys.words[s], {b[2], b[3]});
   }
+#pragma unroll
+  for (int i = 0; i < 8; ++i) c[i / 4][i % 4] *= keys.scale[i % 4 / 2];
   if (cap > 0.0f) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) c[i / 4][i % 4] = CapProduct(c[i / 4][i % 4], cap);
@@ -254,11 +383,12 @@ __device__ __forceinline__ void AddProbabilities(const uint32_t (&key)[kDim / 16
   }
 }
 
-template <typename T, int kDim>
+template <typename Stored, int kDim, bool kTurns>
 __global__ void __launch_bounds__(kScoreThreads)
-    PromptScoresMmaKernel(StepView step, AttentionShape shape, const PromptSpan* spans, const float* sums,
-                          KvCacheView kv) {
+    PromptScoresMmaKernel(StepView step, RopeView rope, AttentionShape shape, const PromptSpan* spans,
+                          const float* sums, KvCacheView kv) {
   AwaitEarlier();
+  using T = ReadyElement<Stored>;
   alignas(16) __shared__ T queries[2][kTile * kStride<kDim>];
   __shared__ float row_sums[2][kTile];
   __shared__ float row_weights[2][kTile];  // of a tile, by the tile's number
@@ -277,9 +407,13 @@ __global__ void __launch_bounds__(kScoreThreads)
   const int32_t live = row.live_after, last_tile = (live - 1) / kTile;
   const int32_t own_tile = span.first_tile + warp;
   const bool works = own_tile <= last_tile;
-  uint32_t key[kDim / 16][4];
-  LoadKeys<T, kDim>(cache, own_tile, live, g, t, key);
   KeyScores keys(cache, own_tile, live, g);
+  ReadyKeys<kDim> ready;
+  if constexpr (std::is_same_v<Stored, T> && !kTurns) {
+    LoadKeys<T, kDim>(cache, own_tile, live, g, t, ready.words);
+  } else {
+    ReadKeys<Stored, kDim, kTurns>(cache, rope, keys, own_tile, g, t, ready);
+  }
 
   const int32_t first_tile = max(FirstScoredTile(row), span.first_tile);
   QueryStage<T, kDim> stage;
@@ -306,8 +440,8 @@ __global__ void __launch_bounds__(kScoreThreads)
     const int32_t tile = first_tile + turn / heads;
     if (works && tile >= own_tile) {
       const int32_t first_seen = FirstSeen(row, shape.window, tile * kTile - row.live);
-      AddProbabilities<T, kDim>(key, keys.position, queries[turn % 2], row_sums[turn % 2], tile == own_tile, first_seen,
-                                shape.scale * kLog2E, shape.cap, policy.square, lane, part);
+      AddProbabilities<T, kDim>(ready, keys.position, queries[turn % 2], row_sums[turn % 2], tile == own_tile,
+                                first_seen, shape.scale * kLog2E, shape.cap, policy.square, lane, part);
       if (turn % heads == heads - 1) {
         keys.AddTile(step, row, cache, shape.window, own_tile, tile, row_weights[tile % 2], mean, g, t, part);
       }
@@ -318,26 +452,39 @@ __global__ void __launch_bounds__(kScoreThreads)
   keys.Store(kv, t);
 }
 
-}  // namespace
-
-bool LaunchPromptAttentionMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
-                              const PromptSpans& spans, float* sums, const KvCacheView& kv) {
-  const int32_t heads = HeadsOfBlock(shape.query_heads / kv.layout.kv_heads);
-  return !spans.rolls && WithMmaCache(kv.layout, [&](auto element, auto dim) {
-    using T = decltype(element);
-    const dim3 blocks(static_cast<uint32_t>(spans.count), static_cast<uint32_t>(shape.query_heads),
-                      kSpanTiles / kBlockPairs<dim()>);
-    LaunchShared(stream, blocks, kThreads, kPromptElements<dim()> * sizeof(T), PromptMmaKernel<T, dim()>, step, shape,
-                 heads, spans.spans, sums, kv);
+// Calls launch(Stored(), head_dim, whether keys are turned) where there is such a kernel, else returns false.
+template <typename Function>
+bool WithPromptCache(const RopeView& rope, const PromptSpans& spans, const KvCacheLayout& layout,
+                     const Function& launch) {
+  const bool turns = spans.rolls && rope.table != nullptr;
+  if (turns && !CanTurn(rope)) return false;
+  return WithMmaCache(layout, [&](auto stored, auto dim) {
+    turns ? launch(stored, dim, std::true_type()) : launch(stored, dim, std::false_type());
   });
 }
 
-bool LaunchPromptScoresMma(cudaStream_t stream, const StepView& step, const AttentionShape& shape,
+}  // namespace
+
+bool LaunchPromptAttentionMma(cudaStream_t stream, const StepView& step, const RopeView& rope,
+                              const AttentionShape& shape, const PromptSpans& spans, float* sums,
+                              const KvCacheView& kv) {
+  const int32_t heads = HeadsOfBlock(shape.query_heads / kv.layout.kv_heads);
+  return WithPromptCache(rope, spans, kv.layout, [&](auto stored, auto dim, auto turns) {
+    using Layout = PromptStage<decltype(stored), dim(), turns()>;
+    static_assert(Layout::kBytes <= kSharedBytesMax);
+    const dim3 blocks(static_cast<uint32_t>(spans.count), static_cast<uint32_t>(shape.query_heads),
+                      kSpanTiles / kBlockPairs<dim()>);
+    LaunchShared(stream, blocks, kThreads, Layout::kBytes, PromptMmaKernel<decltype(stored), dim(), turns()>, step,
+                 rope, shape, heads, spans.spans, sums, kv);
+  });
+}
+
+bool LaunchPromptScoresMma(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
                            const PromptSpans& spans, const float* sums, const KvCacheView& kv) {
   const dim3 blocks(static_cast<uint32_t>(spans.count), static_cast<uint32_t>(kv.layout.kv_heads));
-  return !spans.rolls && WithMmaCache(kv.layout, [&](auto element, auto dim) {
-    Launch(stream, blocks, kScoreThreads, PromptScoresMmaKernel<decltype(element), dim()>, step, shape, spans.spans,
-           sums, kv);
+  return WithPromptCache(rope, spans, kv.layout, [&](auto stored, auto dim, auto turns) {
+    Launch(stream, blocks, kScoreThreads, PromptScoresMmaKernel<decltype(stored), dim(), turns()>, step, rope, shape,
+           spans.spans, sums, kv);
   });
 }
 

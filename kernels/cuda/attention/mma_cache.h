@@ -36,11 +36,16 @@ bool WithMmaDim(int32_t head_dim, Function&& function) {
   }
 }
 
-// Calls function(T(), std::integral_constant<int, head_dim>()), T the elements' type, where there are kernels for such a
-// cache, else returns false.
+// What a block may have in SharedMemory on every device of 8.0 and later, less what lies before it.
+inline constexpr int kSharedBytesMax = 98 * 1024;
+
+// Calls function(Stored(), std::integral_constant<int, head_dim>()), Stored the elements' type, int8_t of KvType::kInt8, where there
+// are kernels for such a cache, else returns false.
 template <typename Function>
 bool WithMmaCache(const KvCacheLayout& layout, Function&& function) {
-  if (layout.type == KvType::kInt8) return false;
+  if (layout.type == KvType::kInt8) {
+    return WithMmaDim(layout.head_dim, [&](auto dim) { function(int8_t{}, dim); });
+  }
   switch (DTypeOf(layout.type)) {
     case DType::kF32:
       return false;

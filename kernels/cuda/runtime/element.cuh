@@ -61,6 +61,22 @@ __device__ __forceinline__ uint32_t Pack(T low, T high) {
   return pair;
 }
 
+// The sums of two pairs of bf16.
+__device__ __forceinline__ uint32_t AddPairs(uint32_t a, uint32_t b) {
+  __nv_bfloat162 x, y;
+  memcpy(&x, &a, sizeof(x));
+  memcpy(&y, &b, sizeof(y));
+  const __nv_bfloat162 both = __hadd2(x, y);
+  memcpy(&a, &both, sizeof(a));
+  return a;
+}
+
+// The signed bytes 0 and 2 as a pair of bf16, exactly: its low seven bits in the low bits of 128, less 128, or 256 where the sign is
+// set.
+__device__ __forceinline__ uint32_t PairOfBytes(uint32_t bytes) {
+  return AddPairs((bytes & 0x007f007fu) | 0x43004300u, (bytes & 0x00800080u) | 0xc300c300u);
+}
+
 // Elements `i`, even, and `i` + 1 of y, by one instruction.
 __device__ __forceinline__ void StorePair(const Output& y, int64_t i, float first, float second) {
   switch (y.dtype) {

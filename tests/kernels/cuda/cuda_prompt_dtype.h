@@ -11,8 +11,8 @@ namespace hydrant {
 
 inline DType CudaPromptDType(KvType cache, int32_t head_dim) {
   constexpr std::array kDims = {64, 80, 96, 128, 256};
-  if (cache == KvType::kInt8) return DType::kF32;
-  return std::find(kDims.begin(), kDims.end(), head_dim) != kDims.end() ? DTypeOf(cache) : DType::kF32;
+  if (std::find(kDims.begin(), kDims.end(), head_dim) == kDims.end()) return DType::kF32;
+  return cache == KvType::kInt8 ? DType::kBF16 : DTypeOf(cache);
 }
 
 }  // namespace hydrant
