@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::string_view kAnyName = "[A-Za-z0-9_.\\-]{1,64}";
 
+constexpr std::string_view kAnySpace = "\\s*", kSomeSpace = "\\s{0,8}";
+
 // As patterns of formats have a text.
 std::string Escaped(std::string_view text) {
   std::string escaped;
@@ -378,7 +380,12 @@ class CallsBuilder {
   }
   // REQUIRES: one of a format's, which all are right.
   RegexId PatternOf(std::string_view pattern) {
-    auto texts = parts_.Pattern(pattern, "");
+    std::string bounded(pattern);
+    // A reader takes any white space; who is held to a call must not be able to write nothing else.
+    for (size_t at = 0; !any_tool_ && (at = bounded.find(kAnySpace, at)) != bounded.npos; at += kSomeSpace.size()) {
+      bounded.replace(at, kAnySpace.size(), kSomeSpace);
+    }
+    auto texts = parts_.Pattern(bounded, "");
     if (auto* refusal = std::get_if<Refusal>(&texts)) {
       if (!refusal_) refusal_ = std::move(*refusal);
       return kEmptyText;

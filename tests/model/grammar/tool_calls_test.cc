@@ -323,6 +323,8 @@ TEST(ToolCalls, LooseOnesAreWhatTheReaderTakes) {
   ASSERT_EQ(spaced.calls.size(), 1u);
   EXPECT_EQ(spaced.calls[0].second, R"({"any":1};)");
   EXPECT_EQ(ReadAnswer(*hermes, "<tool_call>x", 1, true).text, "forbidden");
+  EXPECT_NE(ReadAnswer(*hermes, "<tool_call>" + std::string(8, '\n') + "{", 1, true).text, "forbidden");
+  EXPECT_EQ(ReadAnswer(*hermes, "<tool_call>" + std::string(9, '\n'), 1, true).text, "forbidden");
   const std::vector<std::string> markers = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"};
   const auto mistral = MustCompileKind(GrammarKind::kToolCalls, Loose("mistral_args", markers));
   for (const std::string text :
