@@ -189,7 +189,7 @@ INSTANTIATE_TEST_SUITE_P(Groups, AttentionShapeTest,
 // Every number of heads in a pass, and of chunks of 16 elements; the tails, too.
 INSTANTIATE_TEST_SUITE_P(Int8, AttentionShapeTest,
                          testing::Combine(testing::ValuesIn(TestedDevices()), testing::Values(KvType::kInt8),
-                                          testing::Values(8, 34, 64, 80, 256), testing::Values(1, 3, 6)),
+                                          testing::Values(8, 34, 64, 80, 96, 128, 256), testing::Values(1, 3, 6)),
                          ShapeName);
 
 INSTANTIATE_TEST_SUITE_P(HeadsAndGroups, AttentionHeadsTest,

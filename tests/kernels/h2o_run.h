@@ -57,6 +57,7 @@ struct H2oCase {
   bool sinks = false;
   float popularity = 0.0f;
   bool plant_scores = false;  // now and then the scores become random numbers, as if another past had led here
+  int32_t rope_dims = 0;      // of Angles
   double prompt_error = 0.0;  // of a weight, relatively, that a device's prompts may add
   uint64_t seed = 0;
 
@@ -84,7 +85,7 @@ class H2oRun {
         fixture_(h2o.shape, device, threads, (h2o.prompt + h2o.steps) / kBlockSlots + 2),
         stream_(h2o.shape, h2o.prompt + h2o.steps, h2o.seed, h2o.spread),
         sequence_(fixture_.Sequence(stream_, h2o.policy, h2o.prompt, 3, h2o.prompt + h2o.steps)),
-        angles_(h2o.shape.head_dim, std::max(h2o.prompt, h2o.policy.keep() + 1)) {
+        angles_(h2o.shape.head_dim, std::max(h2o.prompt, h2o.policy.keep() + 1), h2o.rope_dims) {
     if (h2o.popularity > 0.0f) stream_.AddPopularity(h2o.popularity, h2o.seed + 1);
     fixture_.Poison();
     if (h2o.policy.rolling) {

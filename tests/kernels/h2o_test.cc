@@ -153,18 +153,21 @@ TEST_P(H2oTest, RollingRunsOfLongHeadsKeepWhatTheOracleKeeps) {
     h2o.shape = {.layers = 1,
                  .kv_heads = 1,
                  .group = Pick(random, {1, 2, 9}),
-                 .head_dim = Pick(random, {64, 80, 128}),
+                 .head_dim = Pick(random, {64, 80, 96, 128, 256}),
                  .type = kTypes[seed % 3]};
+    h2o.rope_dims = Pick(random, {0, 0, h2o.shape.head_dim / 2, 36});
     h2o.steps = std::min(h2o.steps, 20);
-    // Prompts round queries and keys after they are turned, the oracle before: what is decoded agrees closely, what is not within an
-    // error of a logit that is 2^-8 of its magnitude.
+    // Prompts round queries and keys after they are turned, the oracle queries before. A logit of standard deviation 4 is off by 0.011,
+    // one of many by 0.06; what is decoded agrees closely.
     const bool has_prompt = seed % 2 == 0;
     if (has_prompt) {
-      h2o.prompt_error = 2 * kLogitMagnitude * 0x1p-8;
+      h2o.prompt_error = 0.12;
       h2o.prompt = Pick(random, {17, 65, 150});
     } else {
       h2o.prompt = 1;
     }
+    if (seed % 10 == 7)
+      h2o.policy = Policy(70, 80), h2o.policy.rolling = true, h2o.steps = 160;  // several tiles of a warp
     H2oRun run(h2o, GetParam(), static_cast<int>(seed % 3) + 1, has_prompt ? of_prompts : tally);
     run.Run();
     ASSERT_FALSE(HasFailure()) << "seed " << seed;

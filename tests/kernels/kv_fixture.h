@@ -40,10 +40,11 @@ struct KvShape {
   int32_t out_cols() const { return query_heads() * head_dim; }
 };
 
-// Rotary angles of a head: all its elements but the last few, so that some are not rotated.
+// Rotary angles of a head: of `dims` of its elements, or (0) of all but the last few, so that some are not rotated.
 class Angles {
  public:
-  Angles(int32_t head_dim, int32_t positions) : dims_(head_dim - head_dim % 16 / 2) {
+  Angles(int32_t head_dim, int32_t positions, int32_t dims = 0)
+      : dims_(dims > 0 ? dims : head_dim - head_dim % 16 / 2) {
     for (int32_t i = 0; i < dims_ / 2; ++i) inv_freq_.push_back(std::pow(100.0, -2.0 * i / dims_));
     spec_ = {.dims = dims_, .inv_freq = inv_freq_, .positions_max = positions};
   }

@@ -101,7 +101,7 @@ void LaunchDecodeAttention(cudaStream_t stream, const StepView& step, const Rope
                            const KvCacheView& kv);
 
 // The splits alone, on tensor cores; false where the cache's type or head_dim has no such kernel (16 bits or int8; 64, 80, 96, 128,
-// 256; of 256 dimensions 16 bits alone, and no policy that rolls).
+// 256; of 256 dimensions 16 bits alone, and no policy that rolls), or where keys are turned in dims that are no multiple of eight.
 //
 //   kernel   mma.sync: eight query heads in a product's sixteen rows, each as two numbers of the cache's type (fp32's value but for
 //            2^-17), and so are weights; a warp has every fourth tile of 16 slots, and brings keys and values of one or two of
@@ -163,7 +163,7 @@ void LaunchPromptScores(cudaStream_t stream, const StepView& step, const RopeVie
                         const PromptSpans& spans, const float* sums, const KvCacheView& kv);
 
 // The two on tensor cores; false where there is no such kernel: a cache of 16 bits or int8 is needed, and a head_dim of 64, 80, 96,
-// 128 or 256. Queries, weights and keys that are turned are rounded to the cache's type, of int8 to bf16.
+// 128 or 256; where keys are turned, dims that are a multiple of eight. Queries, weights and keys that are turned are rounded to the cache's type, of int8 to bf16.
 //
 //   kernel   mma.sync. A warp has two tiles of 16 queries (of 256 dimensions one), so that what it reads of shared memory serves two
 //            products; its queries wait there, too. Values come by cp.async while keys are multiplied, and the next keys while the

@@ -178,8 +178,8 @@ __global__ void __launch_bounds__(kManyThreads)
 // Whether the kernel for many rows is the sooner one: its blocks of 64 rows take as long as 1.8 of 32 of the other's, where there are
 // enough of them to keep all multiprocessors busy.
 bool TakesMany(const PackedView& weight, int64_t n, int32_t multiprocessors) {
-  const int64_t blocks = int64_t{BlocksFor(n, kManyRows)} * BlocksFor(PackedPanels(weight.rows), kManyPanels);
-  return BlocksFor(n, kManyRows / 2) % 2 == 0 && blocks >= multiprocessors;
+  const int64_t many = BlocksFor(n, kManyRows), few = BlocksFor(n, kManyRows / 2);
+  return few * 10 >= many * 18 && many * BlocksFor(PackedPanels(weight.rows), kManyPanels) >= multiprocessors;
 }
 
 // Whether a block is to have two panels, which read the same rows of x. A block of 32 rows has a multiprocessor's registers for itself

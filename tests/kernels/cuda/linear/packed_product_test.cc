@@ -132,9 +132,10 @@ TEST_P(PackedProductTest, AgreesWithTheOracle) {
     int64_t n, rows, blocks;
   };
   // Outputs that fill panels, leave most of one or one over; fewer tiles than runs, and more; borders of 8, 16, 32 and 64 rows.
-  for (const auto& [n, rows, blocks] : {Shape{1, 1, 1}, Shape{1, 33, 3}, Shape{2, 31, 11}, Shape{8, 32, 2},
-                                        Shape{9, 64, 1}, Shape{16, 17, 2}, Shape{12, 390, 1}, Shape{17, 47, 1},
-                                        Shape{20, 390, 1}, Shape{33, 40, 2}, Shape{100, 200, 1}, Shape{128, 130, 1}}) {
+  for (const auto& [n, rows, blocks] :
+       {Shape{1, 1, 1}, Shape{1, 33, 3}, Shape{2, 31, 11}, Shape{8, 32, 2}, Shape{9, 64, 1}, Shape{16, 17, 2},
+        Shape{12, 390, 1}, Shape{17, 47, 1}, Shape{20, 390, 1}, Shape{33, 40, 2}, Shape{40, 400, 1}, Shape{100, 200, 1},
+        Shape{128, 130, 1}}) {
     const int64_t cols = blocks * BlockElements();
     const PackedWeight weight(cols, {{rows, GetParam()}}, static_cast<uint32_t>(n));
     const Floats x = Random(n * cols, 5), bias = Random(rows, 6), before = Random(n * rows, 7);
