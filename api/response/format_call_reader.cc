@@ -173,7 +173,19 @@ void FormatCallReader::EndCall(bool whole, AnswerPieces* pieces) {
 
 std::string FormatCallReader::TakeHeld() { return std::exchange(held_, {}); }
 
+// Free text refuses bytes alone that are in no UTF-8: what it has begun is no mark.
+bool FormatCallReader::IsInText() {
+  grammar::GrammarState after = state_;
+  return Grammar::InText(state_) && grammar_->Advance(after, "a") == Grammar::Verdict::kAllowed;
+}
+
 bool FormatCallReader::GiveUp(AnswerPieces* pieces) {
+  if (!told_ && IsInText()) {
+    const std::string held = held_.substr(end_bytes_);
+    BeginAnew();
+    AddPiece(PieceKind::kText, held, pieces);
+    return false;
+  }
   if (told_) {
     const bool whole = is_json_ && ArgumentsAreWhole();
     if (!is_json_) CutArgument();

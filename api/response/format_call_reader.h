@@ -53,6 +53,7 @@ class FormatCallReader {
   void EndCall(bool whole, AnswerPieces* pieces);
   void BeginAnew();
   bool IsInPlainText() const;
+  bool IsInText();
   bool ArgumentsAreWhole();
 
   const bool hands_over_;

@@ -15,6 +15,7 @@ TEST(FormatCallReader, LosesNoByteOfText) {
       "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter\n</function>\n</tool_call>\n",
       "[f(a, g()] no",
       "[f(a=1",
+      "a <to\xff\xff<tool_call>\xfe [TOOL_CA\xf5",
       "x[TOOL_CALLS]f[ARGS][TOOL_CALLS]g[ARGS] x{\"a\":",
       "<｜tool▁calls▁begin｜>x"};
   for (const grammar::ToolFormat& format : grammar::ToolFormats()) {
