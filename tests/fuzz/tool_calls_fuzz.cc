@@ -72,10 +72,11 @@ std::string Split(bool opened, std::string_view answer, size_t step) {
 void Fuzz(std::string_view input) {
   if (input.empty()) return;
   const auto first = static_cast<unsigned char>(input.front());
-  const auto format = static_cast<ToolCallFormat>(first % 9);
+  static const size_t formats = ToolCallFormatNames().size();
+  const auto format = static_cast<ToolCallFormat>(first % formats);
   const std::string_view answer = input.substr(1);
   const Parsed whole = Parse(format, answer, answer.size() + 1);
-  Require(whole == Parse(format, answer, 1 + first / 9 % 16), "pieces make no difference");
+  Require(whole == Parse(format, answer, 1 + first / formats % 16), "pieces make no difference");
   Require(!whole.calls.empty() || whole.text == answer, "without calls all is text");
   const bool opened = first >= 128;
   Require(Split(opened, answer, answer.size() + 1) == Split(opened, answer, 1 + first / 4 % 16),
