@@ -99,7 +99,10 @@ void Swapping::Admitted(Sequence& sequence, int64_t peak) {
   if (!on()) return;
   if (sequence.request.tenant == kept_tenant_) KeepNothing();
   sequence.peak_blocks = static_cast<int32_t>(peak);
-  tenants_.of(sequence).peaks += peak;
+  Tenant& tenant = tenants_.of(sequence);
+  const int64_t cap = tenant.options.blocks_max > 0 ? tenant.options.blocks_max : block_manager_.pool().total();
+  tenant.let_in_cap = std::max(tenant.peaks == 0 ? 0 : tenant.let_in_cap, cap);
+  tenant.peaks += peak;
   largest_ = std::max(largest_, peak);
 }
 
@@ -160,8 +163,9 @@ void Swapping::CountOverlaps() {
 bool Swapping::CapHoldsBack(const Sequence& sequence, int64_t blocks) const {
   const Tenant& tenant = tenants_.of(sequence);
   if (tenant.CapAllows(blocks) || tenant.reserved == sequence.blocks.reserved()) return false;
-  // Who was admitted before the cap was lowered is not held to what he cannot keep.
-  return Fits(tenant.peaks, LargestOf(tenant), tenant.options.blocks_max);
+  // Those that were let in before the cap was lowered, and cannot keep to it, keep to the one with which they found a place.
+  return Fits(tenant.peaks, LargestOf(tenant), tenant.options.blocks_max) ||
+         tenant.claimed() + blocks > tenant.let_in_cap;
 }
 
 // Whether there are so many blocks more for the sequence, beside the floors of other tenants and within its own cap.

@@ -29,8 +29,9 @@
 //    pool of tokens takes at most.
 //  - A head of line that waits until its tenant's own sequence has computed the prefix of its prompt (admission.h) does not count
 //    either: others pass, and the tenant is treated as if it were away meanwhile. It is served by that sequence.
-//  - A head of line for which budgets fell takes what they gave, whoever has come first meanwhile: its turn was when they
-//    fell, one step before. Before it goes nobody for whom they fell earlier and who could not be let in then, as its cap was lowered.
+//  - A head of line for which room was made (budgets fell, somebody steps aside, or it has been due for long and nothing is missing)
+//    takes that, whoever has come first meanwhile: its turn was when it was made, some steps before. Before it goes nobody for
+//    whom it was made earlier and who could not be let in then, as its cap was lowered.
 //  - A head of line that would not fit beside the floors of the others (they were raised while it waited) is passed by
 //    nobody at all, and is let in at the latest when nothing runs and nothing is on its way out of the pool.
 //
@@ -68,7 +69,7 @@ struct HeadOfLine {
   int64_t blocks = 0;          // by which it raises what its tenant claims, and what the pool has given away
   uint64_t arrival = 0;        // lower: came earlier
   bool awaits_prefix = false;  // it waits for a prompt of its own tenant, so `blocks` is not asked for
-  uint64_t given_room = 0;     // budgets fell for it with the plan of this number; 0: they did not
+  uint64_t given_room = 0;     // room was made for it, last with the plan of this number; 0: none was
   bool has_place = true;       // beside what those that run may come to hold (swapping.h)
 };
 
@@ -81,6 +82,7 @@ struct Tenant {
   int32_t rows = 0;           // of these that have a state row: all but those outside (swapping.h)
   int64_t reserved = 0;       // blocks of those that run, held or promised, and of its parks that are under way
   int64_t peaks = 0;          // Sequence::peak_blocks of those that run
+  int64_t let_in_cap = 0;     // the largest cap with which somebody was let in since peaks was 0 last (swapping.h)
   int64_t overlap = 0;   // how many of these are counted again, as several of them hold the block; as of the last Plan
   double service = 0.0;  // the counter: charges, and what lifting added
   double charged = 0.0;  // charges of tokens alone

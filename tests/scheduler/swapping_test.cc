@@ -44,6 +44,26 @@ TEST(Swapping, NobodyIsLetInBeyondPoolAndSwapSpace) {
   EXPECT_EQ(driver.at_once, 4) << "4 x 16 blocks and the largest once more are 80, five would be 96; there are 79";
 }
 
+// Once a cap is lowered so far that those that run have no place under it, they keep to the one with which they were let in.
+TEST(Swapping, WhoHasNoPlaceUnderALoweredCapKeepsToTheOldOne) {
+  SchedulerOptions options = WithSwapSpace(64, 30);
+  options.tenants = {{.name = "capped", .blocks_max = 20}};
+  SwapDriver driver(options);
+  for (uint64_t id = 1; id <= 2; ++id) ASSERT_TRUE(driver.scheduler.Add(Long(id)).ok());
+  driver.StepAndMove();
+  ASSERT_EQ(driver.scheduler.running(), 2);
+  options.tenants[0].blocks_max = 8;
+  driver.scheduler.SetTenants(options.tenants);
+  int64_t most = 0;
+  for (int32_t steps = 0; !driver.scheduler.idle() && steps < 2000; ++steps) {
+    driver.StepAndMove();
+    most = std::max(most, driver.scheduler.tenant(0).claimed());
+  }
+  EXPECT_LE(most, 20);
+  EXPECT_GT(most, 8);
+  for (uint64_t id = 1; id <= 2; ++id) EXPECT_EQ(driver.tokens[id].size(), 15u * kBlockSlots);
+}
+
 TEST(Swapping, AHundredOfTheLargestRequestsComeToAnEndInAPoolForOne) {
   SwapDriver driver(WithSwapSpace(17, 100 * 16, 100));
   for (uint64_t id = 1; id <= 100; ++id) ASSERT_TRUE(driver.scheduler.Add(Long(id)).ok());
