@@ -197,7 +197,7 @@ Tenant* Admission::Choose() {
   return chosen;
 }
 
-// The one for whom budgets fell with the last plan.
+// The one for whom room was made with the last plans.
 Tenant* Admission::ChoosePromised() {
   const auto was_given_room = [this](const Tenant& tenant) {
     return !tenant.queue.empty() && sequences_.at(tenant.queue.front()).given_room > 0;
@@ -288,31 +288,35 @@ bool Admission::IsDue(const Tenant& tenant) {
   return swapping_.HasPlace(tenant, PeakOf(head.request, now.blocks)) && MayPassOutside(tenant, now.blocks);
 }
 
-// The tenant whose head of line has been due for long, of several the one whose turn it is. Null: there is none.
+// The tenant whose head of line has been due for long and may ask. Of several the one that was to ask first: who asked in vain just
+// now comes after those that did not ask yet, however many have asked in vain. Null: there is none.
 Tenant* Admission::FindOverdue(uint64_t plan) {
   if (!swapping_.on() || !tenants_.fair() || paused_) return nullptr;
   CountOverlaps();
   Tenant* overdue = nullptr;
+  const auto order = [this](const Tenant& tenant) {
+    return std::pair(sequences_.at(tenant.queue.front()).asks_at, tenant.turn());
+  };
   for (Tenant& tenant : tenants_.all()) {
     if (tenant.queue.empty()) continue;
     Sequence& head = sequences_.at(tenant.queue.front());
     if (!IsDue(tenant)) {
-      head.waits_since = 0;
+      head.asks_at = 0;
       continue;
     }
-    if (head.waits_since == 0) head.waits_since = plan;
-    // Later than this plan where nobody could step aside for it just now (MakeRoom): then it is another one's turn.
-    if (plan < head.waits_since + static_cast<uint64_t>(patience_)) continue;
-    if (overdue == nullptr || tenant.turn() < overdue->turn()) overdue = &tenant;
+    if (head.asks_at == 0) head.asks_at = plan + static_cast<uint64_t>(patience_);
+    if (plan < head.asks_at) continue;
+    if (overdue == nullptr || order(tenant) < order(*overdue)) overdue = &tenant;
   }
   return overdue;
 }
 
-// Somebody else's head of line is to have what becomes free, so what budgets win would not be this one's.
+// Somebody else's head of line is to have what becomes free, so what budgets win would not be this one's. One that waits for its own
+// tenant alone takes nothing, and may do so for as long as that one's streams run.
 bool Admission::OthersHaveRoom(const Tenant& tenant) const {
   const std::span<const Tenant> tenants = tenants_.all();
   return swapping_.on() && std::any_of(tenants.begin(), tenants.end(), [&](const Tenant& other) {
-           return &other != &tenant && !other.queue.empty() && sequences_.at(other.queue.front()).given_room > 0;
+           return &other != &tenant && other.waits() && sequences_.at(other.queue.front()).given_room > 0;
          });
 }
 
@@ -327,7 +331,7 @@ void Admission::MakeRoom(Tenant& tenant, uint64_t plan) {
     blocked_ = {&tenant, missing, /*over_share=*/false, {}};
     CountMissing();
     // Budgets have this long to fall: one plan asks, the next cuts.
-    const bool in_time = plan < head.waits_since + static_cast<uint64_t>(patience_) + kBudgetPlans;
+    const bool in_time = plan < head.asks_at + kBudgetPlans;
     if (in_time && !OthersHaveRoom(tenant) && elastic_.CanGain(blocked_)) {
       elastic_.Plan(blocked_, head.request.id, plan);
       if (lowers_for() != 0) head.given_room = plan;
@@ -335,7 +339,7 @@ void Admission::MakeRoom(Tenant& tenant, uint64_t plan) {
     }
   }
   if ((missing > 0 || row) && !swapping_.MakeRoomForHead(head.request.tenant, blocks, missing, row)) {
-    head.waits_since += Swapping::kAskAgain;
+    head.asks_at = plan + Swapping::kAskAgain;
     return;
   }
   head.given_room = plan;

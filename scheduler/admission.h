@@ -7,7 +7,7 @@
 //
 // Invariants
 //  1. waiting() is the length of all tenants' queues, and each queue is ordered by priority and then by arrival. A head of line
-//     for which budgets fell stays the head.
+//     for which room was made stays the head.
 //  2. A sequence is admitted only with a reservation that covers the most blocks it may come to hold: what it needs alone
 //     (PeakSlots), or, where it shares a prefix, that with the copies of its first eviction (PeakBlocksShared). Where sequences may
 //     step aside (swapping.h), with one that covers its prompt and its first tokens, or the copies all the same, and only if the most

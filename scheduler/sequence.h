@@ -12,7 +12,7 @@
 //     scheduled.
 //
 // Who changes what:
-//   Admission       restore_table, arrival, given_room, waits_since, matched_at, blocks_beside, cached, restored; shares begins; scheduled,
+//   Admission       restore_table, arrival, given_room, asks_at, matched_at, blocks_beside, cached, restored; shares begins; scheduled,
 //                   computed, live and held begin where those two end
 //   Parking         pins, to_restore; live and held fall with the cut that ends a restore
 //   ElasticBudgets  asks_losses and lower_to, which the next row obeys
@@ -58,9 +58,11 @@ struct Sequence {
   int32_t state_row = -1;  // -1: it waits, or all of it is outside the pool
   int32_t last_token = -1;
   bool pins = false;  // what its session has parked, until that is restored
-  uint64_t given_room =
-      0;  // while it waited, budgets fell for it: it goes before others. The number of the last plan; 0: none
-  uint64_t waits_since = 0;   // while it waits: the number of the plan since which it is due (Admission); 0: it is not
+  // While it waited, room was made for it, last with the plan of this number: budgets fell, others step aside, or nothing is missing.
+  // It goes before others. 0: none was.
+  uint64_t given_room = 0;
+  // While it waits and is due (Admission): the number of the plan from which on it asks for room; 0: it is not due.
+  uint64_t asks_at = 0;
   uint64_t matched_at = 0;    // while it waits: BlockManager::changes() when blocks_beside was counted; 0: never
   int64_t blocks_beside = 0;  // that it needs beside what it shares
   int32_t restored = 0;       // prompt tokens whose KV its session had parked

@@ -78,7 +78,7 @@ Tenant* ChooseTenant(std::span<Tenant> tenants, Turns& turns, const Room& room, 
     KeepFirst(best, tenant, turns.policy);
     const uint64_t latest = given_room == nullptr ? 0 : given_room->head.given_room;
     if (tenant.head.given_room == 0 || tenant.head.given_room < latest || !fits(tenant)) continue;
-    // What fell last is for whom it fell.
+    // What was won last is for whom it was won.
     if (tenant.head.given_room > latest) given_room = nullptr;
     KeepFirst(given_room, tenant, turns.policy);
   }

@@ -211,6 +211,58 @@ TEST(Growth, ATenantWithinItsShareDoesNotWaitForThoseOutside) {
   EXPECT_GT(let_in_beside, 10);
 }
 
+// Four heads of line within their share that miss more than anybody may give keep out none for which nothing is missing.
+TEST(Growth, HeadsThatNobodyCanHelpDoNotKeepAnotherOneFromAsking) {
+  SchedulerOptions options = WithSwapSpace(100, 3000, 12);
+  options.tenants = {{.name = "stream", .weight = 4},  {.name = "large1", .weight = 23},
+                     {.name = "large2", .weight = 23}, {.name = "large3", .weight = 23},
+                     {.name = "large4", .weight = 23}, {.name = "small", .weight = 4}};
+  options.swap_patience = 8;
+  SwapDriver driver(options);
+  // A stream without end, alone and so never to step aside, leaves less than the large ones need.
+  Request stream = MakeRequest(1, 80 * kBlockSlots, 1'000'000, KvBudget::Exact(80 * kBlockSlots));
+  ASSERT_TRUE(driver.scheduler.Add(std::move(stream)).ok());
+  while (driver.tokens[1].size() < 100) driver.StepAndMove();
+  for (int32_t tenant = 1; tenant <= 4; ++tenant) {
+    const auto id = static_cast<uint64_t>(10 + tenant);
+    ASSERT_TRUE(driver.scheduler.Add(Of(tenant, id, 20 * kBlockSlots, 2 * kBlockSlots)).ok());
+  }
+  ASSERT_TRUE(driver.scheduler.Add(Of(/*tenant=*/5, 20)).ok());
+  int32_t waits = 0;
+  for (; driver.Find(20) == nullptr && waits < 200; ++waits) driver.StepAndMove();
+  EXPECT_LE(waits, options.swap_patience + 4 + 3) << "the patience, a plan for each of the others, and its own";
+  EXPECT_EQ(driver.scheduler.waiting(), 4);
+}
+
+// Budgets fell for a head of line that its tenant's cap, lowered then, holds back for as long as its streams run. Meanwhile they fall
+// for others.
+TEST(Growth, AHeadHeldBackByItsOwnCapKeepsBudgetsFromNobody) {
+  SchedulerOptions options = WithSwapSpace(40, 300);
+  options.swap_patience = 1'000'000;
+  options.tenants = {{.name = "capped", .weight = 2}, {.name = "gives"}, {.name = "other", .weight = 2}};
+  SwapDriver driver(options);
+  const auto add_stream = [&driver](int32_t tenant, uint64_t id, int32_t blocks, int32_t floor_blocks) {
+    KvBudget budget = KvBudget::Exact(blocks * kBlockSlots - 1);
+    if (floor_blocks > 0) budget.floor = floor_blocks * kBlockSlots;
+    Request request = MakeRequest(id, 16, 1'000'000, budget);
+    request.tenant = tenant;
+    return driver.scheduler.Add(std::move(request)).ok();
+  };
+  ASSERT_TRUE(add_stream(0, 1, 9, 0));
+  ASSERT_TRUE(add_stream(1, 2, 13, 2));
+  ASSERT_TRUE(add_stream(1, 3, 13, 2));
+  while (driver.used() < 35) driver.StepAndMove();
+  ASSERT_TRUE(driver.scheduler.Add(Of(/*tenant=*/0, 4, 6 * kBlockSlots, 100)).ok());
+  for (int32_t steps = 0; driver.scheduler.shrinks_for() != 4 && steps < 20; ++steps) driver.StepAndMove();
+  ASSERT_EQ(driver.scheduler.shrinks_for(), 4u);
+  options.tenants[0].blocks_max = 4;
+  driver.scheduler.SetTenants(options.tenants);
+  ASSERT_TRUE(driver.scheduler.Add(Of(/*tenant=*/2, 5, 11 * kBlockSlots, 20)).ok());
+  for (int32_t steps = 0; driver.Find(5) == nullptr && steps < 20; ++steps) driver.StepAndMove();
+  EXPECT_NE(driver.Find(5), nullptr);
+  EXPECT_EQ(driver.Find(4), nullptr);
+}
+
 // Budgets fell by what a head of line misses that shares its prompt. It is let in with that also when somebody waits outside by then:
 // alone it has no room.
 TEST(Growth, WhoWasGivenRoomSharesItsPromptWhoeverWaitsOutsideByThen) {

@@ -308,7 +308,7 @@ void SwapChecks::CheckAdmitted(const Scheduler& scheduler) {
   // Somebody may have been chosen for a head of line when the others were let in, of the tenant of one of them.
   const std::span<const Tenant> tenants = scheduler.tenants();
   const bool room_made = std::any_of(tenants.begin(), tenants.end(), [&](const Tenant& tenant) {
-    return !tenant.queue.empty() && scheduler.sequence(tenant.queue.front()).given_room > 0;
+    return tenant.waits() && scheduler.sequence(tenant.queue.front()).given_room > 0;
   });
   for (int32_t index : scheduler.running_sequences()) {
     const uint64_t id = scheduler.sequence(index).request.id;
@@ -443,7 +443,7 @@ void SwapChecks::CheckFloors(const Scheduler& scheduler, const Sequence& sequenc
   const Tenant& tenant = scheduler.tenant(index);
   const SimRequest& request = *requests_[sequence.request.id - 1];
   const bool room_made = std::any_of(scheduler.tenants().begin(), scheduler.tenants().end(), [&](const Tenant& other) {
-    return !other.queue.empty() && scheduler.sequence(other.queue.front()).given_room > 0;
+    return other.waits() && scheduler.sequence(other.queue.front()).given_room > 0;
   });
   const int32_t cap = workload_.tenants()[static_cast<size_t>(index)].blocks_max;
   const bool capped = cap > 0 && ClaimedBlocks(scheduler, tenant) + 1 > cap;
