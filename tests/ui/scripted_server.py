@@ -45,6 +45,11 @@ class Request:
         self.session = self.path.split("/")[3] if self.path.startswith("/v1/sessions/") else None
 
 
+class Listener(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # a page asks for all its files at once, and the five of the library end in a reset where the machine is busy
+
+
 class ScriptedServer:
     """`kv(request)`, `chat(request)`, `models(request)` and `forget(request)` return (status, JSON) or (status, JSON, fields of the
     head); or (200, events) of a stream, which is sent as they come from a list or a generator, a text as it is. While it is `away` no
@@ -70,8 +75,7 @@ class ScriptedServer:
 
             do_POST = do_DELETE = do_GET
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = Listener(("127.0.0.1", 0), Handler)
         self.base = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
