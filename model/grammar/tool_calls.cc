@@ -18,7 +18,15 @@ namespace {
 
 constexpr std::string_view kAnyName = "[A-Za-z0-9_.\\-]{1,64}";
 
-constexpr std::string_view kAnySpace = "\\s*", kSomeSpace = "\\s{0,8}";
+// A reader takes as much as there is; who is held to a call must not be able to write nothing else.
+struct Bound {
+  std::string_view any, some;
+};
+constexpr Bound kBounds[] = {{R"(\s*)", R"(\s{0,8})"},
+                             {R"x("[^"\\]*")x", R"x("[^"\\\n]{0,64}")x"},
+                             {R"x(([^"\\]|\\[^\n])*")x", R"x(([^"\\\n]|\\[^\n]){0,256}")x"},
+                             {R"([A-Za-z0-9+.\-]+))*)", R"([A-Za-z0-9+.\-]{1,64})){0,4})"},
+                             {"[A-Za-z0-9]*", "[A-Za-z0-9]{0,64}"}};
 
 // As patterns of formats have a text.
 std::string Escaped(std::string_view text) {
@@ -381,9 +389,10 @@ class CallsBuilder {
   // REQUIRES: one of a format's, which all are right.
   RegexId PatternOf(std::string_view pattern) {
     std::string bounded(pattern);
-    // A reader takes any white space; who is held to a call must not be able to write nothing else.
-    for (size_t at = 0; !any_tool_ && (at = bounded.find(kAnySpace, at)) != bounded.npos; at += kSomeSpace.size()) {
-      bounded.replace(at, kAnySpace.size(), kSomeSpace);
+    for (const auto& [any, some] : kBounds) {
+      for (size_t at = 0; !any_tool_ && (at = bounded.find(any, at)) != bounded.npos; at += some.size()) {
+        bounded.replace(at, any.size(), some);
+      }
     }
     auto texts = parts_.Pattern(bounded, "");
     if (auto* refusal = std::get_if<Refusal>(&texts)) {

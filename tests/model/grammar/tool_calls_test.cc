@@ -325,6 +325,16 @@ TEST(ToolCalls, LooseOnesAreWhatTheReaderTakes) {
   EXPECT_EQ(ReadAnswer(*hermes, "<tool_call>x", 1, true).text, "forbidden");
   EXPECT_NE(ReadAnswer(*hermes, "<tool_call>" + std::string(8, '\n') + "{", 1, true).text, "forbidden");
   EXPECT_EQ(ReadAnswer(*hermes, "<tool_call>" + std::string(9, '\n'), 1, true).text, "forbidden");
+  const std::string begun = R"(<tool_call>{"name":"get_all","arguments":{})", member = R"(,"k":"v")";
+  const std::string four = member + member + member + member;
+  for (const std::string& more : {member, four, R"(,"k":-1.5,"k":")" + std::string(256, 'v') + '"'}) {
+    EXPECT_EQ(ReadAnswer(*hermes, begun + more + "}</tool_call>", 1, true).calls.size(), 1u) << more;
+  }
+  for (const std::string& more :
+       {four + ",", ", \"" + std::string(100, '\n'), ",\"" + std::string(65, 'k'), ",\"k\":\"" + std::string(257, 'v'),
+        std::string(",\"k\":\"\n"), ",\"k\":" + std::string(65, '1')}) {
+    EXPECT_EQ(ReadAnswer(*hermes, begun + more, 1, true).text, "forbidden") << more;
+  }
   const std::vector<std::string> markers = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"};
   const auto mistral = MustCompileKind(GrammarKind::kToolCalls, Loose("mistral_args", markers));
   for (const std::string text :
