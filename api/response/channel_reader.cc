@@ -25,7 +25,7 @@ std::string_view WithoutBlank(std::string_view text) {
 
 ChannelReader::ChannelReader(ChannelMarks marks, Begin begin)
     : marks_(std::move(marks)), state_(begin == Begin::kHead ? State::kHead : State::kBody) {
-  if (begin == Begin::kThought) SetReasoning(true, 0);
+  if (begin == Begin::kThought && !marks_.thought.empty()) SetReasoning(true, 0);
 }
 
 void ChannelReader::SetReasoning(bool reasons, int64_t from) {
@@ -70,6 +70,11 @@ bool ChannelReader::ReadHead(Output* output) {
   const bool whole = end != std::string::npos;
   const std::string_view head = std::string_view(held_).substr(0, end);
   if (!IsHead(head, whole)) {
+    if (!ended_.empty()) {
+      state_ = State::kBody;
+      Pass(std::exchange(ended_, {}), output);
+      return true;
+    }
     state_ = State::kText;
     begins_ = !first_;
     is_call_ = false;
@@ -87,7 +92,8 @@ void ChannelReader::BeginMessage(std::string_view head, Output* output) {
   const std::string_view name = channel == head.npos ? "" : Word(head.substr(channel + marks_.channel.size()));
   const std::string_view whom = to == head.npos ? "" : Word(head.substr(to + kFor.size()));
   is_call_ = whom.starts_with(kFunctions);
-  SetReasoning(!is_call_ && name == marks_.thought, pushed_ - static_cast<int64_t>(held_.size()));
+  ended_.clear();
+  SetReasoning(!is_call_ && !name.empty() && name == marks_.thought, pushed_ - static_cast<int64_t>(held_.size()));
   state_ = State::kBody;
   begins_ = true;
   if (thinks_) return;
@@ -114,6 +120,7 @@ bool ChannelReader::ReadBody(Output* output) {
     return false;
   }
   Pass(std::string_view(held_).substr(0, std::min(end, next)), output);
+  ended_ = end < next && !thinks_ && !is_call_ ? marks_.end : "";
   held_.erase(0, end < next ? end + marks_.end.size() : next);
   SetReasoning(false, pushed_ - static_cast<int64_t>(held_.size()));
   blank_.clear();

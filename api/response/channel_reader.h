@@ -5,7 +5,8 @@
 //
 // Invariants:
 //  1. However a text is cut into pieces, the same reasoning and the same rest come out of it.
-//  2. A text that is not messages passes as it is, from where it is none.
+//  2. A text that is not messages passes as it is, from where it is none. So does an end that a message of text spells, behind which no head
+//     comes: it is a part of it.
 //  3. What is held back is less than a head, and white space of reasoning; time is linear in a text that comes in tokens.
 #ifndef HYDRANT_API_RESPONSE_CHANNEL_READER_H_
 #define HYDRANT_API_RESPONSE_CHANNEL_READER_H_
@@ -21,7 +22,7 @@ namespace hydrant {
 // The texts around messages; ChannelFormat has examples.
 struct ChannelMarks {
   std::string start, channel, message, end;
-  std::string thought;  // the channel of reasoning
+  std::string thought;  // the channel of reasoning; empty: what is there is text as well
 };
 
 class ChannelReader {
@@ -34,7 +35,7 @@ class ChannelReader {
     kThought,  // within a message of reasoning
     kText      // within another
   };
-  // Where the prompt left the answer. REQUIRES: no mark is empty.
+  // Where the prompt left the answer. REQUIRES: no mark but `thought` is empty.
   ChannelReader(ChannelMarks marks, Begin begin);
 
   Output Push(std::string_view text);
@@ -69,6 +70,7 @@ class ChannelReader {
   bool thought_ = false, said_ = false;  // some was passed on
   bool begins_ = false;                  // nothing of the message was passed on
   std::string held_;
+  std::string ended_;             // the end of a message of text behind which no head was seen yet
   std::string blank_;             // white space that more reasoning may follow
   int64_t pushed_ = 0;            // bytes
   std::vector<int64_t> borders_;  // ascending: where reasoning begins, where it ends, where it begins again, …

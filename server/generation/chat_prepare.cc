@@ -151,7 +151,9 @@ namespace {
 ReasoningSplitter SplitterOf(ChatRequest* request, const RequestPrompt& prompt, const ServingContext& context) {
   const Conversation& conversation = request->conversation;
   const ReasoningFormat& format = context.chat.For(!conversation.tools.is_null()).reasoning;
-  if (!request->splits_reasoning || !format.known()) return {};
+  // Who wants reasoning in the text has it there; but calls are found by the heads of messages.
+  const bool reads_messages = format.channels.known() && request->parses_tool_calls;
+  if (!format.known() || (!request->splits_reasoning && !reads_messages)) return {};
   const Tokenizer& tokenizer = *context.tokenizer;
   for (const std::string* marker : {&format.open, &format.close}) {
     for (const int32_t id : tokenizer.Encode(*marker, {.add_special_tokens = false})) {
@@ -166,8 +168,9 @@ ReasoningSplitter SplitterOf(ChatRequest* request, const RequestPrompt& prompt, 
   const auto begin = heads    ? ChannelReader::Begin::kHead
                      : opened ? ChannelReader::Begin::kThought
                               : ChannelReader::Begin::kText;
-  return ReasoningSplitter(
-      ChannelReader({channels.start, channels.channel, channels.message, channels.end, channels.thought}, begin));
+  return ReasoningSplitter(ChannelReader({channels.start, channels.channel, channels.message, channels.end,
+                                          request->splits_reasoning ? channels.thought : ""},
+                                         begin));
 }
 
 }  // namespace

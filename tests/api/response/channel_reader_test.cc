@@ -52,6 +52,9 @@ TEST(ChannelReader, MessagesAreWhatTheirHeadsSay) {
       {"no end before a head", thought + "a<|start|>assistant" + said + "c", "a|c"},
       {"no messages", "Hello <|channel|>", "|Hello <|channel|>"},
       {"no messages any more", thought + "a<|end|> then", "a|then"},
+      {"an end in the answer", said + "ends with <|end|> and \n<|end|>" + " so", "|ends with <|end|> and \n<|end|> so"},
+      {"one before a message", said + "a <|end|> b" + next + said + "c", "|a <|end|> b\n\nc"},
+      {"one behind a call", call + "<|end|> then", "|" + call + "then"},
       {"somebody else's", thought + "a<|end|><|start|>user<|message|>b", "a|<|start|>user<|message|>b"},
       {"a head cut off", thought + "a<|end|><|start|>assis", "a|"},
       {"the first cut off", "<|channel|>anal", "|"},
@@ -65,6 +68,17 @@ TEST(ChannelReader, MessagesAreWhatTheirHeadsSay) {
       {"within the answer", "c <|channel|> d", "|c <|channel|> d", Begin::kText},
   };
   for (const auto& c : cases) EXPECT_EQ(Read(c.begin, {c.text}), c.parts) << c.name;
+}
+
+TEST(ChannelReader, WithoutAChannelOfReasoningAllIsText) {
+  ChannelMarks marks = kHarmony;
+  marks.thought.clear();
+  const std::string call = "<|channel|>commentary to=functions.f<|message|>{}";
+  ChannelReader heads(marks, Begin::kHead);
+  const ChannelReader::Output said = heads.Push(
+      "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|message|>b<|end|><|start|>assistant" + call);
+  EXPECT_EQ(said.reasoning + "|" + said.text, "|a\n\nb" + call);
+  EXPECT_EQ(ChannelReader(marks, Begin::kThought).Push("a").text, "a");
 }
 
 TEST(ChannelReader, MakesTheSameOfEveryWayToCutAText) {

@@ -204,6 +204,9 @@ TEST(PrepareChat, ReadsTheChannelsOfMessages) {
   EXPECT_EQ(said("]", " to=functions.f<c>commentary<m>{}"), "|<c>commentary to=functions.f<m>{}");
   EXPECT_EQ(said(R"(,{"role":"assistant","content":"It is"}],"continue_final_message":true)", " so"), "| so");
   EXPECT_EQ(said(R"(],"separate_reasoning":false)", "<c>analysis<m>a"), "|<c>analysis<m>a");
+  EXPECT_EQ(said(R"(],"tools":[{"type":"function","function":{"name":"f"}}],"separate_reasoning":false)",
+                 "<c>analysis<m>a<e><s>assistant to=functions.f<c>commentary<m>{}"),
+            "|a<c>commentary to=functions.f<m>{}");
 }
 
 }  // namespace
