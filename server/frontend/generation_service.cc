@@ -1,6 +1,7 @@
 #include "server/frontend/generation_service.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -122,7 +123,11 @@ asio::awaitable<std::optional<ApiError>> GenerationService::Shape(HttpExchange& 
   if (found.has_value() && !run.FollowsShape(*found)) co_return run.SetShape(*found);
   std::optional<ApiError> error;
   const auto compile = [&] { error = run.SetShape(found.has_value() ? *found : context_.shapes->Get(key)); };
-  co_await shape_workers_.Run({(*exchange.caller()).index(), exchange.client()}, compile);
+  try {
+    co_await shape_workers_.Run({(*exchange.caller()).index(), exchange.client()}, compile);
+  } catch (const std::bad_alloc&) {
+    if (key.is_asked_for) throw;  // else it is served without
+  }
   co_return error;
 }
 

@@ -107,7 +107,9 @@ void GenerationRun::Cancel() noexcept {
 }
 
 ShapeCache::Key GenerationRun::ShapeKey() const {
-  return {tenant_, prepared_.fields.cache_salt, prepared_.fields.constraint->spec};
+  const Constraint& constraint = *prepared_.fields.constraint;
+  if (constraint.calls_only) return {tenant_, "", constraint.spec, /*is_asked_for=*/false};
+  return {tenant_, prepared_.fields.cache_salt, constraint.spec};
 }
 
 std::optional<ApiError> GenerationRun::SetShape(const ShapeResult& shape) {

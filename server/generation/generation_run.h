@@ -41,6 +41,7 @@ class GenerationRun {
   GenerationRun& operator=(const GenerationRun&) = delete;
 
   // What answers are to be held to, where the request has a constraint: before Submit.
+  // What nobody asked for has no salt: a list of names alone, which all of a tenant's users send.
   ShapeCache::Key ShapeKey() const;
   // True if SetShape may wait for whoever makes masks of it: no work for an io thread.
   bool FollowsShape(const ShapeResult& shape) const;

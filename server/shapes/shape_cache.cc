@@ -7,6 +7,8 @@
 namespace hydrant {
 namespace {
 
+constexpr int32_t kNobody = -1;  // of the tenants
+
 // A key is kept twice, and has an entry.
 size_t BytesOf(const ShapeCache::Key& key) {
   size_t bytes = 512 + 2 * (key.spec.text.size() + key.salt.size());
@@ -34,18 +36,25 @@ void ShapeCache::Forget(Entries::iterator entry) {
   entries_.erase(entry);
 }
 
-// Those of a tenant that has too many first. One that is being compiled stays, and so does the one used last.
+// Those of a tenant that has too many first. One that is being compiled stays, and so does the one used last, if it was
+// asked for.
 void ShapeCache::MakeRoom(int32_t tenant) {
   for (const bool all : {false, true}) {
-    for (auto at = entries_.end(); at != entries_.begin();) {
-      const size_t held = all ? bytes_ : HeldBy(tenant);
-      if (held <= (all ? options_.bytes_max : options_.tenant_bytes_max)) break;
-      --at;
-      if (at == entries_.begin()) break;
-      if (!at->result.has_value() || (!all && at->key.tenant != tenant)) continue;
-      const auto gone = at++;
-      Forget(gone);
-    }
+    for (const bool asked_for : {false, true}) MakeRoom(all ? kNobody : tenant, asked_for);
+  }
+}
+
+void ShapeCache::MakeRoom(int32_t tenant, bool asked_for) {
+  const bool all = tenant == kNobody;
+  for (auto at = entries_.end(); at != entries_.begin();) {
+    const size_t held = all ? bytes_ : HeldBy(tenant);
+    if (held <= (all ? options_.bytes_max : options_.tenant_bytes_max)) break;
+    --at;
+    if (asked_for && at == entries_.begin()) break;
+    const bool stays = !at->result.has_value() || (!all && at->key.tenant != tenant);
+    if (stays || at->key.is_asked_for != asked_for) continue;
+    const auto gone = at++;
+    Forget(gone);
   }
 }
 

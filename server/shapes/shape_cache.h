@@ -1,5 +1,6 @@
 // ShapeCache keeps compiled shapes, least recently used last. What one tenant's requests compiled no other tenant finds, nor requests
-// of another cache_salt: how long a compile takes would tell whether somebody else has used a schema. Refusals are kept, too.
+// of another cache_salt: how long a compile takes would tell whether somebody else has used a schema. Refusals are kept, too. What nobody
+// asked for is forgotten before all that somebody did.
 //
 // Thread: any. Get compiles where it is called, and waits where another thread compiles the same: for the workers of a pool.
 //
@@ -50,11 +51,12 @@ class ShapeCache {
     int32_t tenant = 0;
     std::string salt;
     ConstraintSpec spec;
+    bool is_asked_for = true;  // else it is compiled because that is better
 
     bool operator==(const Key&) const = default;
     template <typename H>
     friend H AbslHashValue(H h, const Key& key) {
-      return H::combine(std::move(h), key.tenant, key.salt, key.spec);
+      return H::combine(std::move(h), key.tenant, key.salt, key.spec, key.is_asked_for);
     }
   };
 
@@ -82,6 +84,8 @@ class ShapeCache {
   void Charge(Entry& entry);
   void Forget(Entries::iterator entry);
   void MakeRoom(int32_t tenant);
+  // Looks at those of a tenant, or of all, that were asked for, or that were not.
+  void MakeRoom(int32_t tenant, bool asked_for);
   size_t& HeldBy(int32_t tenant) { return tenant_bytes_.find(tenant)->second; }  // takes no memory
 
   const std::shared_ptr<const ShapeVocabulary> vocabulary_;

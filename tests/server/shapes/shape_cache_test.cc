@@ -98,6 +98,30 @@ TEST(ShapeCache, ATenantMakesRoomForItself) {
   EXPECT_LE(cache.counts().kept_bytes, static_cast<int64_t>(5 * one));
 }
 
+TEST(ShapeCache, WhatNobodyAskedForGoesFirst) {
+  const size_t one = std::get<0>(ShapeCache(ByteVocabulary()).Get(KeyOf(0, "a0")))->bytes() + 1024;
+  ShapeCache cache(ByteVocabulary(), {.tenant_bytes_max = 3 * one});
+  const auto unasked = [](int i) {
+    ShapeCache::Key key = KeyOf(0, "u" + std::to_string(i));
+    key.is_asked_for = false;
+    return key;
+  };
+  cache.Get(KeyOf(0, "a0"));
+  cache.Get(KeyOf(0, "a1"));
+  for (int i = 0; i < 4; ++i) {
+    cache.Get(unasked(i));
+    EXPECT_FALSE(cache.Find(unasked(i - 1)).has_value()) << "used before";
+    EXPECT_TRUE(cache.Find(unasked(i)).has_value());
+  }
+  EXPECT_TRUE(cache.Find(KeyOf(0, "a0")).has_value());
+  EXPECT_TRUE(cache.Find(KeyOf(0, "a1")).has_value());
+  EXPECT_FALSE(cache.Find(KeyOf(0, "u3")).has_value()) << "another key";
+  cache.Get(KeyOf(0, "a2"));
+  EXPECT_EQ(cache.Get(unasked(9)).index(), 0u);
+  EXPECT_FALSE(cache.Find(unasked(9)).has_value()) << "there is no room for it";
+  for (const char* asked : {"a0", "a1", "a2"}) EXPECT_TRUE(cache.Find(KeyOf(0, asked)).has_value()) << asked;
+}
+
 TEST(ShapeCache, GrowthIsCharged) {
   ShapeCache cache(ByteVocabulary());
   const ShapeCache::Key key = {0, "", SchemaSpec("{}")};
