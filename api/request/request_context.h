@@ -59,7 +59,7 @@ struct RequestContext : SamplingDefaults {
   bool constraints = false;    // answers can be held to a schema or expression
   std::string tool_format;     // how the model writes tool calls, a name of grammar::ToolFormat; empty: not known
   std::vector<std::string> tool_markers;  // its texts that are special tokens (ShapeVocabulary::markers)
-  bool marks_calls = false;               // in that format a mark says where a call begins
+  bool marks_calls = false;               // one of these says where a call begins
   bool calls_are_json_answers = false;    // in that format a call is an answer in JSON like any other
   bool debug_fields = false;              // accept `forced_token_ids` (--debug-kv-dump)
   FieldLog* log = nullptr;                // gets every field that is read; null: none is kept

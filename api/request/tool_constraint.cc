@@ -69,8 +69,10 @@ std::string SpecText(const Json& tools, const ToolChoice& choice, const RequestC
 
 // Calls of any arguments, for a request that asks for nothing: text is not looked at, and a call that has begun can be read.
 void HoldCalls(const RequestContext& context, const Json& tools, const ToolChoice& choice, GenerationFields* fields) {
-  const bool excluded =
-      fields->ignore_eos || !fields->forced_ids.empty() || !fields->allowed_token_ids.empty() || fields->constraint;
+  // A mask may allow a single token. Where that may be banned the answer would end with an error that nobody asked for.
+  const bool bans = !fields->bad_words.empty() || (fields->min_tokens > 0 && !fields->stop_token_ids.empty());
+  const bool excluded = bans || fields->ignore_eos || !fields->forced_ids.empty() ||
+                        !fields->allowed_token_ids.empty() || fields->constraint;
   if (excluded || !context.constraints || !context.marks_calls || tools.size() > kAllowedMax) return;
   Json::array_t listed;
   for (const Json& tool : tools) {

@@ -87,9 +87,9 @@ bool CallsAreJsonAnswers(ToolCallFormat format) {
   return data != nullptr && data->trigger.empty() && data->style == grammar::ArgumentStyle::kJson;
 }
 
-bool MarksCalls(ToolCallFormat format) {
+bool MarksCalls(ToolCallFormat format, std::span<const std::string> markers) {
   const grammar::ToolFormat* data = grammar::FindToolFormat(ToolCallFormatName(format));
-  return data != nullptr && !data->trigger.empty();
+  return data != nullptr && std::find(markers.begin(), markers.end(), data->trigger) != markers.end();
 }
 
 bool IsFunctionName(std::string_view name) {

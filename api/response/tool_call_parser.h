@@ -74,8 +74,9 @@ std::span<const std::string_view> ToolCallMarkers(ToolCallFormat format);
 // Calls are all of an answer and JSON, without a mark that no other answer in JSON has.
 bool CallsAreJsonAnswers(ToolCallFormat format);
 
-// A call begins with a mark, which may come anywhere in an answer.
-bool MarksCalls(ToolCallFormat format);
+// A call begins with a mark, which may come anywhere in an answer, and that is one of the `markers`, special tokens: who spells its letters
+// in prose has not written it.
+bool MarksCalls(ToolCallFormat format, std::span<const std::string> markers);
 
 // 1 to 64 characters of [A-Za-z0-9_.-]: what a client may send back as the name of a call.
 bool IsFunctionName(std::string_view name);

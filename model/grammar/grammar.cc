@@ -135,6 +135,7 @@ bool Grammar::Renew(GrammarState& state, Fuel& fuel) {
 
 GrammarState Grammar::Alone(const GrammarSource& source, const GrammarState& state, Fuel& fuel) {
   GrammarState alone;
+  if (!fuel.Spend(1 + static_cast<int64_t>(source.base.arena().size()) / kNodesCopiedPerUnit)) return alone;
   alone.machine_ = std::make_shared<JsonMachine>(source.plan, source.base.Bare());
   alone.configurations_ = alone.machine_->Import(*state.machine_, state.configurations_, fuel);
   return alone;

@@ -99,6 +99,8 @@ class Grammar {
 
   // The same place with nothing remembered but what it needs. Nobody may read on in it, but all grammars of this source, of whatever
   // threads, may go on from copies of it. If `fuel` has ended the state is none.
+  // It costs a unit for so many expressions of the source, which are copied.
+  static constexpr int64_t kNodesCopiedPerUnit = 2;
   static GrammarState Alone(const GrammarSource& source, const GrammarState& state, Fuel& fuel);
   // About what it takes in memory by now.
   size_t bytes() const;

@@ -37,6 +37,7 @@ class AnswerMask {
 
   // REQUIRES: !asked().
   AnswerShape& shape() { return *shape_; }
+  bool is_promised() const { return shape_->is_promised(); }
 
   bool asked() const { return state_.load(std::memory_order_relaxed) != State::kIdle; }
   // REQUIRES: !asked().

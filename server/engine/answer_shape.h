@@ -5,7 +5,7 @@
 // Thread: Push on the engine's, Mask on a worker's; never both at once for one sequence, and every call sees what the call
 // before it did. The destructor: either thread.
 //
-// Either call may throw std::bad_alloc, which ends that sequence alone.
+// Either call may throw std::bad_alloc, which ends that sequence alone, if the shape was promised.
 #ifndef HYDRANT_SERVER_ENGINE_ANSWER_SHAPE_H_
 #define HYDRANT_SERVER_ENGINE_ANSWER_SHAPE_H_
 
@@ -23,6 +23,9 @@ class AnswerShape {
   };
 
   virtual ~AnswerShape() = default;
+  // Somebody asked for it. Else the sequence goes on without a mask where there is none, and Push never ends it: kGoesOn is all it says.
+  // Any thread; it never changes.
+  virtual bool is_promised() const { return true; }
   // `token` is the sequence's next one, however it was chosen.
   virtual Verdict Push(int32_t token) = 0;
   // Whether the next token has to be of a mask; else any may come, and Mask is not called. The engine's thread.

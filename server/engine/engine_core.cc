@@ -147,7 +147,7 @@ bool EngineCore::CanPlanAhead(int32_t sequence) const {
   const Request& request = scheduler_.sequence(sequence).request;
   if (extras.options.shaper != nullptr && !extras.options.shaper->only_counts()) return false;
   if (!ParksScores(request)) return true;
-  if (extras.mask != nullptr && !EndsByToken(scheduler_.sequence(sequence))) return false;
+  if (extras.mask != nullptr && extras.mask->is_promised() && !EndsByToken(scheduler_.sequence(sequence))) return false;
   // The device does not know that a text ended with a stop string. The next row would change scores and the victim, and
   // nothing could undo that before they are parked.
   return extras.options.end_finder == nullptr;
@@ -228,9 +228,14 @@ const LogitAdjustments* EngineCore::AdjustmentsOf(const PlanRow& plan, const Ste
   } catch (const std::bad_alloc&) {
     extras.failure = FinishReason::kNoMemory;
   }
-  if (extras.mask == nullptr || !extras.mask->asked()) return asked;
+  if (extras.mask == nullptr) return asked;
+  if (!extras.mask->asked()) {
+    assert(!extras.complete && !extras.mask->shape().is_masked());
+    return asked;
+  }
   const AnswerMask::State state = extras.mask->Take();
   if (state != AnswerMask::State::kThere) {
+    if (!extras.mask->is_promised()) return asked;
     extras.failure = state == AnswerMask::State::kLimit ? FinishReason::kShapeLimit : FinishReason::kNoMemory;
     return asked;
   }

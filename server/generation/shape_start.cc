@@ -51,8 +51,10 @@ ApiResult<AnswerStart> MakeShapeStart(ChatRequest& request, const RequestPrompt&
     }
     start.thinking_closes = reasoning.close;
     start.thinks = OpensReasoning(reasoning, prompt.text, prompt.client_ranges, conversation.continue_final_message);
-    // Where the model begins to think by itself it may do so, with one token.
-    if (!start.thinks && !conversation.continue_final_message && conversation.enable_thinking.value_or(true)) {
+    // Where the model begins to think by itself it may do so, with one token. Who is not masked may also where its client asked for none.
+    const bool may_think =
+        constraint.calls_only || (!conversation.continue_final_message && conversation.enable_thinking.value_or(true));
+    if (!start.thinks && may_think) {
       const std::vector<int32_t> open = context.tokenizer->Encode(reasoning.open, {.add_special_tokens = false});
       if (open.size() == 1) start.thinks_behind = open[0];
       // Where thinking begins is not known: a mark in it would be none of a call.

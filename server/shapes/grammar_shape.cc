@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -45,8 +46,14 @@ std::optional<std::string_view> GrammarShape::AnswerIn(int32_t token) {
   const ShapeVocabulary& vocabulary = shape_->vocabulary();
   switch (phase_) {
     case Phase::kMayThink:
-      phase_ = token == start_.thinks_behind ? Phase::kThinks : Phase::kAnswers;
-      if (phase_ == Phase::kThinks) return std::nullopt;
+      if (token == start_.thinks_behind) {
+        phase_ = Phase::kThinks;
+        return std::nullopt;
+      }
+      // A mask allows thinking as the first token alone; who is free may begin it behind white space.
+      if (!start_.calls_only || vocabulary.BytesOf(token).find_first_not_of(kWhiteSpace) != std::string_view::npos) {
+        phase_ = Phase::kAnswers;
+      }
       break;
     case Phase::kThinks: {
       thought_ += vocabulary.MarkupOf(token);
@@ -95,35 +102,56 @@ AnswerShape::Verdict GrammarShape::Follow(std::string_view bytes) {
 }
 
 // Nothing was promised: what cannot be held to the shape is not.
-AnswerShape::Verdict GrammarShape::FollowCalls(std::string_view bytes) {
-  if (given_up_) return Verdict::kGoesOn;
+void GrammarShape::GiveUp() {
+  given_up_ = true;
+  in_call_ = false;
+}
+
+void GrammarShape::FollowCalls(std::string_view bytes) {
   const bool was_in_call = in_call_;
-  const Verdict verdict = Follow(bytes);
-  if (verdict == Verdict::kLost) {
-    // A token with the mark and what no call goes on with is text.
-    followed_.reset();
-    given_up_ = was_in_call;
-    in_call_ = false;
-    unmasked_.clear();
-    return Verdict::kGoesOn;
+  switch (Follow(bytes)) {
+    case Verdict::kLost:
+      if (was_in_call) return GiveUp();
+      // A token with the mark and what no call goes on with is text.
+      followed_.reset();
+      return unmasked_.clear();
+    case Verdict::kComplete:
+      return GiveUp();  // there are no more calls, and text is nobody's to end
+    case Verdict::kGoesOn:
+      in_call_ = !Grammar::InText(*followed_);
   }
-  in_call_ = verdict == Verdict::kComplete || !Grammar::InText(*followed_);
   if (!in_call_ || !was_in_call) unmasked_.clear();
-  if (in_call_ && !was_in_call) {
-    grammar::Fuel fuel{Grammar::kAdvanceFuel};
-    masked_ = shape_->Alone(*followed_, fuel);
-    given_up_ = fuel.empty();
-    in_call_ = !given_up_;
+  if (!in_call_ || was_in_call) return;
+  const int64_t most = std::min(fuel_.left, Grammar::kAdvanceFuel);
+  grammar::Fuel fuel{most};
+  masked_ = shape_->Alone(*followed_, fuel);
+  fuel_.Spend(most - fuel.left);
+  if (fuel.empty()) GiveUp();
+}
+
+void GrammarShape::PushCalls(int32_t token) {
+  if (given_up_) return;
+  try {
+    const std::optional<std::string_view> bytes = AnswerIn(token);
+    if (bytes.has_value()) {
+      FollowCalls(*bytes);
+    } else if (!in_call_) {
+      followed_.reset();  // half a mark before it is text
+    }
+  } catch (const std::bad_alloc&) {
+    GiveUp();
   }
-  return given_up_ ? Verdict::kGoesOn : verdict;
 }
 
 AnswerShape::Verdict GrammarShape::Push(int32_t token) {
   ++pushed_;
   fuel_.left = std::min(fuel_.left + kFuelOfToken, kFuelMax);
+  if (start_.calls_only) {
+    PushCalls(token);
+    return Verdict::kGoesOn;
+  }
   const std::optional<std::string_view> bytes = AnswerIn(token);
-  if (!bytes.has_value()) return Verdict::kGoesOn;
-  return start_.calls_only ? FollowCalls(*bytes) : Follow(*bytes);
+  return bytes.has_value() ? Follow(*bytes) : Verdict::kGoesOn;
 }
 
 int64_t GrammarShape::LeastAnswer() {
@@ -160,10 +188,13 @@ void GrammarShape::AllowThoughts(std::span<uint32_t> bits) {
 }
 
 bool GrammarShape::Mask(std::span<uint32_t> bits) {
-  if (MaskAnswer(bits)) return true;
-  if (!start_.calls_only) return false;
-  given_up_ = true;
-  in_call_ = false;
+  if (!start_.calls_only) return MaskAnswer(bits);
+  try {
+    if (MaskAnswer(bits) && std::ranges::any_of(bits, [](uint32_t word) { return word != 0; })) return true;
+  } catch (const std::bad_alloc&) {
+    // As if a limit had been met.
+  }
+  GiveUp();
   AllowAll(bits);
   return true;
 }

@@ -27,7 +27,8 @@ struct ShapeStart {
   // The answer ends whole with this many tokens at most, thinking included; 0: however many. REQUIRES: the vocabulary spells
   // text, and BytesToEnd of the prefix is known and not more, that of `thinking_closes` added if it may think.
   int32_t tokens_max = 0;
-  // Only calls are held to the shape, each from behind its mark: text is not masked, and where a limit is met nothing is any more.
+  // Only calls are held to the shape, each from behind its mark: text is not masked, and nothing is any more where a limit is met, memory
+  // is short, no token can be had, or the shape has no more calls.
   // REQUIRES: not tokens_max.
   bool calls_only = false;
 };
@@ -36,13 +37,14 @@ class GrammarShape : public AnswerShape {
  public:
   GrammarShape(std::shared_ptr<CompiledShape> shape, ShapeStart start);
 
+  bool is_promised() const override { return !start_.calls_only; }
   Verdict Push(int32_t token) override;
   bool is_masked() const override { return !start_.calls_only || in_call_; }
   bool Mask(std::span<uint32_t> bits) override;
 
  private:
   enum class Phase : uint8_t {
-    kMayThink,  // before the first token
+    kMayThink,  // before the first token, or the first that is not white space where calls alone are held
     kThinks,
     kGap,  // thinking is over: a line may end before the answer begins
     kAnswers,
@@ -51,7 +53,9 @@ class GrammarShape : public AnswerShape {
   // What of the token belongs to the answer; nullopt: nothing.
   std::optional<std::string_view> AnswerIn(int32_t token);
   Verdict Follow(std::string_view bytes);
-  Verdict FollowCalls(std::string_view bytes);
+  void PushCalls(int32_t token);
+  void FollowCalls(std::string_view bytes);
+  void GiveUp();
   bool MaskAnswer(std::span<uint32_t> bits);
   // Whether no byte may come next. False also where `fuel` is not enough to know.
   bool IsOver(const grammar::GrammarState& state, grammar::Fuel& fuel);
@@ -71,15 +75,16 @@ class GrammarShape : public AnswerShape {
   grammar::Fuel fuel_{kFuelMax};  // of both threads, one at a time
   // The engine's thread.
   std::optional<grammar::GrammarState> followed_;  // begins with the answer's first token
-  bool in_call_ = false;                           // start_.calls_only: behind the mark of one
   // Written by Push, read by Mask.
   Phase phase_;
   std::string thought_;   // the last bytes of thinking, where its end may have begun
   std::string unmasked_;  // bytes that the state of masks has not seen
   int64_t pushed_ = 0;    // tokens
+  // Used with start_.calls_only; written by either thread, handed over with the mask.
+  bool in_call_ = false;   // behind the mark of one
+  bool given_up_ = false;  // nothing more is held
   // A worker's; where calls alone are held Push says where one begins.
   std::optional<grammar::GrammarState> masked_;
-  bool given_up_ = false;  // start_.calls_only: a limit was met
   std::optional<int64_t> least_answer_;
 };
 

@@ -28,11 +28,14 @@ class ScriptedShape : public AnswerShape {
     int32_t limit_after = std::numeric_limits<int32_t>::max();
     int32_t no_memory_after = std::numeric_limits<int32_t>::max();
     int32_t nothing_after = std::numeric_limits<int32_t>::max();
+    bool is_promised = true;
     int32_t unmasked_of = 1;                 // after a number of tokens that this does not divide any token may come
     std::function<void()> before_mask = {};  // on the thread of masks
   };
 
   explicit ScriptedShape(Script script) : script_(std::move(script)) {}
+
+  bool is_promised() const override { return script_.is_promised; }
 
   Verdict Push(int32_t token) override {
     pushed.push_back(token);

@@ -212,6 +212,20 @@ TEST_P(ShapeTest, AMaskThatAllowsNothingIsNotTheModelsFault) {
   EXPECT_THAT(ends[2], ElementsAre(FinishReason::kLength));
 }
 
+TEST_P(ShapeTest, WhatNobodyAskedForEndsNobody) {
+  const auto limit = Add(MakeRequest(1, 10, 20), {.limit_after = 2, .is_promised = false});
+  const auto no_memory = Add(MakeRequest(2, 10, 20), {.no_memory_after = 4, .is_promised = false});
+  RunToTheEnd();
+  for (const auto& [id, masked] : {std::pair(1, 2), std::pair(2, 4)}) {
+    const std::vector<int32_t>& said = tokens[static_cast<uint64_t>(id)];
+    ASSERT_EQ(said.size(), 20u);
+    EXPECT_TRUE((id == 1 ? limit : no_memory)->Allows({said.begin(), said.begin() + masked}));
+    EXPECT_EQ(std::vector<int32_t>(said.begin() + masked, said.end()),
+              std::vector<int32_t>(static_cast<size_t>(20 - masked), 7));
+    EXPECT_THAT(ends[static_cast<uint64_t>(id)], ElementsAre(FinishReason::kLength));
+  }
+}
+
 TEST_P(ShapeTest, GivenTokensAreFollowedWithoutAMask) {
   SequenceRequest request = MakeRequest(1, 10, 8);
   request.forced_ids = {50, 51, 52};
@@ -327,6 +341,19 @@ TEST_P(ShapeTest, WithoutSuchATokenABudgetedSessionWaitsForItsTokens) {
   }
   EXPECT_EQ(tokens[1].size(), 4u);
   EXPECT_THAT(ends[1], ElementsAre(FinishReason::kComplete));
+}
+
+TEST_P(ShapeTest, NobodyWaitsForAnEndThatNobodyAskedFor) {
+  SequenceRequest request = SessionTurnOf(7, MakeRequest(1, 10, 20, 16));
+  request.request.min_tokens = 15;
+  Add(request, {.is_promised = false});
+  int32_t ahead = 0;
+  while (!core->all_ended()) {
+    Step();
+    ahead += core->in_flight() ? 1 : 0;
+  }
+  EXPECT_EQ(tokens[1].size(), 20u);
+  EXPECT_EQ(ahead > 0, GetParam());
 }
 
 // What a sequence says and how it ends.

@@ -211,9 +211,12 @@ TEST(ToolConstraint, WithoutAPromiseCallsAloneAreHeld) {
   EXPECT_EQ(held(""),
             R"({"format":"hermes","choice":"auto","parallel":true,"loose":true,"tools":[{"name":"f"},{"name":"g"}]})");
   EXPECT_NE(held(R"(,"parallel_tool_calls":false)").find(R"("parallel":false)"), std::string::npos);
+  EXPECT_NE(held(R"(,"min_tokens":2)"), "");
+  EXPECT_NE(held(R"(,"stop_token_ids":[1])"), "");
   // What it could not be combined with is done all the same.
   for (const char* other : {R"(,"ignore_eos":true)", R"(,"allowed_token_ids":[1])", R"(,"tool_choice":"none")",
-                            R"(,"tool_choice":"required")", R"(,"guided_choice":["a"])"}) {
+                            R"(,"tool_choice":"required")", R"(,"guided_choice":["a"])", R"(,"bad_words":["a"])",
+                            R"(,"min_tokens":2,"stop_token_ids":[1])"}) {
     EXPECT_EQ(held(other), "") << other;
   }
   context.tool_markers = {"<tool_call>"};

@@ -327,5 +327,14 @@ TEST(ToolCallParser, KnowsTheFormatByTheTemplate) {
   EXPECT_EQ(Parsed(ToolCallFormat::kNone, "<tool_call>{}</tool_call>"), "<tool_call>{}</tool_call>");
 }
 
+TEST(ToolCallParser, AMarkIsASpecialToken) {
+  const std::vector<std::string> markers = {"</tool_call>", "[TOOL_CALLS]"};
+  EXPECT_TRUE(MarksCalls(ToolCallFormat::kMistral, markers));
+  EXPECT_FALSE(MarksCalls(ToolCallFormat::kMistral, {}));
+  EXPECT_FALSE(MarksCalls(ToolCallFormat::kHermes, markers)) << "its letters alone";
+  EXPECT_FALSE(MarksCalls(ToolCallFormat::kLlama3Json, markers)) << "calls have no mark";
+  EXPECT_FALSE(MarksCalls(ToolCallFormat::kNone, markers));
+}
+
 }  // namespace
 }  // namespace hydrant

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "nlohmann/json.hpp"
+#include "tests/engine/failing_new.h"
 #include "tests/server/shapes/shape_checks.h"
 
 namespace hydrant {
@@ -236,16 +237,76 @@ TEST(GrammarShape, CallsAloneAreHeldFromBehindTheirMark) {
   EXPECT_EQ(MaskedBehind(shape, "<tool_call>"), "..........m");
   EXPECT_TRUE(May(shape, '{'));
   for (const int32_t token : {int32_t{'x'}, int32_t{ByteTokenizer::kEos}}) EXPECT_FALSE(May(shape, token)) << token;
-  GrammarShape one(CallsOf(R"(,"parallel":false)"), {.calls_only = true});
-  EXPECT_EQ(Said(one, call), Verdict::kComplete);
-  EXPECT_TRUE(one.is_masked());
-  EXPECT_EQ(Allowed(one), std::vector<int32_t>{ByteTokenizer::kEos});
+}
+
+TEST(GrammarShape, TextBehindTheLastCallIsFree) {
+  GrammarShape shape(CallsOf(R"(,"parallel":false)"), {.calls_only = true});
+  const std::string call = R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)";
+  EXPECT_EQ(MaskedBehind(shape, call), std::string(10, '.') + std::string(call.size() - 11, 'm') + ".");
+  EXPECT_EQ(MaskedBehind(shape, "so " + call), std::string(call.size() + 3, '.'));
+}
+
+TEST(GrammarShape, WhatIsNotTextMakesHalfAMarkText) {
+  GrammarShape shape(CallsOf(), {.calls_only = true});
+  EXPECT_EQ(MaskedBehind(shape, "<tool\xff_call>x"), std::string(13, '.'));
+  Said(shape, "<tool");
+  EXPECT_EQ(shape.Push(ByteTokenizer::kEos), Verdict::kGoesOn);
+  EXPECT_EQ(MaskedBehind(shape, "_call>x"), std::string(7, '.'));
+  EXPECT_EQ(MaskedBehind(shape, "<tool_call>"), "..........m");
+}
+
+TEST(GrammarShape, ThinkingMayBeginBehindWhiteSpace) {
+  for (const auto& [begin, masked] : {std::pair("T", '.'), std::pair("\n T", '.'), std::pair("x\nT", 'm')}) {
+    GrammarShape shape(CallsOf(), {.thinks_behind = 'T', .thinking_closes = "</t>", .calls_only = true});
+    Said(shape, begin);
+    EXPECT_EQ(MaskedBehind(shape, "<tool_call>"), std::string(10, '.') + masked) << begin;
+  }
+}
+
+TEST(GrammarShape, CallsForWhichThereIsNoMemoryAreNotHeld) {
+  const std::vector<int32_t> ids = ByteIds(R"(<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call> so)");
+  std::vector<uint32_t> bits((ByteTokenizer::kVocab + 31) / 32);
+  int failures = 0;
+  for (int calls = 0;; ++calls) {
+    GrammarShape shape(CallsOf(), {.calls_only = true});
+    FailNewAfter(calls);
+    {
+      const MemoryRunsOut runs_out;
+      for (const int32_t token : ids) {
+        ASSERT_TRUE(!shape.is_masked() || (shape.Mask(bits) && HasBit(bits, token))) << calls;
+        ASSERT_EQ(shape.Push(token), Verdict::kGoesOn) << calls;
+      }
+    }
+    if (!NewFailed()) break;
+    ++failures;
+  }
+  EXPECT_GT(failures, 50);
 }
 
 TEST(GrammarShape, AMarkInThinkingIsNoCall) {
   GrammarShape shape(CallsOf(), {.thinks = true, .thinking_closes = "</t>", .calls_only = true});
   EXPECT_EQ(MaskedBehind(shape, "<tool_call>x</t>"), std::string(16, '.'));
   EXPECT_EQ(MaskedBehind(shape, "\n<tool_call>"), "...........m");
+}
+
+// Bytes but for one letter.
+class SilentToken : public ByteTokenizer {
+ public:
+  std::string_view TokenBytes(int32_t id) const override {
+    return id == 'n' ? std::string_view() : ByteTokenizer::TokenBytes(id);
+  }
+};
+
+TEST(GrammarShape, CallsThatNoTokenSpellsAreNotHeld) {
+  ConstraintSpec spec = SchemaSpec(R"({"format":"hermes","choice":"auto","loose":true,"tools":[{"name":"f"}]})");
+  spec.kind = ConstraintKind::kToolCalls;
+  auto made = CompiledShape::Compile(
+      spec, std::make_shared<const ShapeVocabulary>(std::make_shared<SilentToken>(), ByteTokenizer::kVocab,
+                                                    std::vector<int32_t>{ByteTokenizer::kEos}));
+  GrammarShape shape(std::get<0>(made), {.calls_only = true});
+  EXPECT_EQ(MaskedBehind(shape, R"(<tool_call>{")"), "..........mmm");
+  EXPECT_TRUE(May(shape, 'x'));
+  EXPECT_FALSE(shape.is_masked());
 }
 
 // Bytes, and one token that ends a mark and goes on as no call does.
