@@ -19,14 +19,14 @@ namespace {
 constexpr std::string_view kAnyName = "[A-Za-z0-9_.\\-]{1,64}";
 
 // A reader takes as much as there is; who is held to a call must not be able to write nothing else.
-struct Bound {
+struct CallBounds {
   std::string_view any, some;
 };
-constexpr Bound kBounds[] = {{R"(\s*)", R"(\s{0,8})"},
-                             {R"x("[^"\\]*")x", R"x("[^"\\\n]{0,64}")x"},
-                             {R"x(([^"\\]|\\[^\n])*")x", R"x(([^"\\\n]|\\[^\n]){0,256}")x"},
-                             {R"([A-Za-z0-9+.\-]+))*)", R"([A-Za-z0-9+.\-]{1,64})){0,4})"},
-                             {"[A-Za-z0-9]*", "[A-Za-z0-9]{0,64}"}};
+constexpr CallBounds kBounds[] = {{R"(\s*)", R"(\s{0,8})"},
+                                  {R"x("[^"\\]*")x", R"x("[^"\\\n]{0,64}")x"},
+                                  {R"x(([^"\\]|\\[^\n])*")x", R"x(([^"\\\n]|\\[^\n]){0,256}")x"},
+                                  {R"([A-Za-z0-9+.\-]+))*)", R"([A-Za-z0-9+.\-]{1,64})){0,4})"},
+                                  {"[A-Za-z0-9]*", "[A-Za-z0-9]{0,64}"}};
 
 // As patterns of formats have a text.
 std::string Escaped(std::string_view text) {
