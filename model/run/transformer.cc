@@ -78,7 +78,7 @@ Transformer::Transformer(const ModelConfig& config, Weights weights, Device& dev
   if (floats.embedded > 0) embedded_ = Take(device, floats.embedded);
   last_ = Take(device, floats.last);
   logits_ = Take(device, floats.logits);
-  device.ReserveScratch(BoundsOf(config, limits, weights_.quantised_cols_max()));
+  device.ReserveScratch(BoundsOf(config, limits, weights_.quantised_cols_max));
 }
 
 Matrix Transformer::Rows(const std::unique_ptr<DeviceBuffer>& buffer, int64_t rows, int64_t cols, DType dtype) {

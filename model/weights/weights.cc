@@ -251,6 +251,7 @@ void Load(const ModelConfig& config, Device& device, const WeightPlan& plan, Loa
           const LoadProgress& progress) {
   using enum TensorRole;
   weights.experts_per_token = config.experts_per_token;
+  weights.quantised_cols_max = plan.quantised_cols_max();
   weights.layers.resize(static_cast<size_t>(config.layers));
   const auto experts_count = static_cast<size_t>(config.experts);
   std::vector<LoadedExperts> experts(weights.layers.size());
@@ -375,20 +376,6 @@ size_t Weights::step_bytes() const {
     bytes += layer.router->bytes() + experts / up.size() * static_cast<size_t>(experts_per_token);
   }
   return bytes;
-}
-
-int64_t Weights::quantised_cols_max() const {
-  int64_t cols = 0;
-  const auto add = [&cols](const LinearWeight* weight) {
-    if (weight != nullptr && weight->spec().quantised()) cols = std::max(cols, weight->spec().cols);
-  };
-  add(&head());
-  add(project_in.get());
-  add(project_out.get());
-  for (const LayerWeights& layer : layers) {
-    for (const auto* weight : {&layer.qkv, &layer.o, &layer.up, &layer.down, &layer.router}) add(weight->get());
-  }
-  return cols;
 }
 
 Weights LoadWeights(const Checkpoint& checkpoint, Device& device, const WeightPlan& plan,

@@ -47,13 +47,12 @@ struct Weights {
   std::vector<std::unique_ptr<DeviceBuffer>> vectors;  // what the NormWeights and `sinks` point into
 
   int32_t experts_per_token = 0;
+  int64_t quantised_cols_max = 0;  // StepBounds::quantised_cols_max, of the plan that they were loaded by
 
   const LinearWeight& head() const { return own_head ? *own_head : *embedding; }
   // Device bytes that a step of one token reads: all matrices, of experts those of a token, the embedding table only where it is
   // the head.
   size_t step_bytes() const;
-  // StepBounds::quantised_cols_max: WeightPlan's, of what these were loaded by.
-  int64_t quantised_cols_max() const;
 };
 
 // PlanWeights for what LoadWeights takes.

@@ -163,7 +163,8 @@ void LaunchPromptScores(cudaStream_t stream, const StepView& step, const RopeVie
                         const PromptSpans& spans, const float* sums, const KvCacheView& kv);
 
 // The two on tensor cores; false where there is no such kernel: a cache of 16 bits or int8 is needed, and a head_dim of 64, 80, 96,
-// 128 or 256; where keys are turned, dims that are a multiple of eight. Queries, weights and keys that are turned are rounded to the cache's type, of int8 to bf16.
+// 128 or 256; where keys are turned, dims that are a multiple of eight. Queries, weights and keys that are turned are rounded to the
+// cache's type, of int8 to bf16.
 //
 //   kernel   mma.sync. A warp has two tiles of 16 queries (of 256 dimensions one), so that what it reads of shared memory serves two
 //            products; its queries wait there, too. Values come by cp.async while keys are multiplied, and the next keys while the

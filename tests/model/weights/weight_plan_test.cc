@@ -297,7 +297,7 @@ void ExpectLoadedAsPlanned(const std::string& path) {
     EXPECT_EQ(seen.size(), outside + (experts == 0 ? 4 : 3 + 2 * experts) * weights.layers.size());
     EXPECT_EQ(plan.bytes() + plan.position_bytes() - plan.rope_bytes, bytes);
     EXPECT_EQ(plan.rope_bytes != 0, weights.rope != nullptr);
-    EXPECT_EQ(weights.quantised_cols_max(), 0);
+    EXPECT_EQ(weights.quantised_cols_max, 0);
   }
 }
 

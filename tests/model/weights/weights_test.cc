@@ -330,7 +330,7 @@ TEST_F(WeightsTest, ADeviceThatSupportsAFormatReadsItsRowsAsStored) {
   EXPECT_EQ(mixed.parts[0], gate);
   EXPECT_EQ(mixed.spec().parts[1].format, WeightFormat::kBF16);
   EXPECT_EQ(mixed.parts[1].size(), 64u * 32u * sizeof(float));
-  EXPECT_EQ(weights.quantised_cols_max(), 32);
+  EXPECT_EQ(weights.quantised_cols_max, 32);
 }
 
 TEST_F(WeightsTest, NormsWithoutWeightsMultiplyByOne) {
