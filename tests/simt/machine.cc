@@ -30,6 +30,10 @@ Place place;
 namespace {
 
 constexpr size_t kStackBytes = size_t{256} << 10;
+constexpr size_t kThreadsMax = 1024;
+// Stacks begin at multiples of a page. Their ends, where the threads of a block wait for each other, lie this much nearer from
+// thread to thread, or all would want the same few lines of the caches.
+constexpr size_t kStackStep = 448, kStackSteps = 128;
 constexpr const char* kAwaitRule =
     "every thread of a kernel awaits earlier kernels, once (kernels/cuda/runtime/overlap.cuh)";
 
@@ -49,7 +53,8 @@ enum class State : uint8_t { kReady, kInBarrier, kInWarp, kDone };
 
 struct Warp {
   uint32_t arrived = 0;
-  int turn = 0;  // which buffer the collective in progress fills
+  size_t bytes = 0;  // of a lane, in the collective in progress
+  int turn = 0;      // which buffer the collective in progress fills
   std::array<std::array<std::byte, kWarp * kExchangeBytes>, 2> buffers;
 };
 
@@ -60,6 +65,8 @@ struct NoStack {
 
 class Machine {
  public:
+  Machine() { threads_.reserve(kThreadsMax); }
+
   void Run(Index grid, Index block, const std::function<void()>& kernel, size_t shared_bytes, bool awaits) {
     kernel_ = &kernel;
     awaited_ = 0;
@@ -69,7 +76,7 @@ class Machine {
           "there is no memory for a block's shared memory");
     shared_.reset(static_cast<std::byte*>(memory));
     const size_t threads = size_t{block.x} * block.y * block.z;
-    Check(threads > 0 && threads <= 1024 && threads % kWarp == 0,
+    Check(threads > 0 && threads <= kThreadsMax && threads % kWarp == 0,
           "a block has a multiple of 32 threads, at most 1,024");
     Check(grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.y <= 65535 && grid.z <= 65535,
           "a grid has 1 to 65,535 blocks");
@@ -79,7 +86,7 @@ class Machine {
     for (uint32_t z = 0; z < grid.z; ++z) {
       for (uint32_t y = 0; y < grid.y; ++y) {
         for (uint32_t x = 0; x < grid.x; ++x) {
-          RunBlock({{}, {x, y, z}, block, grid}, threads);
+          RunBlock({{}, {x, y, z}, block, grid, 0}, threads);
           backwards_ = !backwards_;
         }
       }
@@ -88,14 +95,14 @@ class Machine {
   }
 
   void Await() {
-    Check(!threads_[current_]->awaited, kAwaitRule);
-    threads_[current_]->awaited = true;
+    Check(!threads_[current_].awaited, kAwaitRule);
+    threads_[current_].awaited = true;
     ++awaited_;
   }
   std::byte* shared_memory() const { return shared_.get(); }
 
   void Wait(State state) {
-    threads_[current_]->state = state;
+    states_[current_] = state;
     SwitchTo(NextReady());
   }
 
@@ -109,7 +116,9 @@ class Machine {
     Check(bytes <= kExchangeBytes, "a lane exchanges at most 64 bytes");
     Warp& warp = warps_[current_ / kWarp];
     std::byte* buffer = warp.buffers[static_cast<size_t>(warp.turn)].data();
-    std::memcpy(buffer + current_ % kWarp * kExchangeBytes, value, bytes);
+    Check(warp.arrived == 0 || warp.bytes == bytes, "the lanes of a warp meet in different collectives");
+    warp.bytes = bytes;
+    std::memcpy(buffer + current_ % kWarp * bytes, value, bytes);
     if (++warp.arrived < kWarp) {
       Wait(State::kInWarp);
     } else {
@@ -121,13 +130,10 @@ class Machine {
     return buffer;
   }
 
-  uint32_t lane() const { return static_cast<uint32_t>(current_ % kWarp); }
-
  private:
   struct Thread {
     std::unique_ptr<std::byte[]> stack;
     boost::context::fiber fiber;
-    State state = State::kDone;
     bool awaited = false;
     Index index;
   };
@@ -139,12 +145,12 @@ class Machine {
   }
 
   void AddThread() {
-    auto thread = std::make_unique<Thread>();
-    thread->stack.reset(new std::byte[kStackBytes]);
+    Thread& thread = threads_.emplace_back();
+    thread.stack.reset(new std::byte[kStackBytes]);
     boost::context::stack_context context;
-    context.sp = thread->stack.get() + kStackBytes;
-    context.size = kStackBytes;
-    thread->fiber =
+    context.size = kStackBytes - threads_.size() % kStackSteps * kStackStep;
+    context.sp = thread.stack.get() + context.size;
+    thread.fiber =
         boost::context::fiber(std::allocator_arg, boost::context::preallocated(context.sp, context.size, context),
                               NoStack(), [this](boost::context::fiber&& left) {
                                 SwitchNote note;
@@ -155,10 +161,9 @@ class Machine {
                                 }
                                 return boost::context::fiber();
                               });
-    threads_.push_back(std::move(thread));
   }
 
-  boost::context::fiber& FiberOf(size_t thread) { return thread == kHost ? host_ : threads_[thread]->fiber; }
+  boost::context::fiber& FiberOf(size_t thread) { return thread == kHost ? host_ : threads_[thread].fiber; }
 
   // Goes on as `thread`; returns when another goes on as the one that called. Straight from thread to thread: a switch is
   // most of what a collective costs.
@@ -169,8 +174,9 @@ class Machine {
     if (thread == kHost) {
       note.Leave(host_stack_, host_stack_bytes_);
     } else {
-      place.thread = threads_[thread]->index;
-      note.Leave(threads_[thread]->stack.get(), kStackBytes);
+      place.thread = threads_[thread].index;
+      place.lane = static_cast<uint32_t>(thread % kWarp);
+      note.Leave(threads_[thread].stack.get(), kStackBytes);
     }
     Arrive(note, std::move(FiberOf(thread)).resume());
   }
@@ -195,7 +201,7 @@ class Machine {
       } else {
         next = next + 1 == block_threads_ ? 0 : next + 1;
       }
-      if (threads_[next]->state == State::kReady) return next;
+      if (states_[next] == State::kReady) return next;
     }
     Check(false, "no thread of the block can go on: a barrier or warp collective that not all reach");
     return kHost;
@@ -203,7 +209,7 @@ class Machine {
 
   // The kernel has returned in the current thread.
   void End() {
-    threads_[current_]->state = State::kDone;
+    states_[current_] = State::kDone;
     if (--alive_ == 0) return SwitchTo(kHost);
     // Threads that have ended are not waited for.
     if (in_barrier_ == alive_) {
@@ -215,7 +221,7 @@ class Machine {
 
   void Release(size_t begin, size_t end, State from) {
     for (size_t i = begin; i < end; ++i) {
-      if (threads_[i]->state == from) threads_[i]->state = State::kReady;
+      if (states_[i] == from) states_[i] = State::kReady;
     }
   }
 
@@ -226,10 +232,10 @@ class Machine {
     in_barrier_ = 0;
     for (size_t i = 0; i < threads; ++i) {
       const auto x = static_cast<uint32_t>(i);
-      threads_[i]->index = {x % where.block_dim.x, x / where.block_dim.x % where.block_dim.y,
-                            x / (where.block_dim.x * where.block_dim.y)};
-      threads_[i]->state = State::kReady;
-      threads_[i]->awaited = false;
+      threads_[i].index = {x % where.block_dim.x, x / where.block_dim.x % where.block_dim.y,
+                           x / (where.block_dim.x * where.block_dim.y)};
+      states_[i] = State::kReady;
+      threads_[i].awaited = false;
     }
     SwitchTo(backwards_ ? threads - 1 : 0);
   }
@@ -244,7 +250,8 @@ class Machine {
   size_t awaited_ = 0;  // threads that did
   std::unique_ptr<std::byte, Free> shared_;
   size_t shared_bytes_ = 0;
-  std::vector<std::unique_ptr<Thread>> threads_;
+  std::vector<Thread> threads_;  // never moved: fibers know where they are
+  std::array<State, kThreadsMax> states_ = {};
   std::vector<Warp> warps_;
   size_t current_ = kHost;
   size_t left_ = kHost;  // who ran before the last switch
@@ -267,7 +274,6 @@ void RunGrid(Index grid, Index block, const std::function<void()>& kernel, size_
 }
 void SyncBlock() { TheMachine().SyncBlock(); }
 const std::byte* ExchangeInWarp(const void* value, size_t bytes) { return TheMachine().Exchange(value, bytes); }
-uint32_t Lane() { return TheMachine().lane(); }
 void Await() { TheMachine().Await(); }
 std::byte* SharedMemory() { return TheMachine().shared_memory(); }
 

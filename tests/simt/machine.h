@@ -27,6 +27,7 @@ inline constexpr size_t kExchangeBytes = 64;  // per lane, in one collective
 // Where the running thread is.
 struct Place {
   Index thread, block, block_dim, grid_dim;
+  uint32_t lane = 0;
 };
 extern Place place;
 
@@ -37,10 +38,10 @@ void RunGrid(Index grid, Index block, const std::function<void()>& kernel, size_
 
 // --- called by kernels
 void SyncBlock();
-// What every lane of the warp put in, `bytes` each at multiples of kExchangeBytes. All lanes of the warp take part. Valid
-// until the lane's second collective from here.
+// What every lane of the warp put in, `bytes` each, one after the other. All lanes of the warp take part. Valid until the lane's
+// second collective from here.
 const std::byte* ExchangeInWarp(const void* value, size_t bytes);
-uint32_t Lane();
+inline uint32_t Lane() { return place.lane; }
 void Await();
 std::byte* SharedMemory();
 

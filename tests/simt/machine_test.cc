@@ -116,6 +116,60 @@ TEST(SimtMachine, LanesOfAWarpExchange) {
   EXPECT_EQ(votes[0], 0x49249249u);
 }
 
+// Which lane it is that joins with which, and in what order, shows.
+struct Joined {
+  __device__ float operator()(float own, float other) const { return own * 3.0f + other; }
+};
+
+template <uint32_t kLanes>
+void ReduceBothWays(const float* in, float* reduced, float* by_shuffles) {
+  cuda::AwaitEarlier();
+  reduced[threadIdx.x] = cuda::WarpReduce<kLanes>(in[threadIdx.x], Joined());
+  float x = in[threadIdx.x];
+  for (int mask = kLanes / 2; mask > 0; mask /= 2) x = Joined()(x, __shfl_xor_sync(cuda::kAllLanes, x, mask));
+  by_shuffles[threadIdx.x] = x;
+}
+
+void SumBothWays(const float* in, float* sums, float* by_shuffles) {
+  cuda::AwaitEarlier();
+  sums[threadIdx.x] = cuda::WarpInclusiveSum(in[threadIdx.x]);
+  float x = in[threadIdx.x];
+  for (uint32_t delta = 1; delta < 32; delta *= 2) {
+    const float below = __shfl_up_sync(cuda::kAllLanes, x, delta);
+    if (threadIdx.x % 32 >= delta) x += below;
+  }
+  by_shuffles[threadIdx.x] = x;
+}
+
+// The machine's own collectives (include/kernels/cuda/runtime/collectives.cuh) do what a device does lane by lane.
+TEST(SimtMachine, WhatAWarpComputesTogetherHasTheBitsOfItsShuffles) {
+  std::vector<float> in(64), got(64), expected(64);
+  for (size_t i = 0; i < 64; ++i) in[i] = 1.0f / static_cast<float>(3 + i * 7 % 64);
+  const auto check = [&](auto* kernel) {
+    cuda::Launch(nullptr, dim3(1), 64, kernel, in.data(), got.data(), expected.data());
+    EXPECT_EQ(got, expected);
+    EXPECT_NE(got[0], got[33]);
+  };
+  check(ReduceBothWays<32>);
+  check(ReduceBothWays<16>);
+  check(ReduceBothWays<4>);
+  check(ReduceBothWays<2>);
+  check(SumBothWays);
+}
+
+void MeetInDifferentCollectives() {
+  cuda::AwaitEarlier();
+  if (threadIdx.x % 2 == 0) {
+    __shfl_xor_sync(0xffffffffu, 1.0, 1);
+  } else {
+    __ballot_sync(0xffffffffu, 1);
+  }
+}
+
+TEST(SimtMachineDeathTest, LanesThatMeetInDifferentCollectivesEndTheProgram) {
+  EXPECT_DEATH(cuda::Launch(nullptr, dim3(1), 64, MeetInDifferentCollectives), "meet in different collectives");
+}
+
 void Select(const uint64_t* keys, int64_t count, uint64_t* chosen, int64_t* places, int64_t* number) {
   cuda::AwaitEarlier();
   for (int64_t k = 1; k <= count; ++k) {

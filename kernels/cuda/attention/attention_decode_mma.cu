@@ -136,9 +136,7 @@ __device__ void JoinWarps(const Gathered<kDim>& gathered, int32_t heads, float* 
   __shared__ float of_warp[kWarps][kHeadsPerBlock][2];  // largest logit, sum of weights
   const int warp = static_cast<int>(threadIdx.x / kWarp), lane = static_cast<int>(threadIdx.x % kWarp);
   const int g = lane / 4, t = lane % 4;
-  float total = gathered.total;
-  total += __shfl_xor_sync(kAllLanes, total, 1);
-  total += __shfl_xor_sync(kAllLanes, total, 2);
+  float total = WarpReduce<4>(gathered.total, Sum());
   if (t == 0) {
     of_warp[warp][g][0] = gathered.largest;
     of_warp[warp][g][1] = total;
@@ -297,8 +295,7 @@ __global__ void __launch_bounds__(kThreads)
       if (logits != nullptr && at < live) logits[at] = logit[i];
     }
     // The head's four lanes agree.
-    most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 1));
-    most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 2));
+    most = WarpReduce<4>(most, LargestNumber());
     const float shift = Shift(most);
     const float rescale = exp2f((gathered.largest - shift) * kLog2E);
     float weight[4], sum = 0.0f;

@@ -40,13 +40,6 @@ __device__ float Logit(const AttentionShape& shape, const float* queries, const 
   return product * (shape.scale * kLog2E);
 }
 
-// Over the 16 threads of a row.
-template <typename Op>
-__device__ float RowReduce(float x, Op op) {
-  for (int mask = kTile / 2; mask > 0; mask /= 2) x = op(x, __shfl_xor_sync(kAllLanes, x, mask));
-  return x;
-}
-
 template <typename T>
 __global__ void __launch_bounds__(kThreads) PromptKernel(StepView step, RopeView rope, AttentionShape shape,
                                                          const PromptSpan* spans, float* sums, KvCacheView kv) {
@@ -78,11 +71,11 @@ __global__ void __launch_bounds__(kThreads) PromptKernel(StepView step, RopeView
       __syncthreads();  // queries are there; the former tile's weights have been read
       const float logit = Logit<T>(shape, queries, cache, key_rope, rows, first_seen, query_tile, tile);
       // NaN is left out, so that all lanes have the same largest one. It makes its weight NaN, and so the row.
-      const float most = fmaxf(largest, RowReduce(logit, [](float a, float b) { return fmaxf(a, b); }));
+      const float most = fmaxf(largest, WarpReduce<kTile>(logit, LargestNumber()));
       // A row of the tile that is not of this step sees nothing: all its weights are 0.
       const float weight = exp2f(logit - Shift(most));
       const float factor = exp2f(largest - Shift(most));
-      total = fmaf(total, factor, RowReduce(weight, Sum()));
+      total = fmaf(total, factor, WarpReduce<kTile>(weight, Sum()));
       largest = most;
       // What is behind the last live slot is not read below.
       weights[r][s] = weight * cache.Scale<T>(kv.v, tile * kTile + s);

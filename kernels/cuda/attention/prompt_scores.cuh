@@ -58,8 +58,7 @@ struct KeyScores {
     for (int half = 0; half < 2; ++half) {
       float column = part[half * 4] * weights[t * 2] + part[half * 4 + 1] * weights[t * 2 + 1] +
                      part[half * 4 + 2] * weights[t * 2 + 8] + part[half * 4 + 3] * weights[t * 2 + 9];
-      column += __shfl_xor_sync(kAllLanes, column, 1);
-      column += __shfl_xor_sync(kAllLanes, column, 2);
+      column = WarpReduce<4>(column, Sum());
       score[half] = position[half] < last_seen_from ? 0.0f : FlushScore(fmaf(column, mean, score[half]));
     }
 #pragma unroll

@@ -68,9 +68,7 @@ __device__ __forceinline__ void ToWeights(float scale, RowSums& sums, float (&c)
     float most[2] = {sums.largest[half], -INFINITY};
 #pragma unroll
     for (int i = 0; i < kSlots / 4; ++i) most[i % 2] = fmaxf(most[i % 2], c[i / 2][half * 2 + i % 2]);
-    float all = fmaxf(most[0], most[1]);
-    all = fmaxf(all, __shfl_xor_sync(kAllLanes, all, 1));
-    all = fmaxf(all, __shfl_xor_sync(kAllLanes, all, 2));
+    const float all = WarpReduce<4>(fmaxf(most[0], most[1]), LargestNumber());
     const float shift = Shift(all) * scale;
     float sum[2] = {};
 #pragma unroll
@@ -110,9 +108,7 @@ __device__ __forceinline__ void StoreRows(const AttentionShape& shape, const Til
                                           int t, float* sums) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    float total = row_sums.total[half];
-    total += __shfl_xor_sync(kAllLanes, total, 1);
-    total += __shfl_xor_sync(kAllLanes, total, 2);
+    float total = WarpReduce<4>(row_sums.total[half], Sum());
     const int r = g + half * 8;
     if (r < rows.begin || r >= rows.end) continue;
     const int64_t token = rows.token + r - rows.begin;

@@ -8,13 +8,11 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/runtime/collectives.cuh"
 #include "kernels/cuda/runtime/output.h"
 #include "kernels/types.h"
 
 namespace hydrant::cuda {
-
-inline constexpr uint32_t kWarp = 32;
-inline constexpr uint32_t kAllLanes = 0xffffffffu;
 
 __device__ __forceinline__ float ToFloat(float x) { return x; }
 __device__ __forceinline__ float ToFloat(int8_t x) { return static_cast<float>(x); }
@@ -142,30 +140,16 @@ struct Largest {
     return a < b ? b : a;
   }
 };
+// A NaN only where both are.
+struct LargestNumber {
+  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
 struct Smallest {
   template <typename T>
   __device__ T operator()(T a, T b) const {
     return b < a ? b : a;
   }
 };
-
-// Every lane gets the result.
-template <typename T, typename Op>
-__device__ __forceinline__ T WarpReduce(T x, Op op) {
-  for (int mask = kWarp / 2; mask > 0; mask /= 2) x = op(x, __shfl_xor_sync(kAllLanes, x, mask));
-  return x;
-}
-
-// Every lane gets the sum of `x` over the lanes up to it.
-template <typename T>
-__device__ __forceinline__ T WarpInclusiveSum(T x) {
-  const uint32_t lane = threadIdx.x % kWarp;
-  for (uint32_t delta = 1; delta < kWarp; delta *= 2) {
-    const T below = __shfl_up_sync(kAllLanes, x, delta);
-    if (lane >= delta) x = x + below;
-  }
-  return x;
-}
 
 // Every thread of the block gets the result. All of them call it; blockDim.x is a multiple of 32.
 template <typename T, typename Op>

@@ -68,7 +68,7 @@ T __shfl_xor_sync(uint32_t, T value, int mask) {
   static_assert(std::is_arithmetic_v<T>);
   const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(T));
   T result;
-  std::memcpy(&result, all + (::hydrant::simt::Lane() ^ static_cast<uint32_t>(mask)) * 64, sizeof(T));
+  std::memcpy(&result, all + (::hydrant::simt::Lane() ^ static_cast<uint32_t>(mask)) * sizeof(T), sizeof(T));
   return result;
 }
 template <typename T>
@@ -76,7 +76,7 @@ T __shfl_sync(uint32_t, T value, int lane) {
   static_assert(std::is_arithmetic_v<T>);
   const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(T));
   T result;
-  std::memcpy(&result, all + static_cast<size_t>(lane) * 64, sizeof(T));
+  std::memcpy(&result, all + static_cast<size_t>(lane) * sizeof(T), sizeof(T));
   return result;
 }
 template <typename T>
@@ -85,7 +85,7 @@ T __shfl_up_sync(uint32_t, T value, uint32_t delta) {
   const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(T));
   const uint32_t own = ::hydrant::simt::Lane();
   T result;
-  std::memcpy(&result, all + (own >= delta ? own - delta : own) * 64, sizeof(T));
+  std::memcpy(&result, all + (own >= delta ? own - delta : own) * sizeof(T), sizeof(T));
   return result;
 }
 inline uint32_t __ballot_sync(uint32_t, int predicate) {
@@ -93,7 +93,7 @@ inline uint32_t __ballot_sync(uint32_t, int predicate) {
   uint32_t votes = 0;
   for (uint32_t lane = 0; lane < 32; ++lane) {
     int vote;
-    std::memcpy(&vote, all + lane * 64, sizeof(int));
+    std::memcpy(&vote, all + lane * sizeof(int), sizeof(int));
     votes |= (vote != 0 ? 1u : 0u) << lane;
   }
   return votes;
@@ -102,7 +102,7 @@ inline uint32_t __reduce_min_sync(uint32_t, uint32_t value) {
   const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(value));
   for (uint32_t lane = 0; lane < 32; ++lane) {
     uint32_t other;
-    std::memcpy(&other, all + lane * 64, sizeof(other));
+    std::memcpy(&other, all + lane * sizeof(other), sizeof(other));
     value = std::min(value, other);
   }
   return value;
@@ -112,7 +112,7 @@ inline uint32_t __reduce_add_sync(uint32_t, uint32_t value) {
   value = 0;
   for (uint32_t lane = 0; lane < 32; ++lane) {
     uint32_t other;
-    std::memcpy(&other, all + lane * 64, sizeof(other));
+    std::memcpy(&other, all + lane * sizeof(other), sizeof(other));
     value += other;
   }
   return value;

@@ -28,7 +28,7 @@ void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) 
   // Word `word` of a Lane: two neighbouring elements of its row of A, or of its column of B.
   const auto pair_of = [&](uint32_t lane, uint32_t word, float(&pair)[2]) {
     uint16_t halves[2];
-    std::memcpy(halves, all + lane * simt::kExchangeBytes + word * sizeof(uint32_t), sizeof(halves));
+    std::memcpy(halves, all + lane * sizeof(Lane) + word * sizeof(uint32_t), sizeof(halves));
     for (int i = 0; i < 2; ++i) pair[i] = HalfOf(T{halves[i]});
   };
   const uint32_t lane = simt::Lane();
@@ -49,7 +49,7 @@ void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) 
 // Element `col` of row `row` of matrix `matrix`, whose rows the lanes gave.
 inline uint16_t MatrixElement(const std::byte* all, uint32_t matrix, uint32_t row, uint32_t col) {
   const std::byte* address;
-  std::memcpy(&address, all + (matrix * 8 + row) * simt::kExchangeBytes, sizeof(address));
+  std::memcpy(&address, all + (matrix * 8 + row) * sizeof(address), sizeof(address));
   uint16_t element;
   std::memcpy(&element, address + col * 2, sizeof(element));
   return element;

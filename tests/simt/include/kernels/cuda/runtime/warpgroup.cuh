@@ -51,7 +51,7 @@ void WarpgroupMultiply(float (&c)[kEights][4], const uint32_t (&a)[4], PanelOper
   for (uint32_t half = 0; half < 2; ++half) {
     for (uint32_t k = 0; k < 16; k += 2) {
       T pair[2];
-      std::memcpy(pair, all + (g * 4 + k % 8 / 2) * simt::kExchangeBytes + (k / 8 * 2 + half) * 4, sizeof(pair));
+      std::memcpy(pair, all + (g * 4 + k % 8 / 2) * sizeof(a) + (k / 8 * 2 + half) * 4, sizeof(pair));
       rows[half][k] = HalfOf(pair[0]);
       rows[half][k + 1] = HalfOf(pair[1]);
     }
