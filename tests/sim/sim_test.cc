@@ -14,9 +14,9 @@
 namespace hydrant::sim {
 namespace {
 
-// Times four shards: seventy million block operations in a run, or as many as HYDRANT_SIM_OPERATIONS says.
+// Times four shards: forty million block operations in a run, or as many as HYDRANT_SIM_OPERATIONS says.
 uint64_t ShardOperations() {
-  return SeedFromEnvironment("HYDRANT_SIM_OPERATIONS", kSanitized ? 1'200'000 : 72'000'000) / 4;
+  return SeedFromEnvironment("HYDRANT_SIM_OPERATIONS", kSanitized ? 1'200'000 : 40'000'000) / 4;
 }
 
 class Simulation : public testing::TestWithParam<uint64_t> {};

@@ -112,11 +112,11 @@ run_tests() {
   if [[ $fast ]]; then ensure_packages build check; else ensure_packages build check sanitize; fi
   ensure_model || say "Tests that need the default model will be skipped."
   trap end_build_ahead EXIT
-  # `gpu` needs a device; `slow` and `timing` mean nothing, or take too long, in an instrumented program. There a whole
-  # program is a ctest (`shard`), and a TEST as well (`each`), for those who ask for one.
+  # `gpu` needs a device; `slow` and `timing` mean nothing, or take too long, in an instrumented program. A whole program is a
+  # ctest (`shard`), and a TEST as well (`each`), for those who ask for one.
   (($#)) && kind=shard
   [[ $fast ]] || next=asan
-  run_suite release '^gpu$' "$next" "$@"
+  run_suite release "^(gpu|$kind)\$" "$next" "$@"
   if [[ ! $fast ]]; then
     run_suite asan "^(gpu|slow|timing|$kind)\$" tsan "$@"
     run_suite tsan "^(gpu|slow|timing|$kind)\$" '' "$@"

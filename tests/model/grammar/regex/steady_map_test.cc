@@ -69,7 +69,7 @@ TEST(SteadyMap, GrammarsAreWholeWhereMemoryRanOut) {
       TokenMasks all(whole, trie);
       Walk(*whole, all, answer, expected);
       int failures = 0;
-      for (int calls = 0;; calls += 1 + calls / (kSanitized ? 16 : 40)) {
+      for (int calls = 0;; calls += 1 + calls / (kSanitized ? 8 : 40)) {
         const auto grammar = std::make_shared<Grammar>(whole->source());
         grammar->set_states_max(states_max);
         TokenMasks masks(grammar, trie);
