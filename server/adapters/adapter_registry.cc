@@ -41,20 +41,19 @@ AdapterRegistry::AdapterRegistry(Options options) : options_(std::move(options))
 }
 
 // Giving a slot back allocates nothing: there is room for all of them.
-std::shared_ptr<const int32_t> AdapterRegistry::TakeSlot() {
-  auto slot = std::make_unique<int32_t>(-1);
-  int32_t* const number = slot.get();
+std::shared_ptr<AdapterSlot> AdapterRegistry::TakeSlot() {
+  auto slot = std::make_unique<AdapterSlot>();
   // Where there is no memory for it, the shared pointer deletes what it was given.
-  std::shared_ptr<const int32_t> taken(slot.release(), [free = free_](const int32_t* given) {
+  std::shared_ptr<AdapterSlot> taken(slot.release(), [free = free_](AdapterSlot* given) {
     {
       const std::lock_guard lock(free->mutex);
-      if (*given >= 0) free->slots.push_back(*given);
+      if (given->number >= 0) free->slots.push_back(given->number);
     }
     delete given;
   });
   const std::lock_guard lock(free_->mutex);
   if (free_->slots.empty()) return nullptr;
-  *number = free_->slots.back();
+  taken->number = free_->slots.back();
   free_->slots.pop_back();
   return taken;
 }
@@ -84,7 +83,7 @@ absl::StatusOr<std::shared_ptr<const LoadedAdapter>> AdapterRegistry::Read(const
   loaded->path = path;
   loaded->rank = adapter->rank;
   loaded->created = static_cast<int64_t>(std::time(nullptr));
-  options_.put(*loaded->slot, *adapter);
+  options_.put(loaded->slot->number, *adapter);
   return loaded;
 }
 
@@ -117,7 +116,7 @@ absl::Status AdapterRegistry::Load(const std::string& name, const std::string& p
                              {"path", path},
                              {"digest", digest},
                              {"rank", int64_t{adapter.rank}},
-                             {"slot", int64_t{*adapter.slot}},
+                             {"slot", int64_t{adapter.slot->number}},
                              {"us", MonotonicUs() - begin_us}};
   Log(LogLevel::kInfo, "adapter loaded", fields);
   return absl::OkStatus();
@@ -132,7 +131,7 @@ bool AdapterRegistry::Unload(std::string_view name) {
     gone = std::move(found->second);
     adapters_.erase(found);
   }
-  const LogField fields[] = {{"name", name}, {"slot", int64_t{*gone->slot}}};
+  const LogField fields[] = {{"name", name}, {"slot", int64_t{gone->slot->number}}};
   Log(LogLevel::kInfo, "adapter unloaded", fields);
   return true;
 }
@@ -148,6 +147,16 @@ std::vector<std::shared_ptr<const LoadedAdapter>> AdapterRegistry::List() const 
   std::vector<std::shared_ptr<const LoadedAdapter>> all;
   for (const auto& [name, adapter] : adapters_) all.push_back(adapter);
   return all;
+}
+
+AdapterRegistry::Demand AdapterRegistry::demand() const {
+  Demand demand;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, adapter] : adapters_) {
+    if (adapter->slot->running.load(std::memory_order_relaxed) > 0) demand.running.push_back(name);
+    if (adapter->slot->waiting.load(std::memory_order_relaxed) > 0) demand.waiting.push_back(name);
+  }
+  return demand;
 }
 
 absl::Status ParseAdapterModule(std::string_view text, AdapterModule* out) {

@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "model/checkpoint/adapter.h"
 #include "model/checkpoint/adapter_targets.h"
+#include "server/engine/adapter_slot.h"
 
 namespace hydrant {
 
@@ -33,8 +34,8 @@ struct LoadedAdapter {
   std::string path;    // as it was given
   std::string digest;  // 16 bytes, of the contents of its files
   int32_t rank = 0;
-  int64_t created = 0;                  // Unix seconds
-  std::shared_ptr<const int32_t> slot;  // whoever computes with it keeps this until that is done
+  int64_t created = 0;                // Unix seconds
+  std::shared_ptr<AdapterSlot> slot;  // whoever computes with it keeps this until that is done
 };
 
 class AdapterRegistry {
@@ -65,6 +66,12 @@ class AdapterRegistry {
   // Null: there is none of this name.
   std::shared_ptr<const LoadedAdapter> Find(std::string_view name) const;
   std::vector<std::shared_ptr<const LoadedAdapter>> List() const;  // by name
+  // The names of those that sequences run with, and of those that some wait for; by name.
+  struct Demand {
+    std::vector<std::string> running, waiting;
+    bool operator==(const Demand&) const = default;
+  };
+  Demand demand() const;
   int32_t slots() const { return options_.slots; }
 
  private:
@@ -74,7 +81,7 @@ class AdapterRegistry {
     std::vector<int32_t> slots;  // guarded by mutex
   };
 
-  std::shared_ptr<const int32_t> TakeSlot();
+  std::shared_ptr<AdapterSlot> TakeSlot();
   absl::StatusOr<std::shared_ptr<const LoadedAdapter>> Read(const std::string& name, const std::string& path);
 
   const Options options_;

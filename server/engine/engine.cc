@@ -332,7 +332,7 @@ void Engine::Accept(GenerationJob& job) {
                      .waiting_tokens = sequence.tokens_to_compute(),
                      .with_logprobs = sequence.logprobs >= 0,
                      .ledger = job.ledger,
-                     .adapter_use = job.adapter_use});
+                     .adapter = AdapterUse(job.adapter)});
     try {
       if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnAccept(sequence);
       if (!sequence.staged.empty()) Adopt(sequence);

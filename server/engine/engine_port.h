@@ -14,6 +14,7 @@
 #include "model/run/executor.h"
 #include "scheduler/fairness/tenant.h"
 #include "scheduler/request/sequence_event.h"
+#include "server/engine/adapter_slot.h"
 #include "server/engine/engine_types.h"
 #include "server/engine/kv_reading.h"
 #include "server/engine/sequence_request.h"
@@ -42,7 +43,7 @@ struct GenerationJob {
   std::shared_ptr<StreamMailbox> mailbox;
   std::shared_ptr<SequenceLedger> ledger;  // may be null
   // Let go of when every sequence has ended and no step has a row of one, whoever stays to hear of it. May be null.
-  std::shared_ptr<const void> adapter_use = nullptr;
+  std::shared_ptr<AdapterSlot> adapter = nullptr;
 };
 
 // A token, an end, or both, on its way to a connection.

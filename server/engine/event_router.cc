@@ -64,8 +64,9 @@ EventRouter::Settled EventRouter::Deliver(std::span<const EngineEvent> events, i
 void EventRouter::Admitted(std::span<const uint64_t> ids) {
   for (const uint64_t id : ids) {
     const auto found = routes_.find(id);
-    if (found != routes_.end() && found->second.ledger != nullptr)
-      found->second.ledger->OnAdmitted(found->second.choice);
+    if (found == routes_.end()) continue;
+    found->second.adapter.Admit();
+    if (found->second.ledger != nullptr) found->second.ledger->OnAdmitted(found->second.choice);
   }
 }
 

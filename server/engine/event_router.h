@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "server/engine/adapter_slot.h"
 #include "server/engine/engine_port.h"
 #include "server/engine/engine_types.h"
 #include "server/engine/stream_mailbox.h"
@@ -33,7 +34,7 @@ class EventRouter {
     int32_t waiting_tokens = 0;  // prompt tokens, until the first token is out
     bool with_logprobs = false;
     std::shared_ptr<SequenceLedger> ledger = nullptr;
-    std::shared_ptr<const void> adapter_use = nullptr;  // GenerationJob's
+    AdapterUse adapter = AdapterUse();
   };
 
   // The changes that a call of Deliver or Refuse made. Who accounts for them does so before Flush: a client that hears
@@ -56,7 +57,7 @@ class EventRouter {
   void Add(uint64_t id, Route route) { routes_.emplace(id, std::move(route)); }
   // Ends a sequence that never reached the engine: kRefused, kTooLarge or kNoMemory.
   Settled Refuse(uint64_t id, FinishReason finish);
-  // Tells the ledgers that these sequences left the queue.
+  // These sequences left the queue: their ledgers and adapters are told.
   void Admitted(std::span<const uint64_t> ids);
   Settled Deliver(std::span<const EngineEvent> events, int64_t now_us);
   // Tells every open mailbox that nothing more comes, wakes all, and forgets them.

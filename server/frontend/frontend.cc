@@ -143,6 +143,7 @@ EventRouter::FanOut Frontend::fan_out() {
 absl::Status Frontend::Open(EnginePort& engine) {
   engine_ = &engine;
   metrics_.ReadShapes(options_.context.shapes);
+  metrics_.ReadAdapters(options_.context.adapters);
   admission_ = std::make_unique<AdmissionControl>(options_.limits, engine, metrics_);
   generations_ = std::make_unique<GenerationService>(options_.context, engine, metrics_, *admission_, workers_,
                                                      shape_workers_, disk_workers_, directory_);

@@ -179,7 +179,7 @@ bool GenerationRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceL
   GenerationJob job;
   job.mailbox = mailbox_;
   job.ledger = std::move(ledger);
-  if (adapter_ != nullptr) job.adapter_use = adapter_->slot;
+  if (adapter_ != nullptr) job.adapter = adapter_->slot;
   job.sequences.reserve(choices_.size());
   for (size_t i = 0; i < choices_.size(); ++i) job.sequences.push_back(MakeSequence(i));
   cancel_ = {{0, choices_.size()}};
@@ -236,7 +236,7 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   if (staging_ != nullptr) sequence.staged = std::move(staging_->kv);  // a turn has one sequence
   sequence.policy = prompt.kv.policy;
   sequence.policy_label = prompt.kv.policy_label;
-  if (adapter_ != nullptr) sequence.adapter = *adapter_->slot;
+  if (adapter_ != nullptr) sequence.adapter = adapter_->slot->number;
   static_cast<ScoringOptions&>(sequence) = fields;
   if (fields.echo) sequence.prompt_logprobs = std::max(fields.logprobs, fields.prompt_logprobs);
   sequence.prompt_ranks = fields.prompt_logprobs >= 0;

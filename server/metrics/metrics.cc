@@ -18,6 +18,8 @@
 #include <mutex>
 #include <utility>
 
+#include "absl/strings/str_join.h"
+#include "server/adapters/adapter_registry.h"
 #include "server/metrics/sampled_series.h"
 #include "server/process/limits.h"
 #include "server/sessions/journal/session_journal.h"
@@ -191,6 +193,7 @@ struct Metrics::Series {
   void AddOurs(const MetricsOptions& options);
   void AddTenant(const std::string& name);
   void RenderTenants(const EngineCounters& engine);
+  void RenderAdapters();
   Tenant& tenant(int32_t index) { return *tenants[static_cast<size_t>(index)].load(std::memory_order_acquire); }
 
   Registry registry;
@@ -203,8 +206,12 @@ struct Metrics::Series {
   std::vector<Sampled<Scrape>> sampled;
   int64_t score_block_bytes = 0;
   int64_t kv_block_bytes = 0;
-  std::shared_ptr<const ShapeCache> shapes;  // null: there are none
-  std::vector<Counter*> evicted;             // by policy_label
+  std::shared_ptr<const ShapeCache> shapes;   // null: there are none
+  const AdapterRegistry* adapters = nullptr;  // null: there are none
+  prometheus::Family<Gauge>* adapter_family = nullptr;
+  Gauge* adapter_demand = nullptr;  // the family's only series
+  AdapterRegistry::Demand adapters_seen;
+  std::vector<Counter*> evicted;  // by policy_label
   Gauge* open_fds;
   Gauge* resident_bytes;
   Gauge* virtual_bytes;
@@ -381,6 +388,20 @@ void Metrics::Series::RenderTenants(const EngineCounters& engine) {
   }
 }
 
+// As vLLM's: the names are labels, and the value is the time, so that who sees several series knows the latest.
+void Metrics::Series::RenderAdapters() {
+  if (adapters == nullptr) return;
+  AdapterRegistry::Demand demand = adapters->demand();
+  if (adapter_demand == nullptr || demand != adapters_seen) {
+    if (adapter_demand != nullptr) adapter_family->Remove(adapter_demand);
+    adapter_demand = &adapter_family->Add({{"max_lora", std::to_string(adapters->slots())},
+                                           {"running_lora_adapters", absl::StrJoin(demand.running, ",")},
+                                           {"waiting_lora_adapters", absl::StrJoin(demand.waiting, ",")}});
+    adapters_seen = std::move(demand);
+  }
+  adapter_demand->SetToCurrentTime();
+}
+
 Metrics::Metrics(const MetricsOptions& options) : series_(std::make_unique<Series>(options)) {}
 Metrics::~Metrics() = default;
 
@@ -465,6 +486,16 @@ void Metrics::ReadShapes(std::shared_ptr<const ShapeCache> shapes) {
   series_->shapes = std::move(shapes);
 }
 
+void Metrics::ReadAdapters(const AdapterRegistry* adapters) {
+  if (adapters == nullptr) return;
+  const std::lock_guard<std::mutex> lock(series_->render_mutex);
+  series_->adapters = adapters;
+  series_->adapter_family = &prometheus::BuildGauge()
+                                 .Name("vllm:lora_requests_info")
+                                 .Help("The adapters that sequences run with and wait for, and when that was.")
+                                 .Register(series_->registry);
+}
+
 std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& sessions, bool stalled,
                             const SessionJournal* journal, const KvKeeper* kv) {
   Series& series = *series_;
@@ -488,6 +519,7 @@ std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& s
     RaiseTo(series.evicted[i], static_cast<double>(engine.evicted_tokens[i]));
   }
   series.RenderTenants(engine);
+  series.RenderAdapters();
 
   rusage usage_times{};
   getrusage(RUSAGE_SELF, &usage_times);

@@ -19,6 +19,7 @@
 
 namespace hydrant {
 
+class AdapterRegistry;
 struct EngineCounters;
 class KvKeeper;
 class SessionJournal;
@@ -72,6 +73,8 @@ class Metrics {
 
   // Whose counts are rendered. Before the first scrape.
   void ReadShapes(std::shared_ptr<const ShapeCache> shapes);
+  // Whose demand is, unless it is null. Outlives the last scrape.
+  void ReadAdapters(const AdapterRegistry* adapters);
 
   // Engine thread.
   void ObserveStep(int32_t tokens, int64_t plan_us, int64_t device_us, int64_t commit_us, int64_t move_us);

@@ -311,5 +311,32 @@ TEST_F(AdapterServing, OneThatCannotBeServedEndsTheStart) {
   EXPECT_THAT(lines[0], testing::AllOf(HasSubstr("--lora-modules"), HasSubstr("qv="), HasSubstr("rank 16")));
 }
 
+// What Gateway API's endpoint pickers send requests by (docs/scale-out.md).
+TEST_F(AdapterServing, MetricsNameTheAdaptersThatRequestsWaitForAndRunWith) {
+  Start();
+  const auto demand = [this] {
+    const Response scrape = RawClient(admin_port_).Ask(Get("/metrics", "Authorization: Bearer key-admin\r\n"));
+    constexpr std::string_view kSeries = "\nvllm:lora_requests_info{";
+    const size_t begin = scrape.body.find(kSeries);
+    EXPECT_EQ(begin, scrape.body.rfind(kSeries)) << "one series";
+    if (begin == std::string::npos) return scrape.body;
+    return scrape.body.substr(begin + kSeries.size(), scrape.body.find('}', begin) - begin - kSeries.size());
+  };
+  const std::string nobody = R"(max_lora="3",running_lora_adapters="",waiting_lora_adapters="")";
+  EXPECT_EQ(demand(), nobody);
+  ASSERT_EQ(Admin("/pause").status, 200);
+  std::future<Response> answer = std::async(std::launch::async, [this] {
+    return Complete(Greedy("qv", Json::array({3, 4, 5}), 4));
+  });
+  for (int i = 0; i < 10'000 && demand() == nobody; ++i) {
+  }
+  EXPECT_EQ(demand(), R"(max_lora="3",running_lora_adapters="",waiting_lora_adapters="qv")");
+  ASSERT_EQ(Admin("/resume").status, 200);
+  EXPECT_EQ(answer.get().status, 200);
+  for (int i = 0; i < 10'000 && demand() != nobody; ++i) {
+  }
+  EXPECT_EQ(demand(), nobody);
+}
+
 }  // namespace
 }  // namespace hydrant

@@ -57,7 +57,7 @@ TEST_F(AdapterRegistryTest, GivesEachASlotUntilNobodyHasIt) {
 
   auto used = registry.Find("a");
   ASSERT_NE(used, nullptr);
-  EXPECT_EQ(*used->slot, 0);
+  EXPECT_EQ(used->slot->number, 0);
   EXPECT_TRUE(registry.Unload("a"));
   EXPECT_FALSE(registry.Unload("a"));
   EXPECT_EQ(registry.Find("a"), nullptr);
@@ -71,6 +71,25 @@ TEST_F(AdapterRegistryTest, GivesEachASlotUntilNobodyHasIt) {
   EXPECT_THAT(puts_.back(), testing::Pair(0, 5));
   ASSERT_EQ(registry.List().size(), 2u);
   EXPECT_EQ(registry.List()[0]->name, "b");
+}
+
+TEST_F(AdapterRegistryTest, KnowsWhatSequencesWaitForAndRunWith) {
+  AdapterRegistry registry(Options());
+  ASSERT_THAT(registry.Load("b", Folder("all")), IsOk());
+  ASSERT_THAT(registry.Load("a", Folder("qv_root")), IsOk());
+  EXPECT_EQ(registry.demand(), AdapterRegistry::Demand());
+  {
+    AdapterUse first(registry.Find("b")->slot), second(registry.Find("b")->slot), third(registry.Find("a")->slot);
+    EXPECT_EQ(registry.demand(), (AdapterRegistry::Demand{{}, {"a", "b"}}));
+    first.Admit();
+    EXPECT_EQ(registry.demand(), (AdapterRegistry::Demand{{"b"}, {"a", "b"}}));
+    second.Admit();
+    AdapterUse moved = std::move(second);
+    EXPECT_EQ(registry.demand(), (AdapterRegistry::Demand{{"b"}, {"a"}}));
+    first = AdapterUse();
+    EXPECT_EQ(registry.demand(), (AdapterRegistry::Demand{{"b"}, {"a"}})) << "the one that moved runs still";
+  }
+  EXPECT_EQ(registry.demand(), AdapterRegistry::Demand());
 }
 
 TEST_F(AdapterRegistryTest, NeverExchangesWhatANameStandsFor) {

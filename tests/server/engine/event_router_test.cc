@@ -99,6 +99,25 @@ TEST(EventRouter, ALedgerHearsOfAdmissionsAndOfEveryEndWithWhatWasComputed) {
   EXPECT_THAT(ledger->ended.back(), ElementsAre(0, 0, 0));
 }
 
+TEST(EventRouter, AnAdapterCountsItsSequencesUntilTheyEnd) {
+  Fixture f;
+  const auto slot = std::make_shared<AdapterSlot>();
+  for (const uint64_t id : {4, 5, 6}) f.router.Add(id, {.mailbox = f.mailbox, .adapter = AdapterUse(slot)});
+  const auto counts = [&] { return std::pair<int, int>(slot->waiting, slot->running); };
+  EXPECT_EQ(counts(), std::pair(3, 0));
+  const uint64_t admitted[] = {1, 4, 5, 99};
+  f.router.Admitted(admitted);
+  EXPECT_EQ(counts(), std::pair(1, 2));
+  const EngineEvent events[] = {Token(4, 1, FinishReason::kStop)};
+  f.Deliver(events, 0);
+  EXPECT_EQ(counts(), std::pair(1, 1));
+  f.router.Refuse(6, FinishReason::kRefused);
+  EXPECT_EQ(counts(), std::pair(0, 1));
+  f.router.FailAll();
+  EXPECT_EQ(counts(), std::pair(0, 0));
+  EXPECT_EQ(slot.use_count(), 1);
+}
+
 TEST(EventRouter, LogProbabilitiesTravelOnlyWhenAskedFor) {
   Fixture f;
   SampleResult sampled;

@@ -97,8 +97,9 @@ TEST_F(GenerationRunTest, AnAdaptersSlotIsTheEnginesAndNotTheReaders) {
   ApiResult<PreparedGeneration> prepared = PrepareCompletion(R"({"prompt":"x"})", context_);
   ASSERT_TRUE(prepared.ok());
   auto adapter = std::make_shared<LoadedAdapter>();
-  adapter->slot = std::make_shared<const int32_t>(3);
-  const std::weak_ptr<const int32_t> slot = adapter->slot;
+  adapter->slot = std::make_shared<AdapterSlot>();
+  adapter->slot->number = 3;
+  const std::weak_ptr<const AdapterSlot> slot = adapter->slot;
   prepared.value().adapter = std::move(adapter);
   GenerationRun run(std::move(prepared.value()), context_, queue_, *metrics_, 0, "1", 0);
   ASSERT_TRUE(run.Submit([] {}, nullptr));
