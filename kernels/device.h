@@ -85,6 +85,9 @@ struct LinearPart {
   WeightFormat format = WeightFormat::kF32;
 };
 
+// Which ops use a weight: products, Embed, which reads its rows, or both.
+enum class LinearUse : uint8_t { kProduct, kTable, kTableAndProduct };
+
 struct LinearSpec {
   int64_t rows = 0;                          // outputs
   int64_t cols = 0;                          // inputs
@@ -93,6 +96,10 @@ struct LinearSpec {
   // For mixed formats: all rows, part by part; of a gated weight, the gate and the up projection. The parts that are not quantised
   // share one format.
   std::vector<LinearPart> parts = {};
+  // By these two a device of several ranks divides the rows; others need not look at them.
+  LinearUse use = LinearUse::kProduct;
+  // Above 0: outputs are queries, then so many rows of keys and as many of values, which RopeAndWriteKv and Attention take.
+  int64_t key_rows = 0;
 
   // Whether it has rows in a quantised format.
   bool quantised() const {
@@ -206,6 +213,14 @@ class Device {
   // --- set-up -------------------------------------------------------------------------------------------------------
   // Throws std::bad_alloc if there is not enough memory.
   virtual std::unique_ptr<DeviceBuffer> Allocate(size_t bytes) = 0;
+  // Memory for an array of a KvCacheView: `count` pieces of `unit_bytes`, one of each KV head after the other. A device of several
+  // ranks gives each rank its heads'.
+  virtual std::unique_ptr<DeviceBuffer> AllocateByHead(const KvCacheLayout& /*layout*/, size_t count,
+                                                       size_t unit_bytes) {
+    return Allocate(count * unit_bytes);
+  }
+  // Bytes that a byte of Allocate takes: ranks that share a memory have a copy each.
+  virtual int64_t copies() const { return 1; }
   virtual void CopyToDevice(void* dst, const void* src, size_t bytes) = 0;
   virtual void CopyToHost(void* dst, const void* src, size_t bytes) = 0;
   // `bias` [rows] may be empty. REQUIRES: Supports every format of `spec`, and MixesQuantised if not all or no rows are.
@@ -273,6 +288,23 @@ class Device {
   void LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y,
                    const AdapterWeight* adapters = nullptr) {
     CheckedMultiply(weight, adapters, Epilogue::kGate, activation, x, y);
+  }
+
+  // Measures losses over all layers and KV heads: the means of MeasurePairs, which are formed in one order on every device.
+  void MeasureLosses(std::span<const LossOp> ops, const KvCacheView& kv) {
+    const size_t pairs = static_cast<size_t>(kv.layout.layers) * static_cast<size_t>(kv.layout.kv_heads);
+    std::vector<double> of_pairs;  // [pair][cut]
+    for (const LossOp& op : ops) {
+      const size_t cuts = op.losses.size();
+      if (cuts == 0) continue;
+      of_pairs.assign(pairs * cuts, 0.0);
+      MeasurePairs(op, kv, of_pairs);
+      for (size_t cut = 0; cut < cuts; ++cut) {
+        double sum = 0.0;
+        for (size_t pair = 0; pair < pairs; ++pair) sum += of_pairs[pair * cuts + cut];
+        op.losses[cut] = static_cast<float>(sum / static_cast<double>(pairs));
+      }
+    }
   }
 
   // --- inspection (tests, --debug-kv-dump) ---------------------------------------------------------------------------

@@ -92,6 +92,7 @@ struct StepBounds {
   int32_t query_heads = 0;  // of attention
   int32_t head_dim = 0;
   int64_t vocab = 0;  // columns of the logits
+  int32_t logits_rows_max = 0;
   // The shapes of AddExperts; 0: there will be none.
   int32_t experts = 0;
   int32_t experts_per_row = 0;

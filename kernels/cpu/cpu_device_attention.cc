@@ -140,27 +140,17 @@ void CpuDevice::Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) {
   });
 }
 
-void CpuDevice::MeasureLosses(std::span<const LossOp> ops, const KvCacheView& kv) {
-  const size_t pairs = static_cast<size_t>(kv.layout.layers) * static_cast<size_t>(kv.layout.kv_heads);
-  std::vector<double> of_pairs;  // [pair][cut], one op after the other: the means are formed in one order
-  for (const LossOp& op : ops) {
-    of_pairs.assign(pairs * op.losses.size(), 0.0);
-    pool_.ParallelFor(
-        std::ssize(of_pairs) == 0 ? 0 : static_cast<int64_t>(pairs), 1, [&](int64_t begin, int64_t end, int thread) {
-          assert(op.live <= shrink_->slots_max());
-          for (int64_t pair = begin; pair < end; ++pair) {
-            const auto out =
-                std::span(of_pairs).subspan(static_cast<size_t>(pair) * op.losses.size(), op.losses.size());
-            MeasurePairLosses(op, kv, static_cast<int32_t>(pair / kv.layout.kv_heads),
-                              static_cast<int32_t>(pair % kv.layout.kv_heads), shrink_->Of(thread), out);
-          }
-        });
-    for (size_t cut = 0; cut < op.losses.size(); ++cut) {
-      double sum = 0.0;
-      for (size_t pair = 0; pair < pairs; ++pair) sum += of_pairs[pair * op.losses.size() + cut];
-      op.losses[cut] = static_cast<float>(sum / static_cast<double>(pairs));
+void CpuDevice::MeasurePairs(const LossOp& op, const KvCacheView& kv, std::span<double> of_pairs) {
+  const size_t cuts = op.losses.size();
+  assert(of_pairs.size() == static_cast<size_t>(kv.layout.layers) * static_cast<size_t>(kv.layout.kv_heads) * cuts);
+  assert(op.live <= shrink_->slots_max());
+  pool_.ParallelFor(std::ssize(of_pairs) / std::ssize(op.losses), 1, [&](int64_t begin, int64_t end, int thread) {
+    for (int64_t pair = begin; pair < end; ++pair) {
+      MeasurePairLosses(op, kv, static_cast<int32_t>(pair / kv.layout.kv_heads),
+                        static_cast<int32_t>(pair % kv.layout.kv_heads), shrink_->Of(thread),
+                        of_pairs.subspan(static_cast<size_t>(pair) * cuts, cuts));
     }
-  }
+  });
 }
 
 void CpuDevice::AwaitSample(uint64_t) {}  // Sample has chosen when it returns

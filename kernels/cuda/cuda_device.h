@@ -1,6 +1,6 @@
 // CudaDevice runs every op on one NVIDIA GPU of compute capability 8.0 or later, in one stream.
 //
-// Thread: engine. Ops return when they are queued; AwaitSample, the copies to the host and MeasureLosses wait.
+// Thread: engine. Ops return when they are queued; AwaitSample, the copies to the host and MeasurePairs wait.
 //
 // Invariants
 //  1. Those of Device but for one: products with weights of a DType are formed by different kernels for different numbers of
@@ -116,7 +116,6 @@ class CudaDevice final : public Device {
              int64_t sums_stride);
   void Finish(const float* bias, Epilogue epilogue, Activation activation, const float* sums, int64_t n, int64_t rows,
               const cuda::Output& y);
-  void MeasureOne(const LossOp& op, const KvCacheView& kv);
   cuda::PackedBlocks SendTables(std::span<const int32_t> blocks, std::span<const int32_t> score_blocks);
 
   const bool host_visible_;

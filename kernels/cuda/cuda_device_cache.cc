@@ -152,22 +152,15 @@ void CudaDevice::Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) {
   Done();
 }
 
-void CudaDevice::MeasureLosses(std::span<const LossOp> ops, const KvCacheView& kv) {
-  for (const LossOp& op : ops) {
-    if (!op.losses.empty()) MeasureOne(op, kv);
-  }
-}
-
-void CudaDevice::MeasureOne(const LossOp& op, const KvCacheView& kv) {
+void CudaDevice::MeasurePairs(const LossOp& op, const KvCacheView& kv, std::span<double> of_pairs) {
   assert(op.policy.evicts);
-  const size_t pairs = static_cast<size_t>(kv.layout.layers) * static_cast<size_t>(kv.layout.kv_heads);
   std::vector<cuda::Weighing> cuts(op.losses.size());
   for (size_t i = 0; i < cuts.size(); ++i) {
     const int32_t keep = op.keep_max - static_cast<int32_t>(i) * kBlockSlots;
     assert(keep >= 1 && keep <= op.policy.keep());
     cuts[i] = {keep, op.policy.Lowered(keep).recent};
   }
-  const size_t bytes = pairs * cuts.size() * sizeof(double);
+  const size_t bytes = of_pairs.size_bytes();
   // It stays: to free memory waits for the device.
   if (losses_ == nullptr || losses_->bytes() < bytes) losses_ = std::make_unique<cuda::CudaBuffer>(bytes + bytes / 2);
   uploads_->Begin(cuda::Uploads::PacketBytes(std::span(cuts)) + cuda::Uploads::PacketBytes(op.score_blocks()));
@@ -180,13 +173,7 @@ void CudaDevice::MeasureOne(const LossOp& op, const KvCacheView& kv) {
                          static_cast<double*>(losses_->data())};
   uploads_->Send();
   cuda::LaunchLosses(stream_, loss, kv);
-  std::vector<double> losses(pairs * cuts.size());
-  CopyToHost(losses.data(), losses_->data(), bytes);
-  for (size_t cut = 0; cut < cuts.size(); ++cut) {
-    double sum = 0.0;
-    for (size_t pair = 0; pair < pairs; ++pair) sum += losses[pair * cuts.size() + cut];
-    op.losses[cut] = static_cast<float>(sum / static_cast<double>(pairs));
-  }
+  CopyToHost(of_pairs.data(), losses_->data(), bytes);
 }
 
 void CudaDevice::AwaitSample(uint64_t number) { samples_->Await(number); }

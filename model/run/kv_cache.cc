@@ -14,15 +14,22 @@ KvCacheLayout OneBlock(const ModelConfig& config, KvType type) {
                        .state_rows = 0};
 }
 
+// `unit_bytes` of every layer and KV head in each of `rows` blocks, score blocks or state rows.
+std::unique_ptr<DeviceBuffer> Take(Device& device, const KvCacheLayout& layout, int32_t rows, size_t unit_bytes) {
+  const auto heads = static_cast<size_t>(layout.layers) * static_cast<size_t>(layout.kv_heads);
+  return device.AllocateByHead(layout, static_cast<size_t>(rows) * heads, unit_bytes);
+}
+
 }  // namespace
 
 KvCache::KvCache(Device& device, const KvCacheLayout& layout)
-    : k_(device.Allocate(layout.kv_bytes())),
-      v_(device.Allocate(layout.kv_bytes())),
-      score_(device.Allocate(layout.score_count() * sizeof(float))),
-      position_(device.Allocate(layout.score_count() * sizeof(int32_t))),
-      victim_(device.Allocate(layout.victim_count() * sizeof(int32_t))),
-      logical_position_(layout.inspected ? device.Allocate(layout.score_count() * sizeof(int32_t)) : nullptr) {
+    : k_(Take(device, layout, layout.blocks, layout.tile_bytes())),
+      v_(Take(device, layout, layout.blocks, layout.tile_bytes())),
+      score_(Take(device, layout, layout.score_blocks(), kBlockSlots * sizeof(float))),
+      position_(Take(device, layout, layout.score_blocks(), kBlockSlots * sizeof(int32_t))),
+      victim_(Take(device, layout, layout.state_rows, sizeof(int32_t))),
+      logical_position_(layout.inspected ? Take(device, layout, layout.score_blocks(), kBlockSlots * sizeof(int32_t))
+                                         : nullptr) {
   assert(layout.blocks > 0);
   view_ =
       KvCacheView{.layout = layout,

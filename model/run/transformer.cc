@@ -33,6 +33,7 @@ StepBounds BoundsOf(const ModelConfig& config, const Transformer::Limits& limits
           .query_heads = config.query_heads,
           .head_dim = config.head_dim,
           .vocab = config.vocab,
+          .logits_rows_max = limits.logits_rows_max,
           .experts = config.experts,
           .experts_per_row = config.experts_per_token,
           .expert_cols_max = config.experts > 0 ? std::max(config.hidden, config.ffn) : 0,
@@ -48,11 +49,12 @@ std::unique_ptr<DeviceBuffer> Take(Device& device, int64_t floats) {
 }  // namespace
 
 int64_t Transformer::WorkspaceBytes(const ModelConfig& config, const WeightPlan& plan, const Limits& limits,
-                                    const std::function<int64_t(const StepBounds&)>& scratch_bytes) {
+                                    const std::function<int64_t(const StepBounds&)>& scratch_bytes, int64_t copies) {
   const Floats floats(config, limits);
   const int64_t sum = 2 * floats.state + floats.qkv + floats.attention + floats.ffn + floats.router + floats.embedded +
                       floats.last + floats.logits;
-  return sum * static_cast<int64_t>(sizeof(float)) + scratch_bytes(BoundsOf(config, limits, plan.quantised_cols_max()));
+  return copies * sum * static_cast<int64_t>(sizeof(float)) +
+         scratch_bytes(BoundsOf(config, limits, plan.quantised_cols_max()));
 }
 
 Transformer::Transformer(const ModelConfig& config, Weights weights, Device& device, const Limits& limits)

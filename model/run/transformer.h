@@ -28,9 +28,9 @@ class Transformer {
   };
 
   // Bytes of the activations and the device's scratch together, without those of adapters. `plan`: of the weights. `scratch_bytes`:
-  // Device::ScratchBytes.
+  // Device::ScratchBytes. `copies`: Device::copies.
   static int64_t WorkspaceBytes(const ModelConfig& config, const WeightPlan& plan, const Limits& limits,
-                                const std::function<int64_t(const StepBounds&)>& scratch_bytes);
+                                const std::function<int64_t(const StepBounds&)>& scratch_bytes, int64_t copies = 1);
 
   // `device` outlives the transformer.
   Transformer(const ModelConfig& config, Weights weights, Device& device, const Limits& limits);

@@ -16,12 +16,13 @@ struct PartNames {
 
 class Planner {
  public:
-  Planner(const TensorTable& tensors, const WeightDevice& device, WeightChoice choice)
-      : tensors_(tensors), device_(device), choice_(choice) {}
+  Planner(const TensorTable& tensors, const WeightDevice& device, WeightChoice choice, bool own_head)
+      : tensors_(tensors), device_(device), choice_(choice), own_head_(own_head) {}
 
   void Add(WeightRole role, int32_t layer, const std::vector<PartNames>& names, bool gated = false,
            int32_t expert = 0) {
     PlannedWeight weight{.role = role, .layer = layer, .expert = expert, .gated = gated};
+    weight.multiplied = role != WeightRole::kEmbedding || !own_head_;
     for (const PartNames& name : names) {
       const TensorSource& source = Source(name.tensor, layer, expert);
       assert(weight.parts.empty() || weight.cols == source.cols());
@@ -41,12 +42,12 @@ class Planner {
     WeightPart part = PartOf(source, {tensor}, 0, 0);
     part.first_row = first;
     part.rows = rows;
-    Push({.role = role, .cols = source.cols(), .parts = {part}});
+    Push({.role = role, .cols = source.cols(), .multiplied = false, .parts = {part}});
   }
 
   WeightPlan Done(int32_t positions_max, int64_t rope_bytes) {
     plan_.positions_max = positions_max;
-    plan_.rope_bytes = rope_bytes;
+    plan_.rope_bytes = device_.copies * rope_bytes;
     return std::move(plan_);
   }
 
@@ -94,6 +95,7 @@ class Planner {
   const TensorTable& tensors_;
   const WeightDevice& device_;
   WeightChoice choice_;
+  const bool own_head_;  // the embedding table is not the head
   WeightPlan plan_;
 };
 
@@ -127,6 +129,10 @@ bool PlannedWeight::biased() const {
 
 LinearSpec PlannedWeight::Spec() const {
   LinearSpec spec{.rows = rows(), .cols = cols, .format = parts.front().computed, .gated = gated};
+  if (role == WeightRole::kQkv) spec.key_rows = parts[1].rows;
+  if (role == WeightRole::kEmbedding || role == WeightRole::kPositions) {
+    spec.use = multiplied ? LinearUse::kTableAndProduct : LinearUse::kTable;
+  }
   const bool mixed =
       std::any_of(parts.begin(), parts.end(), [&](const WeightPart& part) { return part.computed != spec.format; });
   if (!mixed) return spec;
@@ -151,15 +157,10 @@ int64_t WeightPlan::position_bytes() const {
 }
 
 int64_t WeightPlan::quantised_cols_max() const {
-  const bool own_head = std::any_of(weights.begin(), weights.end(),
-                                    [](const PlannedWeight& weight) { return weight.role == WeightRole::kOwnHead; });
-  const auto is_multiplied = [own_head](WeightRole role) {
-    if (role == WeightRole::kEmbedding) return !own_head;
-    return role != WeightRole::kPositions && role != WeightRole::kExpertUp && role != WeightRole::kExpertDown;
-  };
   int64_t cols = 0;
   for (const PlannedWeight& weight : weights) {
-    if (is_multiplied(weight.role) && weight.Spec().quantised()) cols = std::max(cols, weight.cols);
+    const bool of_expert = weight.role == WeightRole::kExpertUp || weight.role == WeightRole::kExpertDown;
+    if (weight.multiplied && !of_expert && weight.Spec().quantised()) cols = std::max(cols, weight.cols);
   }
   return cols;
 }
@@ -192,13 +193,13 @@ std::vector<std::pair<std::string, int64_t>> WeightPlan::BytesByFormat() const {
 WeightDevice WeightDevice::Of(const Device& device) {
   return {[&device](WeightFormat format) { return device.Supports(format); },
           [&device](const LinearSpec& spec, bool biased) { return device.LinearBytes(spec, biased); },
-          device.MixesQuantised()};
+          device.MixesQuantised(), device.copies()};
 }
 
 WeightPlan PlanWeights(const ModelConfig& config, const TensorTable& tensors, const WeightDevice& device,
                        WeightChoice choice, int32_t positions_max) {
   using enum TensorRole;
-  Planner planner(tensors, device, choice);
+  Planner planner(tensors, device, choice, !config.tied_embeddings);
   planner.Add(WeightRole::kEmbedding, 0, {{kEmbedding}});
   if (!config.tied_embeddings) planner.Add(WeightRole::kOwnHead, 0, {{kHead}});
   if (config.projected()) {

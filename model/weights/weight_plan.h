@@ -57,6 +57,7 @@ struct PlannedWeight {
   int32_t expert = 0;  // of roles within experts
   int64_t cols = 0;
   bool gated = false;
+  bool multiplied = true;         // false: a table that is no head
   std::vector<WeightPart> parts;  // one after the other
   int64_t bytes = 0;
 
@@ -96,6 +97,7 @@ struct WeightDevice {
   std::function<bool(WeightFormat)> supports;                           // Device::Supports
   std::function<int64_t(const LinearSpec&, bool biased)> linear_bytes;  // Device::LinearBytes
   bool mixes_quantised = true;                                          // Device::MixesQuantised
+  int64_t copies = 1;                                                   // Device::copies
 
   static WeightDevice Of(const Device& device);  // which must outlive it
 };

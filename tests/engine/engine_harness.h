@@ -44,6 +44,7 @@ struct HarnessOptions {
       around;                    // what the engine has instead of the executor; null: that
   MaskRunner* masks = nullptr;   // outlives the harness
   bool scheduler_swaps = false;  // the scheduler knows of swap_blocks; else only who is `around`
+  std::function<std::unique_ptr<Device>(int threads)> device = MakeHarnessDevice;
 };
 
 struct Generation {
@@ -65,7 +66,7 @@ class EngineHarness {
     auto checkpoint = Checkpoint::Open(model);
     if (!checkpoint.ok()) ADD_FAILURE() << checkpoint.status();
     checkpoint_ = std::move(*checkpoint);
-    device_ = MakeHarnessDevice(options.threads);
+    device_ = options.device(options.threads);
     const ModelConfig& config = checkpoint_->config;
     auto executor =
         ModelExecutor::Create(*checkpoint_, *device_,

@@ -60,7 +60,7 @@ struct LossCase {
   double* losses;  // [layers * kv_heads][cut_count]
 };
 
-// Device::MeasureLosses, before the mean over pairs.
+// Device::MeasurePairs.
 //
 //   kernel   a block orders the slots once, in shared memory; then a warp per cut goes through them. Of more than 4,096 slots the radix
 //            selection of LaunchCuts for each cut

@@ -98,7 +98,7 @@ class RecordingDevice final : public Device {
   void ExportState(int32_t, const KvCacheView&, std::byte*) override { assert(false); }
   void ImportState(int32_t, const KvCacheView&, const std::byte*) override { assert(false); }
   void Shrink(std::span<const ShrinkOp>, const KvCacheView&) override { assert(false); }
-  void MeasureLosses(std::span<const LossOp>, const KvCacheView&) override { assert(false); }
+  void MeasurePairs(const LossOp&, const KvCacheView&, std::span<double>) override { assert(false); }
   uint64_t Sample(Matrix, std::span<const SampleRequest>, std::span<SampleResult>) override { return Never(); }
   void AwaitSample(uint64_t) override { assert(false); }
   void ReadTile(const KvCacheView&, bool, int32_t, int32_t, int32_t, float*) override { assert(false); }
