@@ -98,7 +98,7 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   if (calls != ToolCallFormat::kNone) {
     request.tool_format = ToolCallFormatName(calls);
     request.tool_markers = context.shapes->vocabulary().markers();
-    request.marks_calls = MarksCalls(calls, request.tool_markers);
+    request.call_mark = CallMarkOf(calls, request.tool_markers);
     request.calls_are_json_answers = CallsAreJsonAnswers(calls);
   }
   context.limits = limits;

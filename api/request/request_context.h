@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "api/kv/kv_spec.h"
+#include "api/response/tool_call_parser.h"
 #include "api/session/session.h"
 #include "api/wire/json_body.h"
 #include "api/wire/limits.h"
@@ -59,10 +60,10 @@ struct RequestContext : SamplingDefaults {
   bool constraints = false;    // answers can be held to a schema or expression
   std::string tool_format;     // how the model writes tool calls, a name of grammar::ToolFormat; empty: not known
   std::vector<std::string> tool_markers;  // its texts that are special tokens (ShapeVocabulary::markers)
-  bool marks_calls = false;               // one of these says where a call begins
-  bool calls_are_json_answers = false;    // in that format a call is an answer in JSON like any other
-  bool debug_fields = false;              // accept `forced_token_ids` (--debug-kv-dump)
-  FieldLog* log = nullptr;                // gets every field that is read; null: none is kept
+  CallMark call_mark = CallMark::kNone;
+  bool calls_are_json_answers = false;  // in that format a call is an answer in JSON like any other
+  bool debug_fields = false;            // accept `forced_token_ids` (--debug-kv-dump)
+  FieldLog* log = nullptr;              // gets every field that is read; null: none is kept
 };
 
 // Checks the member `model`: absent means the served one, an unknown one is 404 model_not_found. Sets request's error. Returns the name

@@ -73,7 +73,7 @@ void HoldCalls(const RequestContext& context, const Json& tools, const ToolChoic
   const bool bans = !fields->bad_words.empty() || (fields->min_tokens > 0 && !fields->stop_token_ids.empty());
   const bool excluded = bans || fields->ignore_eos || !fields->forced_ids.empty() ||
                         !fields->allowed_token_ids.empty() || fields->constraint;
-  if (excluded || !context.constraints || !context.marks_calls || tools.size() > kAllowedMax) return;
+  if (excluded || !context.constraints || context.call_mark == CallMark::kNone || tools.size() > kAllowedMax) return;
   Json::array_t listed;
   for (const Json& tool : tools) {
     Json own = Json::object_t{{"name", NameOf(tool)}};
@@ -88,6 +88,7 @@ void HoldCalls(const RequestContext& context, const Json& tools, const ToolChoic
   Constraint& constraint = fields->constraint.emplace();
   constraint.field = "tools";
   constraint.calls_only = true;
+  constraint.from_arguments = context.call_mark == CallMark::kSpelled;
   constraint.spec.kind = ConstraintKind::kToolCalls;
   constraint.spec.text = spec.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -87,9 +87,11 @@ bool CallsAreJsonAnswers(ToolCallFormat format) {
   return data != nullptr && data->trigger.empty() && data->style == grammar::ArgumentStyle::kJson;
 }
 
-bool MarksCalls(ToolCallFormat format, std::span<const std::string> markers) {
+CallMark CallMarkOf(ToolCallFormat format, std::span<const std::string> markers) {
   const grammar::ToolFormat* data = grammar::FindToolFormat(ToolCallFormatName(format));
-  return data != nullptr && std::find(markers.begin(), markers.end(), data->trigger) != markers.end();
+  if (data == nullptr || data->trigger.empty()) return CallMark::kNone;
+  if (std::ranges::find(markers, data->trigger) != markers.end()) return CallMark::kToken;
+  return std::ranges::find(data->markers, data->trigger) != data->markers.end() ? CallMark::kSpelled : CallMark::kNone;
 }
 
 bool IsFunctionName(std::string_view name) {

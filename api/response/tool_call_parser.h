@@ -74,9 +74,14 @@ std::span<const std::string_view> ToolCallMarkers(ToolCallFormat format);
 // Calls are all of an answer and JSON, without a mark that no other answer in JSON has.
 bool CallsAreJsonAnswers(ToolCallFormat format);
 
-// A call begins with a mark, which may come anywhere in an answer, and that is one of the `markers`, special tokens: who spells its letters
-// in prose has not written it.
-bool MarksCalls(ToolCallFormat format, std::span<const std::string> markers);
+// What calls begin with that may come anywhere in an answer.
+enum class CallMark : uint8_t {
+  kNone,     // there is no such text, or it is no text
+  kSpelled,  // prose may have it, too
+  kToken,    // a special token: who spells its letters in prose has not written it
+};
+// `markers`: those texts of the format that are special tokens.
+CallMark CallMarkOf(ToolCallFormat format, std::span<const std::string> markers);
 
 // 1 to 64 characters of [A-Za-z0-9_.-]: what a client may send back as the name of a call.
 bool IsFunctionName(std::string_view name);

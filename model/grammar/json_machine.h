@@ -124,6 +124,8 @@ class JsonMachine {
   bool Accepts(const Configurations& configurations) const;
   // Whether all ways to read it stand in free text that is the answer's own, at the script's top, or behind its end.
   bool InText(const Configurations& configurations) const;
+  // Whether all of them stand behind the name of a call, up to its end.
+  bool InArguments(const Configurations& configurations) const;
   // Whether a byte that led the triggers of free text to `state` may be one of it: bytes of markers are none of a text's, but of triggers.
   static bool MayBeFree(const TriggerTable& triggers, int32_t state, uint8_t byte) {
     return !IsMarkerByte(byte) || triggers.Depth(state) > 0;
@@ -220,6 +222,8 @@ class JsonMachine {
   void StepFree(const Configuration& from, uint8_t byte, Fuel& fuel, Configurations& to);
   void StepOpen(const Configuration& from, uint8_t byte, Configurations& to);
   FrameId Return(FrameId parent, const ScriptNode& node);  // kNoFrame: too deep
+  // The region of what is read there, free text aside: a trigger may end that.
+  Region RegionAt(const Configuration& from) const;
   ByteRegion RegionOf(const Configuration& from, uint8_t byte) const;
 
   bool MayTake(const Frame& frame, int32_t property) const;

@@ -20,7 +20,7 @@
 
 namespace hydrant::grammar {
 
-// What the bytes of an answer are to its reader.
+// What the bytes of an answer are to its reader. From kArguments on a call is named.
 enum class Region : uint8_t {
   kText,       // the answer's own text
   kMarkup,     // what stands around names and arguments of tool calls

@@ -120,6 +120,12 @@ bool JsonMachine::InText(const Configurations& configurations) const {
   });
 }
 
+bool JsonMachine::InArguments(const Configurations& configurations) const {
+  return std::ranges::all_of(configurations, [&](const Configuration& each) {
+    return each.phase != Phase::kDone && RegionAt(each) >= Region::kArguments;
+  });
+}
+
 Configurations JsonMachine::BehindText(const Configuration& from, Fuel& fuel) {
   Configurations behind;
   Enter(node(from.target).next, from.frame, fuel, behind);
@@ -136,6 +142,15 @@ Configurations JsonMachine::BehindTrigger(const Configuration& from, int32_t tri
   return behind;
 }
 
+Region JsonMachine::RegionAt(const Configuration& from) const {
+  if (from.phase == Phase::kText || from.phase == Phase::kOpen || from.phase == Phase::kFree) {
+    return node(from.target).region;
+  }
+  FrameId id = from.frame;
+  while (id != kNoFrame && frame(id).kind != FrameKind::kScript) id = frame(id).parent;
+  return id == kNoFrame ? Region::kText : static_cast<Region>(frame(id).place);
+}
+
 ByteRegion JsonMachine::RegionOf(const Configuration& from, uint8_t byte) const {
   if (from.phase == Phase::kFree) {
     const ScriptNode& own = node(from.target);
@@ -144,10 +159,7 @@ ByteRegion JsonMachine::RegionOf(const Configuration& from, uint8_t byte) const 
     if (!triggers.Fired(state).empty()) return {Region::kMarkup, 0};
     return {own.region, triggers.Depth(state)};
   }
-  if (from.phase == Phase::kText || from.phase == Phase::kOpen) return {node(from.target).region, 0};
-  FrameId id = from.frame;
-  while (id != kNoFrame && frame(id).kind != FrameKind::kScript) id = frame(id).parent;
-  return {id == kNoFrame ? Region::kText : static_cast<Region>(frame(id).place), 0};
+  return {RegionAt(from), 0};
 }
 
 // --- the way to the end

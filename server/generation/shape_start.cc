@@ -36,6 +36,7 @@ ApiResult<AnswerStart> MakeShapeStart(ChatRequest& request, const RequestPrompt&
   }
   AnswerStart start;
   start.calls_only = constraint.calls_only;
+  start.from_arguments = constraint.from_arguments;
   const ReasoningFormat& reasoning = context.chat.For(!conversation.tools.is_null()).reasoning;
   if (reasoning.known() && !constraint.in_reasoning) {
     if (!reasoning.lead.empty()) {

@@ -118,7 +118,8 @@ void GrammarShape::FollowCalls(std::string_view bytes) {
     case Verdict::kComplete:
       return GiveUp();  // there are no more calls, and text is nobody's to end
     case Verdict::kGoesOn:
-      in_call_ = !Grammar::InText(*followed_);
+      in_call_ =
+          was_in_call || !start_.from_arguments ? !Grammar::InText(*followed_) : Grammar::InArguments(*followed_);
   }
   if (!in_call_ || !was_in_call) unmasked_.clear();
   if (!in_call_ || was_in_call) return;

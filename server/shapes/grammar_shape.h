@@ -31,6 +31,7 @@ struct ShapeStart {
   // is short, no token can be had, or the shape has no more calls.
   // REQUIRES: not tokens_max.
   bool calls_only = false;
+  bool from_arguments = false;  // and each from behind the name of a tool: the marks may be prose
 };
 
 class GrammarShape : public AnswerShape {
@@ -81,7 +82,7 @@ class GrammarShape : public AnswerShape {
   std::string unmasked_;  // bytes that the state of masks has not seen
   int64_t pushed_ = 0;    // tokens
   // Used with start_.calls_only; written by either thread, handed over with the mask.
-  bool in_call_ = false;   // behind the mark of one
+  bool in_call_ = false;   // where one is held
   bool given_up_ = false;  // nothing more is held
   // A worker's; where calls alone are held Push says where one begins.
   std::optional<grammar::GrammarState> masked_;

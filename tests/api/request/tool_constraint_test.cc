@@ -201,7 +201,7 @@ TEST(ToolConstraint, SpecialTokensOfTheFormatAreNamed) {
 
 TEST(ToolConstraint, WithoutAPromiseCallsAloneAreHeld) {
   RequestContext context = HoldingContext();
-  context.marks_calls = true;
+  context.call_mark = CallMark::kToken;
   const auto held = [&context](const std::string& members) {
     const auto parsed = ParseChat(kTools + members, context);
     EXPECT_TRUE(parsed.ok()) << members << parsed.error().message;
@@ -219,6 +219,14 @@ TEST(ToolConstraint, WithoutAPromiseCallsAloneAreHeld) {
                             R"(,"min_tokens":2,"stop_token_ids":[1])"}) {
     EXPECT_EQ(held(other), "") << other;
   }
+  // What prose may spell holds nothing by itself.
+  EXPECT_FALSE(ParseChat(kTools, context).value().constraint->from_arguments);
+  context.call_mark = CallMark::kSpelled;
+  EXPECT_NE(held(""), "");
+  EXPECT_TRUE(ParseChat(kTools, context).value().constraint->from_arguments);
+  context.call_mark = CallMark::kNone;
+  EXPECT_EQ(held(""), "");
+  context.call_mark = CallMark::kToken;
   context.tool_markers = {"<tool_call>"};
   EXPECT_NE(held("").find(R"("markers":["<tool_call>"])"), std::string::npos);
   context.constraints = false;

@@ -329,11 +329,12 @@ TEST(ToolCallParser, KnowsTheFormatByTheTemplate) {
 
 TEST(ToolCallParser, AMarkIsASpecialToken) {
   const std::vector<std::string> markers = {"</tool_call>", "[TOOL_CALLS]"};
-  EXPECT_TRUE(MarksCalls(ToolCallFormat::kMistral, markers));
-  EXPECT_FALSE(MarksCalls(ToolCallFormat::kMistral, {}));
-  EXPECT_FALSE(MarksCalls(ToolCallFormat::kHermes, markers)) << "its letters alone";
-  EXPECT_FALSE(MarksCalls(ToolCallFormat::kLlama3Json, markers)) << "calls have no mark";
-  EXPECT_FALSE(MarksCalls(ToolCallFormat::kNone, markers));
+  EXPECT_EQ(CallMarkOf(ToolCallFormat::kMistral, markers), CallMark::kToken);
+  EXPECT_EQ(CallMarkOf(ToolCallFormat::kMistral, {}), CallMark::kSpelled);
+  EXPECT_EQ(CallMarkOf(ToolCallFormat::kHermes, markers), CallMark::kSpelled) << "its letters alone";
+  EXPECT_EQ(CallMarkOf(ToolCallFormat::kLlama3Json, markers), CallMark::kNone) << "calls have no mark";
+  EXPECT_EQ(CallMarkOf(ToolCallFormat::kHarmony, markers), CallMark::kNone) << "a message's head is no text";
+  EXPECT_EQ(CallMarkOf(ToolCallFormat::kNone, markers), CallMark::kNone);
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ std::string HeldCalls(const char* source, const std::string& more = "", const st
   std::vector<std::string> warnings;
   context.chat = MakeChatSetup({source, ""}, "", "", "hermes", &warnings);
   context.request.tool_format = "hermes";
-  context.request.marks_calls = true;
+  context.request.call_mark = CallMark::kToken;
   const auto made = PrepareChat(R"({"max_tokens":8,"messages":[)" + messages +
                                     R"(],"tools":[{"type":"function","function":{"name":"f"}}])" + more + "}",
                                 context);

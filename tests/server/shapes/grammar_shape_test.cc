@@ -239,6 +239,36 @@ TEST(GrammarShape, CallsAloneAreHeldFromBehindTheirMark) {
   for (const int32_t token : {int32_t{'x'}, int32_t{ByteTokenizer::kEos}}) EXPECT_FALSE(May(shape, token)) << token;
 }
 
+// In each format: what is masked of text, a call and a call that is only begun.
+TEST(GrammarShape, CallsWhoseMarkMayBeProseAreHeldFromTheirArguments) {
+  struct Case {
+    const char* format;
+    std::string named, opens, rest, prose;
+  };
+  for (const Case& c :
+       {Case{"hermes", R"(<tool_call>{"name": "f", "arguments": )", "{", R"("a": "<tool_call>"}}</tool_call>)",
+             R"(<tool_call>
+{"name": <function-name>, "arguments": <args-json-object>}
+</tool_call> or <tool_call>{"name": "other", "arguments": {}}</tool_call>, <tool_call> and <tool_call>{} )"},
+        Case{"qwen3_coder", "<tool_call>\n<function=f>\n",
+             "<parameter=", "a>\n1\n</parameter>\n</function>\n</tool_call>",
+             "<tool_call>\n<function=NAME>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call> "},
+        Case{"mistral", R"([TOOL_CALLS] [{"name": "f", "arguments": )", "{", R"("a": 1}}])",
+             "[TOOL_CALLS] [{\"name\": x"}}) {
+    ConstraintSpec spec = SchemaSpec(std::string(R"({"format":")") + c.format +
+                                     R"(","choice":"auto","loose":true,"tools":[{"name":"f"}]})");
+    spec.kind = ConstraintKind::kToolCalls;
+    GrammarShape shape(MustCompileShape(spec), {.calls_only = true, .from_arguments = true});
+    const std::string call = c.named + c.opens + c.rest;
+    const std::string masked = MaskedBehind(shape, c.prose + call);
+    EXPECT_EQ(masked.substr(0, c.prose.size()), std::string(c.prose.size(), '.')) << masked;
+    // Behind what only arguments begin with, up to the byte that ends the call.
+    const size_t begin = c.prose.size() + c.named.size() + c.opens.size() - 1;
+    EXPECT_EQ(masked.find('m'), begin) << c.format;
+    EXPECT_EQ(masked.substr(begin), std::string(masked.size() - begin - 1, 'm') + ".") << c.format;
+  }
+}
+
 TEST(GrammarShape, TextBehindTheLastCallIsFree) {
   GrammarShape shape(CallsOf(R"(,"parallel":false)"), {.calls_only = true});
   const std::string call = R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)";
