@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -37,6 +38,23 @@ def end_with_parent():
     """Called in the child: a script that is killed leaves no server behind."""
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def free_port():
+    """A port of loopback that nobody had a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(what, condition, timeout=30.0, pause=0.02):
+    """What `condition()` returns once that is true; AssertionError, which says `what`, after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while not (result := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout} s: {what}")
+        time.sleep(pause)
+    return result
 
 
 class NotReady(RuntimeError):

@@ -6,22 +6,16 @@ import itertools
 import os
 import shutil
 import signal
-import socket
 import threading
 import time
 import unittest
 
 from replicas import ROOT, Chat, Client, Process, Replica, ask, skip, small_model, wait_for
+from server_process import free_port
 
 CHATS = 8
 # Longer than HAProxy needs to notice (deploy/haproxy/haproxy.cfg: 1.25 s).
 DELAY_S = 3.0
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Balancer(Process):

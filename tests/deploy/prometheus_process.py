@@ -3,7 +3,6 @@
 import json
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -13,19 +12,13 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from server_process import end_with_parent
+from server_process import end_with_parent, free_port
 
 READY_TIMEOUT_S = 60
 
 
 def installed():
     return shutil.which("prometheus") and shutil.which("promtool")
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class PrometheusProcess:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(os.environ.get("HYDRANTD", ROOT / "build" / "release" / "hydrantd"))
@@ -22,7 +21,7 @@ ANSWER_TIMEOUT_S = 60
 ADMIN_KEY = "an-operators-key"
 
 sys.path.insert(0, str(ROOT / "tests"))
-from server_process import end_with_parent  # noqa: E402
+from server_process import end_with_parent, wait_for  # noqa: E402
 
 
 def skip(reason):
@@ -49,15 +48,6 @@ def small_model():
     path = pathlib.Path(tempfile.mkdtemp(prefix="hydrant-deploy-")) / "small.gguf"
     subprocess.run([sys.executable, "-B", ROOT / "tests/conformance/small_model.py", MODEL, path], check=True)
     return path
-
-
-def wait_for(what, condition, timeout=30.0):
-    deadline = time.monotonic() + timeout
-    while not (result := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout} s: {what}")
-        time.sleep(0.02)
-    return result
 
 
 def ask(port, method, path, body=None, **fields):

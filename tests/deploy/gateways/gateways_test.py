@@ -21,18 +21,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from replicas import ROOT, Process, Replica, ask, skip, small_model, wait_for  # noqa: E402
+from server_process import free_port  # noqa: E402
 
 SESSIONS, TURNS = 40, 4
 HEADERS = "x-session-id,x-smg-routing-key"
 KILL_S = 12.0
-
-
-def free_port():
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Gateway:

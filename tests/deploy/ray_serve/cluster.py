@@ -1,5 +1,6 @@
 """A Ray Serve application of three hydrantds on this machine, and clients of it. Standard library, and `serve` of the venv."""
 
+import functools
 import http.client
 import json
 import os
@@ -21,7 +22,10 @@ SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 PATIENCE_S = 180
 
 sys.path.insert(0, str(ROOT / "tests"))
-from server_process import end_with_parent  # noqa: E402
+import server_process  # noqa: E402
+from server_process import end_with_parent, free_port  # noqa: E402
+
+wait_for = functools.partial(server_process.wait_for, timeout=PATIENCE_S, pause=0.1)
 
 
 def serve_program():
@@ -42,21 +46,6 @@ def small_model(folder):
     path = folder / "small.gguf"
     subprocess.run([sys.executable, "-B", ROOT / "tests/conformance/small_model.py", MODEL, path], check=True)
     return path
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def wait_for(what, condition, timeout=PATIENCE_S):
-    deadline = time.monotonic() + timeout
-    while not (result := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout} s: {what}")
-        time.sleep(0.1)
-    return result
 
 
 class Cluster:

@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
 from fault_test import Shim
-from server_process import NotReady, ServerProcess, made_up_ids
+from server_process import NotReady, ServerProcess, made_up_ids, wait_for
 from shadow import ask, key_file, key_flags, parser_of, small_model
 
 POLICIES = {
@@ -32,14 +32,6 @@ POLICIES = {
 ADMIN_KEY = "an-operators-key"
 ADMIN = ("--admin-port", 0, "--admin-api-key", ADMIN_KEY)
 TURN = {"temperature": 0, "ignore_eos": True, "return_token_ids": True, "logprobs": 3}
-
-
-def wait_for(what, condition, seconds=20):
-    until = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > until:
-            raise AssertionError(f"{what} does not come")
-        time.sleep(0.02)
 
 
 def say(server, session, turn, max_tokens=12, length=20, durable=None):
