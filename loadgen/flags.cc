@@ -27,10 +27,8 @@ void AddServerFlags(CLI::App& app, Options& options, RawFlags& raw) {
             "http(s)://HOST:PORT, with or without /v1, in place of --host and --port");
   group.AddWithDefault("--host", "ADDRESS", raw.host, "name or address of the server");
   group.AddWithDefault("--port", "PORT", raw.port, "port of the server")->check(CLI::Range(1, 65535));
-  group
-      .AddWithDefault("--backend", "openai|openai-chat", options.backend,
-                      "endpoint to load: completions or chat completions")
-      ->check(CLI::IsMember({"openai", "openai-chat"}));
+  group.AddChoice("--backend", {"openai", "openai-chat"}, options.backend,
+                  "endpoint to load: completions or chat completions");
   group.Add("--endpoint", "PATH", options.endpoint,
             "path of the requests (default: /v1/completions or /v1/chat/completions)");
   group.Add("--model", "NAME", options.model, "model's name in requests (default: the first of the server's list)");

@@ -8,6 +8,9 @@
 #include <CLI/CLI.hpp>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
 
 namespace hydrant {
 
@@ -25,6 +28,12 @@ class FlagGroup {
   template <typename T>
   CLI::Option* AddWithDefault(const char* flag, const char* value, T& target, std::string text) const {
     return Add(flag, value, target, std::move(text))->capture_default_str();
+  }
+  // One of `choices`, which stand for the value on the page, too.
+  template <typename T>
+  CLI::Option* AddChoice(const char* flag, const std::vector<std::string>& choices, T& target, std::string text) const {
+    const std::string value = absl::StrJoin(choices, "|");
+    return AddWithDefault(flag, value.c_str(), target, std::move(text))->check(CLI::IsMember(choices));
   }
   CLI::Option* AddSwitch(const char* flag, bool& target, std::string text) const {
     return app_.add_flag(flag, target, std::move(text))->group(name_);

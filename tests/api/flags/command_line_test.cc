@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "api/flags/flag_group.h"
 
 namespace hydrant {
@@ -11,11 +14,13 @@ struct Kettle {
   Kettle() {
     app.set_version_flag("--version", "kettle 2");
     FlagGroup(app, "Brewing").AddWithDefault("--seconds", "SECONDS", seconds, "for how long");
+    FlagGroup(app, "Brewing").AddChoice("--leaf", {"green", "black"}, leaf, "of what");
     FlagGroup(app, "Serving").AddSwitch("--milk,!--no-milk", milk, "with milk");
   }
 
   CLI::App app{"Brews tea.", "kettle"};
   int seconds = 90;
+  std::string leaf = "green";
   bool milk = true;
 };
 
@@ -24,6 +29,14 @@ TEST(CommandLine, ArgumentsAreTakenInTheirOrder) {
   ParseArguments(kettle.app, {"--seconds", "5", "--no-milk"});
   EXPECT_EQ(kettle.seconds, 5);
   EXPECT_FALSE(kettle.milk);
+}
+
+TEST(CommandLine, AChoiceIsOneOfThoseOnThePage) {
+  Kettle kettle;
+  EXPECT_NE(kettle.app.help().find("green|black"), std::string::npos);
+  ParseArguments(kettle.app, {"--leaf", "black"});
+  EXPECT_EQ(kettle.leaf, "black");
+  EXPECT_THROW(ParseArguments(kettle.app, {"--leaf", "red"}), CLI::ValidationError);
 }
 
 TEST(CommandLine, AnAnswerHasNoLineEndBehindIt) {
