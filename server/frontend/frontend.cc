@@ -1,17 +1,14 @@
 #include "server/frontend/frontend.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <ctime>
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -23,6 +20,7 @@
 #include "server/process/clock.h"
 #include "server/process/exit_codes.h"
 #include "server/process/log.h"
+#include "server/process/stuck_guard.h"
 #include "server/tenants/authentication.h"
 
 namespace hydrant {
@@ -46,39 +44,6 @@ constexpr int32_t kAdminConnections = 64;
 constexpr auto kHangupPause = std::chrono::milliseconds(50);
 // After everything was cancelled: for last events to get out.
 constexpr int64_t kFlushUs = 1'000'000;
-// For the log's writer to put a last line on stderr. It may be stuck there itself, so nobody waits for it.
-constexpr auto kLastLine = std::chrono::milliseconds(200);
-
-// Ends the process unless it is destroyed within `seconds`: nothing here can end a device's step, or reading from a disk, that
-// never returns, and a process that ignores SIGTERM is worse than an exit code.
-class StuckGuard {
- public:
-  StuckGuard(const char* what, double seconds)
-      : thread_([this, what, limit = std::chrono::duration<double>(seconds)] {
-          std::unique_lock<std::mutex> lock(mutex_);
-          if (ended_.wait_for(lock, limit, [this] { return done_; })) return;
-          Log(LogLevel::kError,
-              absl::StrCat(what, " did not end within ", limit.count(), " s of the shutdown: exiting without it"));
-          std::this_thread::sleep_for(kLastLine);
-          _exit(kExitInternal);
-        }) {}
-  ~StuckGuard() {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      done_ = true;
-    }
-    ended_.notify_one();
-    thread_.join();
-  }
-  StuckGuard(const StuckGuard&) = delete;
-  StuckGuard& operator=(const StuckGuard&) = delete;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool done_ = false;
-  std::thread thread_;  // last: it uses the others
-};
 
 }  // namespace
 

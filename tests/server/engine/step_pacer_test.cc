@@ -9,7 +9,7 @@ namespace {
 
 // A device that takes `fixed_us` and `token_us` per prompt token, and `decode_us` when there are decodes. A shared step is one of
 // 8 decodes that cost as much as prompt tokens.
-struct Device {
+struct PacedDevice {
   int64_t fixed_us = 1000;
   int64_t token_us = 100;
   int64_t decode_us = 0;
@@ -29,7 +29,7 @@ struct Device {
 };
 
 // The most prompt tokens of a step without decodes, once so many steps were seen.
-double Settle(StepPacer& pacer, const Device& device, int steps = 50) {
+double Settle(StepPacer& pacer, const PacedDevice& device, int steps = 50) {
   for (int i = 0; i < steps; ++i) {
     const StepLimits limits = pacer.limits();
     pacer.Observe(device.Step(device.shared          ? limits.shared
@@ -65,14 +65,14 @@ TEST(StepPacer, ALargeModelsWeightsDoNotTakeEveryStepForThemselves) {
 TEST(StepPacer, ShortPromptsSayNothingAboutLongOnes) {
   StepPacer pacer(8192);
   const double before = pacer.limits().alone;
-  Device cold{.fixed_us = 400'000};
+  PacedDevice cold{.fixed_us = 400'000};
   for (int i = 0; i < 20; ++i) pacer.Observe(cold.Step(16));
   EXPECT_EQ(pacer.limits().alone, before);
 }
 
 TEST(StepPacer, OneSlowStepIsNotBelievedAndSoonMadeUpFor) {
   StepPacer pacer(4096);
-  const Device device{.token_us = 200};
+  const PacedDevice device{.token_us = 200};
   const double before = Settle(pacer, device);
   pacer.Observe({.rows = 1, .prefill_tokens = static_cast<int32_t>(before), .device_us = 60'000'000});
   EXPECT_GE(pacer.limits().alone, before / 4);
@@ -107,7 +107,7 @@ TEST(StepPacer, AStepThatTenantsShareIsShorterAndBoundedAsAWhole) {
 }
 
 // A step with the end of a session's turn, or the beginning of one.
-StepReport Moving(const Device& device, double cost, int64_t move_us, int64_t blocks) {
+StepReport Moving(const PacedDevice& device, double cost, int64_t move_us, int64_t blocks) {
   StepReport report = device.Step(cost);
   report.move_us = move_us;
   report.blocks_moved = blocks;
@@ -115,7 +115,7 @@ StepReport Moving(const Device& device, double cost, int64_t move_us, int64_t bl
 }
 
 TEST(StepPacer, MovedKvIsNoReasonForSmallerSteps) {
-  const Device device{.token_us = 1000, .decode_us = 50'000};
+  const PacedDevice device{.token_us = 1000, .decode_us = 50'000};
   StepPacer pacer(4096);
   Settle(pacer, device);
   const StepLimits before = pacer.limits();
@@ -125,7 +125,7 @@ TEST(StepPacer, MovedKvIsNoReasonForSmallerSteps) {
 }
 
 TEST(StepPacer, AMovedBlockCostsWhatItsTimeWouldCompute) {
-  const Device device{.token_us = 1000};
+  const PacedDevice device{.token_us = 1000};
   StepPacer pacer(4096);
   const double alone = Settle(pacer, device);
   EXPECT_EQ(pacer.limits().block_moved, 0) << "nobody knows";
@@ -174,7 +174,7 @@ TEST(StepPacer, SharedStepsFollowTheShortestOnesThereAre) {
 
 TEST(StepPacer, SharedStepsOfDecodesAloneAreLearnedFromToo) {
   StepPacer pacer(4096);
-  Device slow{.token_us = 20'000, .shared = true};
+  PacedDevice slow{.token_us = 20'000, .shared = true};
   for (int i = 0; i < 50; ++i) pacer.Observe(slow.Step(8));
   EXPECT_LT(pacer.limits().shared, 33);
 }
