@@ -1,5 +1,5 @@
-// StuckGuard ends the process unless it is destroyed in time: nothing here can end a device's step or a read from a disk that never
-// returns, and a process that ignores SIGTERM is worse than an exit code.
+// StuckGuard ends the process unless it is destroyed in time: nothing here can end a device's step, a read from a disk or the lookup of
+// a host's name that never returns, and a process that ignores SIGTERM is worse than an exit code.
 //
 // Thread: any; it has one of its own.
 #ifndef HYDRANT_SERVER_PROCESS_STUCK_GUARD_H_
