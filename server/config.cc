@@ -100,6 +100,28 @@ std::string FinishTenants(const RawConfig& raw, Config* config) {
   return "";
 }
 
+// The part of Finish about limits that several servers share.
+std::string FinishSharedLimits(const RawConfig& raw, Config* config) {
+  config->shared_limits_fail_open = raw.shared_limits_fail == "open";
+  if (raw.shared_limits.empty()) {
+    for (const char* setting : {"shared_limits_fail", "shared_limits_password_file", "shared_limits_timeout_s"}) {
+      if (!config->origins.contains(setting)) continue;
+      std::string flag = setting;
+      std::replace(flag.begin(), flag.end(), '_', '-');
+      return absl::StrCat("--", flag, " needs --shared-limits");
+    }
+    return "";
+  }
+  absl::StatusOr<StoreAddress> address = ParseStoreAddress(raw.shared_limits);
+  if (!address.ok()) return absl::StrCat("--shared-limits: ", std::string(address.status().message()));
+  if (config->tenants_path.empty()) return "--shared-limits: needs --tenants, whose limits they are";
+  if (!address->user.empty() && config->shared_limits_password_path.empty()) {
+    return "--shared-limits: a user needs --shared-limits-password-file";
+  }
+  config->shared_limits = *std::move(address);
+  return "";
+}
+
 // Empty: nothing is wrong.
 std::string FinishSessions(const RawConfig& raw, Config* config) {
   const std::string& said = raw.session_durability;
@@ -244,6 +266,7 @@ std::string Finish(const RawConfig& raw, Config* config) {
   if (std::string wrong = FinishSessions(raw, config); !wrong.empty()) return wrong;
   if (std::string wrong = FinishGateways(raw, config); !wrong.empty()) return wrong;
   if (std::string wrong = FinishAdapters(raw, config); !wrong.empty()) return wrong;
+  if (std::string wrong = FinishSharedLimits(raw, config); !wrong.empty()) return wrong;
   config->allowed_origins = SplitList(raw.allowed_origins);
   config->allowed_hosts = SplitList(raw.allowed_hosts);
   if (std::string wrong = FinishProxies(raw, config); !wrong.empty()) return wrong;

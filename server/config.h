@@ -21,6 +21,7 @@
 #include "server/process/exit_codes.h"
 #include "server/process/limits.h"
 #include "server/process/log.h"
+#include "server/shared_limits/store_address.h"
 
 namespace hydrant {
 
@@ -38,7 +39,11 @@ struct Config {
   std::string api_key_path;                // of a file that has it; empty: none
   std::string tenants_path;                // empty: one tenant
   SchedulingPolicy scheduling_policy = SchedulingPolicy::kFair;
-  double tenant_floor_share = 0.125;   // TenantFacts::floor_share
+  double tenant_floor_share = 0.125;          // TenantFacts::floor_share
+  std::optional<StoreAddress> shared_limits;  // what --shared-limits says
+  std::string shared_limits_password_path;    // empty: none
+  bool shared_limits_fail_open = true;
+  double shared_limits_timeout_s = 0.05;
   std::optional<uint16_t> admin_port;  // 0 picks one
   std::string admin_host = "127.0.0.1";
   std::string admin_socket;      // empty: none

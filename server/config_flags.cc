@@ -94,6 +94,16 @@ void AddTenantFlags(CLI::App& app, Config& config, RawConfig& raw) {
       .AddWithDefault("--tenant-floor-share", "SHARE", config.tenant_floor_share,
                       "part of the KV pool that is kept for tenants without floor_blocks, by weight")
       ->check(RealRange(0.0, 0.9));
+  group.Add("--shared-limits", "URL", raw.shared_limits,
+            "Redis that counts for all servers that name it: redis://HOST:PORT/DATABASE or unix:///PATH?db=DATABASE");
+  group.AddChoice("--shared-limits-fail", {"open", "closed"}, raw.shared_limits_fail,
+                  "without an answer of it, requests go by this server's counts alone, or are refused (503)");
+  group.Add("--shared-limits-password-file", "FILE", config.shared_limits_password_path,
+            "file with its password, read for each connection (default: none)");
+  group
+      .AddWithDefault("--shared-limits-timeout-s", "SECONDS", config.shared_limits_timeout_s,
+                      "longest that a request waits for its answer")
+      ->check(RealRange(0.001, 10.0));
   group.Add("--admin-port", "PORT", raw.admin_port, "port of the admin listener; 0 picks a free one (default: none)")
       ->check(CLI::Range(0, 65535));
   group.AddWithDefault("--admin-host", "ADDRESS", config.admin_host, "address of the admin listener");

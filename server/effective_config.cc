@@ -117,6 +117,10 @@ void AddTenants(const Config& config, Settings* out) {
   out->Text("tenants", config.tenants_path);
   out->Text("scheduling_policy", config.scheduling_policy == SchedulingPolicy::kFair ? "fair" : "fcfs");
   out->Json("tenant_floor_share", Number(config.tenant_floor_share));
+  out->Text("shared_limits", config.shared_limits.has_value() ? config.shared_limits->Text() : "");
+  out->Text("shared_limits_fail", config.shared_limits_fail_open ? "open" : "closed");
+  out->Text("shared_limits_password_file", config.shared_limits_password_path);
+  out->Seconds("shared_limits_timeout_s", config.shared_limits_timeout_s);
   out->Json("admin_port", config.admin_port.has_value() ? absl::StrCat(*config.admin_port) : "null");
   out->Text("admin_host", config.admin_host);
   out->Text("admin_socket", config.admin_socket);

@@ -32,6 +32,7 @@
 #include "server/frontend/loading_server.h"
 #include "server/generation/chat_setup.h"
 #include "server/generation/generation_defaults.h"
+#include "server/limit_store_setup.h"
 #include "server/model_path.h"
 #include "server/process/clock.h"
 #include "server/process/host_facts.h"
@@ -181,15 +182,6 @@ absl::Status ReadKeys(const Config& config, FrontendOptions* options) {
   return metrics.status();
 }
 
-// A file of keys that is wrong ends the start before the minutes of loading.
-absl::Status CheckKeyFiles(const Config& config) {
-  for (const std::string& path : {config.api_key_path, config.admin_key_path, config.metrics_key_path}) {
-    if (path.empty()) continue;
-    if (const auto keys = ReadKeyFile(path); !keys.ok()) return keys.status();
-  }
-  return absl::OkStatus();
-}
-
 OriginPolicy MakeOrigins(const Config& config) {
   return OriginPolicy(config.host, config.allowed_hosts, config.allowed_origins);
 }
@@ -251,6 +243,7 @@ struct Parts {
   std::unique_ptr<MaskPool> masks;
   std::unique_ptr<TenantRegistry> tenants;
   std::unique_ptr<Metrics> metrics;
+  std::unique_ptr<LimitStore> limit_store;  // null: without --shared-limits
   std::unique_ptr<SessionJournal> journal;  // null: without --session-dir
   std::future<absl::StatusOr<Sha256Digest>>
       model_digest;              // with a journal, from when the checkpoint is open; it is read meanwhile
@@ -261,11 +254,15 @@ struct Parts {
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Frontend> http;
 
-  ~Parts() {
+  ~Parts() { Stop(); }
+
+  // Before StopLog: all of them write lines. A second time is as good as none.
+  void Stop() {
     if (engine != nullptr) engine->Stop();
     if (kv != nullptr) kv->Stop();
     // It ends turns, for which it needs the sessions and the engine; what connections still end by going is not durable.
     if (journal != nullptr) journal->Stop();
+    if (limit_store != nullptr) limit_store->Stop();  // after what has to be on the disk: it may end the process
   }
 };
 
@@ -448,6 +445,7 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   parts->metrics = std::make_unique<Metrics>(MakeMetricsOptions(context, sizing, *parts->tenants));
   FrontendOptions http_options = MakeFrontendOptions(config, systemd, sizing, checkpoint.config, std::move(context));
   if (absl::Status status = ReadKeys(config, &http_options); !status.ok()) return status;
+  http_options.limit_store = (parts->limit_store = MakeLimitStore(config, *parts->metrics)).get();
   http_options.admin.config = [config, sizing, device = parts->device->name()] {
     return EffectiveConfigJson(config, sizing, device);
   };
@@ -567,13 +565,16 @@ int Serve(const Config& config_in, const Announce& announce, const ShowBar& bar)
     parts.loading->SetPercent(loaded.percent());
     reporter.Report(loaded, MonotonicUs());
   };
-  absl::Status status = CheckKeyFiles(config);
+  // A file of keys that is wrong ends the start before the minutes of loading.
+  absl::Status status = CheckKeyFiles({config.api_key_path, config.admin_key_path, config.metrics_key_path});
+  if (status.ok()) status = CheckStorePassword(config);
   if (status.ok()) status = FindModelOf(&config);
   if (status.ok()) status = OpenJournal(config, &parts);
   if (status.ok()) status = BindPorts(config, *systemd, &parts);
   if (status.ok()) status = LoadAndStart(config, *systemd, on_load, &parts);
   reporter.Finish();
   if (!status.ok()) {
+    parts.Stop();
     if (!json) StopLog();  // what it still holds comes first
     tell(LogLevel::kError, absl::StrCat("hydrantd: ", std::string(status.message())));
     StopLog();
@@ -588,8 +589,7 @@ int Serve(const Config& config_in, const Announce& announce, const ShowBar& bar)
   const int exit_code = parts.http->Run();
   parts.engine->Stop();
   KeepParked(parts);
-  if (parts.kv != nullptr) parts.kv->Stop();
-  if (parts.journal != nullptr) parts.journal->Stop();
+  parts.Stop();
   Log(LogLevel::kInfo, absl::StrCat("stopped, exit code ", exit_code));
   StopLog();
   return exit_code;

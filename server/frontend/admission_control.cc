@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/frontend/store_wait.h"
 #include "server/process/clock.h"
 
 namespace hydrant {
@@ -61,6 +62,29 @@ class AdmissionControl::Place : public RequestPlace {
   void Close() override {
     if (open_) tenant_->account->Close(opened_us_, MonotonicUs());
     open_ = false;
+    if (ask_ != nullptr) control_.store_->GiveBack(std::exchange(ask_, nullptr), 0);
+  }
+
+  bool undecided() const override { return open_ && control_.store_ != nullptr; }
+  boost::asio::awaitable<std::optional<HttpResponse>> Decide(HttpExchange& exchange) override {
+    TenantAccount& account = *tenant_->account;
+    std::optional<LimitDemand> demand = account.SharedDemand();
+    if (!demand.has_value()) co_return std::nullopt;
+    LimitStore& store = *control_.store_;
+    std::optional<Refusal> refusal = account.KnownRefusal(*demand, MonotonicUs());
+    if (!refusal.has_value()) {
+      ask_ = store.Ask(*std::move(demand), exchange.Waker());
+      co_await WaitForStore(exchange, ask_.get());
+      refusal = account.Judge(ask_.get(), store.fails_open(), MonotonicUs());
+    }
+    if (!refusal.has_value()) co_return std::nullopt;
+    ReleaseBody();  // none of it is kept, however slowly it comes
+    account.Withdraw(MonotonicUs());
+    open_ = false;
+    // An answer that is still to come may have counted it.
+    if (ask_ != nullptr) store.GiveBack(ask_, ask_->demand().amount);
+    ask_ = nullptr;
+    co_return control_.Reject(*tenant_, *refusal);
   }
 
  private:
@@ -68,12 +92,13 @@ class AdmissionControl::Place : public RequestPlace {
   const Caller tenant_;
   const int64_t opened_us_ = MonotonicUs();
   bool open_ = false;
+  std::shared_ptr<LimitAsk> ask_;  // what it holds at the store
   int64_t body_bytes_ = 0;
   int64_t answer_bytes_ = 0;
 };
 
-AdmissionControl::AdmissionControl(const Limits& limits, const EnginePort& engine, Metrics& metrics)
-    : engine_(engine), metrics_(metrics), bytes_(limits.held_bytes_max) {}
+AdmissionControl::AdmissionControl(const Limits& limits, const EnginePort& engine, Metrics& metrics, LimitStore* store)
+    : engine_(engine), metrics_(metrics), store_(store), bytes_(limits.held_bytes_max) {}
 
 Refusal AdmissionControl::Draining() {
   return {Overloaded("The server is shutting down.", "draining", 5), RejectReason::kDraining};

@@ -5,7 +5,9 @@
 //
 // Invariants
 //  1. A body is never read into memory without a place of its tenant and room in the budget of bytes.
-//  2. A refused request has given back everything but the one that its tenant's rpm counted.
+//  2. The store of shared limits is asked about no request that was refused here. A refused request has given back everything before
+//     its body is read over: one that was refused here all but the one that its tenant's rpm counted, one that the store refused that,
+//     too.
 //  3. Whatever a tenant asks for, the bytes of a long answer count among its own for as long as it leaves them here.
 #ifndef HYDRANT_SERVER_FRONTEND_ADMISSION_CONTROL_H_
 #define HYDRANT_SERVER_FRONTEND_ADMISSION_CONTROL_H_
@@ -19,6 +21,7 @@
 #include "server/http/request_place.h"
 #include "server/metrics/metrics.h"
 #include "server/process/limits.h"
+#include "server/shared_limits/limit_store.h"
 #include "server/tenants/byte_budget.h"
 #include "server/tenants/tenant_account.h"
 #include "server/tenants/tenant_registry.h"
@@ -30,8 +33,10 @@ void AddFields(HttpResponse* response, TenantAccount::Fields fields);
 
 class AdmissionControl {
  public:
-  // The arguments outlive it.
-  AdmissionControl(const Limits& limits, const EnginePort& engine, Metrics& metrics);
+  // The arguments outlive it. `store`: of limits that hold for several servers together; null: there is none.
+  AdmissionControl(const Limits& limits, const EnginePort& engine, Metrics& metrics, LimitStore* store = nullptr);
+
+  LimitStore* store() const { return store_; }
 
   // A request that will generate, or one that will not but costs processor time by its body.
   Admitted AdmitGeneration(const HttpExchange& exchange);
@@ -68,6 +73,7 @@ class AdmissionControl {
 
   const EnginePort& engine_;
   Metrics& metrics_;
+  LimitStore* const store_;
   ByteBudget bytes_;
   std::atomic<bool> refusing_ = false;  // relaxed: nothing is published through it
 };

@@ -94,6 +94,7 @@ Frontend::~Frontend() {
   adapter_workers_.Join();
   io_.stop();
   control_io_.stop();
+  if (options_.limit_store != nullptr) options_.limit_store->Stop();  // whom it would wake goes with io_
 }
 
 EventRouter::FanOut Frontend::fan_out() {
@@ -109,7 +110,7 @@ absl::Status Frontend::Open(EnginePort& engine) {
   engine_ = &engine;
   metrics_.ReadShapes(options_.context.shapes);
   metrics_.ReadAdapters(options_.context.adapters);
-  admission_ = std::make_unique<AdmissionControl>(options_.limits, engine, metrics_);
+  admission_ = std::make_unique<AdmissionControl>(options_.limits, engine, metrics_, options_.limit_store);
   generations_ = std::make_unique<GenerationService>(options_.context, engine, metrics_, *admission_, workers_,
                                                      shape_workers_, disk_workers_, directory_);
   inspector_ = std::make_unique<KvInspector>(engine, options_.kv_shape, *options_.context.sessions,

@@ -58,6 +58,7 @@ struct FrontendOptions {
   std::optional<InheritedSocket> socket;  // in place of host and port
   double shutdown_delay_s = 0;            // after a drain begins: new requests are served for this long
   double shutdown_timeout_s = 30;         // after that delay: running requests are ended
+  LimitStore* limit_store = nullptr;      // AdmissionControl's; outlives the frontend
   ServingContext context;
   KvShape kv_shape;            // of the model
   int64_t kv_block_bytes = 0;  // of the pool, for /v1/models

@@ -8,6 +8,7 @@
 #include "api/response/sse.h"
 #include "server/frontend/request_deadlines.h"
 #include "server/frontend/request_headers.h"
+#include "server/frontend/store_wait.h"
 #include "server/generation/generation_run.h"
 #include "server/process/clock.h"
 #include "server/process/log.h"
@@ -131,6 +132,27 @@ asio::awaitable<std::optional<ApiError>> GenerationService::Shape(HttpExchange& 
   co_return error;
 }
 
+asio::awaitable<std::optional<Refusal>> GenerationService::AskStore(HttpExchange& exchange, RequestAccount& account,
+                                                                    RequestDeadlines& deadlines) {
+  std::optional<LimitDemand> demand = account.SharedDemand();
+  if (!demand.has_value()) co_return std::nullopt;
+  TenantAccount& tenant = *exchange.caller()->account;
+  std::optional<Refusal> refusal = tenant.KnownRefusal(*demand, MonotonicUs());
+  if (!refusal.has_value()) {
+    LimitStore& store = *admission_.store();
+    const std::shared_ptr<LimitAsk> ask = store.Ask(*std::move(demand), exchange.Waker());
+    if (ask != nullptr) account.Hold(&store, ask);
+    co_await WaitForStore(exchange, ask.get(), deadlines.next_us());
+    if (exchange.client_gone()) co_return std::nullopt;
+    // A request has no way past the store by having little time.
+    const int64_t now_us = MonotonicUs();
+    if (now_us >= deadlines.next_us()) refusal = deadlines.Missed(now_us, engine_.backlog().wait_s);
+    if (!refusal.has_value()) refusal = tenant.Judge(ask.get(), store.fails_open(), now_us);
+  }
+  if (refusal.has_value()) account.Withdraw();  // before the response says what is left
+  co_return refusal;
+}
+
 asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, GenerationRun& run) {
   const TenantEntry& tenant = *exchange.caller();
   std::optional<Refusal> refusal;
@@ -139,8 +161,12 @@ asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, Genera
   RequestDeadlines deadlines(exchange.arrival_us(), run.fields().time_limit, context_.limits.queue_timeout_s, account);
   if (account != nullptr) {
     exchange.WatchClient(HalfClosed::kLeft);
+    if (admission_.store() != nullptr) {
+      refusal = co_await AskStore(exchange, *account, deadlines);
+      if (exchange.client_gone()) co_return;
+    }
     // Also before any line: what others wait for is never a schema.
-    if (run.fields().constraint.has_value()) {
+    if (!refusal.has_value() && run.fields().constraint.has_value()) {
       std::optional<ApiError> error = co_await Shape(exchange, run);
       if (exchange.client_gone()) co_return;
       if (error.has_value()) refusal = {*std::move(error), RejectReason::kInvalid};

@@ -57,6 +57,10 @@ class GenerationService {
   // Compiles what the run's answers are to be held to. Returns why that cannot be, if so.
   boost::asio::awaitable<std::optional<ApiError>> Shape(HttpExchange& exchange, GenerationRun& run);
   boost::asio::awaitable<void> Reject(HttpExchange& exchange, const Refusal& refusal);
+  // Asks LimitStore about what the request may come to use. Returns why it may not go on, if so: also that its time was over before
+  // there was an answer.
+  boost::asio::awaitable<std::optional<Refusal>> AskStore(HttpExchange& exchange, RequestAccount& account,
+                                                          RequestDeadlines& deadlines);
   boost::asio::awaitable<void> Generate(HttpExchange& exchange, GenerationRun& run);
   boost::asio::awaitable<void> Stream(HttpExchange& exchange, GenerationRun& run, RequestDeadlines& deadlines);
   boost::asio::awaitable<void> Collect(HttpExchange& exchange, GenerationRun& run, RequestDeadlines& deadlines);

@@ -323,6 +323,14 @@ asio::awaitable<void> HttpConnection::Serve(HttpExchange& exchange) {
       co_return;
     }
     exchange.SetPlace(std::move(admitted.place));
+    if (exchange.place() != nullptr && exchange.place()->undecided()) {
+      // A place that was refused holds nothing any more, while the body is read over.
+      std::optional<HttpResponse> refusal = co_await exchange.place()->Decide(exchange);
+      if (refusal.has_value()) {
+        co_await RefuseAtHead(exchange, std::move(*refusal));
+        co_return;
+      }
+    }
   }
   // A body that comes with a GET is not read; the response ends the connection.
   if (!exchange.body_read() && found.route->takes_body() && !found.route->streams_body) {

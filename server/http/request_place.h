@@ -5,6 +5,7 @@
 #ifndef HYDRANT_SERVER_HTTP_REQUEST_PLACE_H_
 #define HYDRANT_SERVER_HTTP_REQUEST_PLACE_H_
 
+#include <boost/asio/awaitable.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -13,11 +14,17 @@
 
 namespace hydrant {
 
+class HttpExchange;
+
 // RequestPlace is what a request holds while it is under way. Its destructor gives back what was not given back before.
 class RequestPlace {
  public:
   virtual ~RequestPlace() = default;
 
+  // Somebody beyond this process has a say in it, too (Decide); else Decide is not called.
+  virtual bool undecided() const { return false; }
+  // Waits for that; returns the response that refuses the request, if so: then it holds nothing any more. Once, before anything else.
+  virtual boost::asio::awaitable<std::optional<HttpResponse>> Decide(HttpExchange& exchange) = 0;
   // Room for a body of `bytes` in all, which nobody had said before (chunks); the response that refuses it else.
   virtual std::optional<HttpResponse> HoldBody(int64_t bytes) = 0;
   // The body was read, and its bytes are gone.

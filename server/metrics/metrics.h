@@ -20,6 +20,7 @@
 namespace hydrant {
 
 class AdapterRegistry;
+enum class AskEnd : uint8_t;
 struct EngineCounters;
 class KvKeeper;
 class SessionJournal;
@@ -89,6 +90,9 @@ class Metrics {
   // The files of tenants and keys were read again; not `applied`: one of them was wrong, and nothing changed.
   void CountReload(bool applied);
   void SetPaused(bool paused);  // admission to the engine
+  // LimitStore was asked, and `us` later it was known how that ended.
+  void CountStoreAsk(AskEnd end, int64_t us);
+  void SetStoreAway(bool away);
   void ObserveFirstToken(int32_t tenant, int64_t us);
   void ObserveTokenGap(int32_t tenant, int64_t us);  // between two outputs of one sequence
   void ObserveSequence(int32_t tenant, const SequenceReport& report);

@@ -44,6 +44,11 @@ void TokenBucket::GiveBack(int64_t amount, int64_t now_us) {
   level_us_ = std::max(level_us_, now_us);
 }
 
+void TokenBucket::SetRemaining(int64_t amount, int64_t now_us) {
+  level_ = std::min(static_cast<double>(burst_), static_cast<double>(amount));
+  level_us_ = now_us;
+}
+
 int64_t TokenBucket::remaining(int64_t now_us) const {
   return static_cast<int64_t>(std::max(0.0, LevelAt(now_us) + kRounding));
 }

@@ -26,6 +26,9 @@ class TokenBucket {
   // the bucket has made up for them.
   void GiveBack(int64_t amount, int64_t now_us);
 
+  // What is left as somebody else counts it.
+  void SetRemaining(int64_t amount, int64_t now_us);
+
   int64_t remaining(int64_t now_us) const;  // >= 0: a debt is not shown
   // Seconds until TryTake(amount) would succeed if nobody else took anything; infinity above the limit.
   double SecondsUntil(int64_t amount, int64_t now_us) const;

@@ -48,6 +48,14 @@ absl::StatusOr<std::vector<KeyDigest>> ReadKeyFile(const std::string& path) {
   return text.ok() ? ParseKeys(*text, path) : text.status();
 }
 
+absl::Status CheckKeyFiles(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    if (path.empty()) continue;
+    if (const auto keys = ReadKeyFile(path); !keys.ok()) return keys.status();
+  }
+  return absl::OkStatus();
+}
+
 std::shared_ptr<RotatingKeys> RotatingKeys::Of(std::string_view key) {
   std::shared_ptr<RotatingKeys> made(new RotatingKeys(""));
   if (!key.empty()) made->keys_.Add(DigestOfKey(key), 0);

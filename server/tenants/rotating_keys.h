@@ -24,6 +24,8 @@ absl::StatusOr<std::vector<KeyDigest>> ParseKeys(std::string_view text, const st
 
 // The same of a file. Errors: ReadSecretFile's besides.
 absl::StatusOr<std::vector<KeyDigest>> ReadKeyFile(const std::string& path);
+// Whether all of them can be read; "" is none. Errors: the first of ReadKeyFile's.
+absl::Status CheckKeyFiles(const std::vector<std::string>& paths);
 
 class RotatingKeys {
  public:

@@ -47,6 +47,18 @@ void TenantAccount::SetLimits(const TenantLimits& limits, int64_t now_us) {
   limits_ = limits;
   requests_.SetLimit(limits.rpm, now_us);
   tokens_.SetLimit(limits.tpm, now_us);
+  if (requests_seen_.limited()) requests_seen_.SetLimit(limits.rpm, now_us);
+  if (tokens_seen_.limited()) tokens_seen_.SetLimit(limits.tpm, now_us);
+  requests_known_ = tokens_known_ = {};
+}
+
+int64_t TenantAccount::Remaining(const TokenBucket& own, const TokenBucket& seen, int64_t now_us) const {
+  const int64_t remaining = own.remaining(now_us);
+  return seen.limited() ? std::min(remaining, seen.remaining(now_us)) : remaining;
+}
+
+double TenantAccount::SecondsUntilFull(const TokenBucket& own, const TokenBucket& seen, int64_t now_us) const {
+  return std::max(own.SecondsUntilFull(now_us), seen.SecondsUntilFull(now_us));
 }
 
 std::optional<Refusal> TenantAccount::TakeRequest(int64_t now_us) {
@@ -74,6 +86,7 @@ void TenantAccount::Close(int64_t opened_us, int64_t now_us) {
   const std::lock_guard<std::mutex> lock(mutex_);
   assert(open_ > 0);
   --open_;
+  requests_known_.places_until_us = 0;  // there is one
   request_s_ += kDurationWeight * (static_cast<double>(now_us - opened_us) * 1e-6 - request_s_);
 }
 
@@ -81,11 +94,12 @@ TenantAccount::Fields TenantAccount::RateFields(int64_t now_us) const {
   Fields fields;
   const std::lock_guard<std::mutex> lock(mutex_);
   if (requests_.limited()) {
-    AddRateFields("requests", requests_.limit(), requests_.remaining(now_us), requests_.SecondsUntilFull(now_us),
-                  &fields);
+    AddRateFields("requests", requests_.limit(), Remaining(requests_, requests_seen_, now_us),
+                  SecondsUntilFull(requests_, requests_seen_, now_us), &fields);
   }
   if (tokens_.limited()) {
-    AddRateFields("tokens", tokens_.limit(), tokens_.remaining(now_us), tokens_.SecondsUntilFull(now_us), &fields);
+    AddRateFields("tokens", tokens_.limit(), Remaining(tokens_, tokens_seen_, now_us),
+                  SecondsUntilFull(tokens_, tokens_seen_, now_us), &fields);
   }
   return fields;
 }
@@ -94,8 +108,8 @@ TenantAccount::Fields TenantAccount::LimitFields(const Refusal& refusal) const {
   Fields fields;
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!requests_.limited() && refusal.reason == RejectReason::kConcurrency) {
-    AddRateFields("requests", limits_.concurrency_max, limits_.concurrency_max - open_, refusal.error.retry_after_s,
-                  &fields);
+    const int64_t left = refusal.shared ? 0 : limits_.concurrency_max - open_;
+    AddRateFields("requests", limits_.concurrency_max, left, refusal.error.retry_after_s, &fields);
   } else if (!requests_.limited() && refusal.reason == RejectReason::kQueue && limits_.queue_max > 0) {
     AddRateFields("requests", limits_.queue_max, limits_.queue_max - queued_, refusal.error.retry_after_s, &fields);
   }
@@ -108,8 +122,8 @@ TenantAccount::Snapshot TenantAccount::snapshot(int64_t now_us) const {
   snapshot.limits = limits_;
   snapshot.open = open_;
   snapshot.queued = queued_;
-  if (tokens_.limited()) snapshot.tokens_remaining = tokens_.remaining(now_us);
-  if (requests_.limited()) snapshot.requests_remaining = requests_.remaining(now_us);
+  if (tokens_.limited()) snapshot.tokens_remaining = Remaining(tokens_, tokens_seen_, now_us);
+  if (requests_.limited()) snapshot.requests_remaining = Remaining(requests_, requests_seen_, now_us);
   return snapshot;
 }
 
@@ -192,7 +206,9 @@ std::shared_ptr<RequestAccount> RequestAccount::TryOpen(std::shared_ptr<TenantAc
   return opened;
 }
 
-RequestAccount::~RequestAccount() {
+RequestAccount::~RequestAccount() { Withdraw(); }
+
+void RequestAccount::Withdraw() {
   for (size_t i = 0; i < sequences_.size(); ++i) OnEnded(static_cast<int32_t>(i), 0, 0);
 }
 
@@ -223,7 +239,15 @@ void RequestAccount::OnEnded(int32_t choice, int32_t prompt_computed, int32_t ge
   const Sequence& sequence = sequences_[index];
   // Negative when what a session had parked was gone, and more was computed than anybody could know.
   const int64_t unused = sequence.prompt_tokens + sequence.max_tokens - prompt_computed - generated;
-  account_->tokens_.GiveBack(unused, MonotonicUs());
+  const int64_t now_us = MonotonicUs();
+  account_->tokens_.GiveBack(unused, now_us);
+  unused_ += unused;
+  if (++ended_ < sequences_.size() || ask_ == nullptr) return;
+  if (ask_->verdict() == LimitVerdict::kGranted) {
+    account_->tokens_seen_.GiveBack(unused_, now_us);
+    account_->tokens_known_ = {};  // there is more
+  }
+  store_->GiveBack(std::exchange(ask_, nullptr), unused_);
 }
 
 }  // namespace hydrant

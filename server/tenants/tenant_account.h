@@ -24,6 +24,7 @@
 #include "server/engine/engine_port.h"
 #include "server/metrics/metrics.h"
 #include "server/process/token_bucket.h"
+#include "server/shared_limits/limit_store.h"
 #include "server/tenants/tenant_config.h"
 
 namespace hydrant {
@@ -32,6 +33,7 @@ namespace hydrant {
 struct Refusal {
   ApiError error;
   RejectReason reason;
+  bool shared = false;  // the limit is held by all servers together
 };
 
 class TenantAccount {
@@ -48,6 +50,17 @@ class TenantAccount {
   // A request arrived: concurrency_max and rpm. Every success is followed by one Close.
   std::optional<Refusal> Open(int64_t now_us);
   void Close(int64_t opened_us, int64_t now_us);
+
+  // What LimitStore is to be asked beside Open; nullopt: none of these limits is set.
+  std::optional<LimitDemand> SharedDemand() const;
+  // In the place of Close, for a request that was opened and that the store refused: it counts for nothing.
+  void Withdraw(int64_t now_us);
+  // Why a request may not go on after it was asked about; null `ask`: the store was away, `fails_open` what that means. What the
+  // answer says of the rate is in x-ratelimit-* from now on.
+  std::optional<Refusal> Judge(const LimitAsk* ask, bool fails_open, int64_t now_us);
+  // What the store would answer, as far as it is known from what it refused a moment ago: a tenant that does not take no for an answer
+  // costs a store that others need next to nothing.
+  std::optional<Refusal> KnownRefusal(const LimitDemand& demand, int64_t now_us) const;
 
   // x-ratelimit-* as they stand; empty for a tenant without such limits.
   using Fields = std::vector<std::pair<std::string, std::string>>;
@@ -67,7 +80,12 @@ class TenantAccount {
  private:
   friend class RequestAccount;
 
-  std::optional<Refusal> TakeRequest(int64_t now_us);  // REQUIRES: mutex_ held
+  // These REQUIRE mutex_ held.
+  std::optional<Refusal> TakeRequest(int64_t now_us);
+  int64_t Remaining(const TokenBucket& own, const TokenBucket& seen, int64_t now_us) const;
+  double SecondsUntilFull(const TokenBucket& own, const TokenBucket& seen, int64_t now_us) const;
+  // `left` and `wait_us`: of kNoRate.
+  Refusal Refused(const LimitDemand& demand, LimitVerdict verdict, int64_t left, int64_t wait_us) const;
 
   const int32_t index_;
   const std::string name_;
@@ -76,6 +94,19 @@ class TenantAccount {
   TenantLimits limits_;
   TokenBucket requests_;
   TokenBucket tokens_;
+  // As the store of shared limits last told; no limit until it has. For x-ratelimit-* alone: others give back what is not seen here.
+  TokenBucket requests_seen_;
+  TokenBucket tokens_seen_;
+  // What the store refused last of one LimitKind.
+  struct Known {
+    int64_t rate_until_us = 0;  // until then nobody asks for more of the rate than there would be if nothing came back
+    int64_t rate_us = 0;        // when there was `level` of it
+    double level = 0;
+    int64_t places_until_us = 0;  // until then nobody asks for `places` or more
+    int64_t places = 0;
+  };
+  Known requests_known_;
+  Known tokens_known_;
   int32_t open_ = 0;
   int64_t sequences_ = 0;      // accepted and not yet ended
   int64_t queued_ = 0;         // of those, not yet admitted
@@ -106,6 +137,14 @@ class RequestAccount : public SequenceLedger {
   // Gives back what was not settled: the engine never saw those.
   ~RequestAccount() override;
 
+  // What LimitStore is to be asked beside TryOpen; nullopt: none of these limits is set.
+  std::optional<LimitDemand> SharedDemand() const;
+  // What `ask` was granted comes back to `store`, which outlives this, with the end of the last sequence. Before the engine has them.
+  void Hold(LimitStore* store, std::shared_ptr<LimitAsk> ask);
+
+  // Gives back what was not settled: the engine will never see those.
+  void Withdraw();
+
   // None of its sequences has left the queue, as far as the engine has told.
   bool waiting() const;
 
@@ -123,6 +162,11 @@ class RequestAccount : public SequenceLedger {
   const std::vector<Sequence> sequences_;
   std::vector<State> states_;  // guarded by account_->mutex_
   bool first_of_tenant_ = false;
+  // Guarded by account_->mutex_.
+  LimitStore* store_ = nullptr;
+  std::shared_ptr<LimitAsk> ask_;
+  size_t ended_ = 0;
+  int64_t unused_ = 0;  // tokens of those
 };
 
 }  // namespace hydrant

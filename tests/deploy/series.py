@@ -12,6 +12,8 @@ STEP = [1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, .001, .002, .005, .01, .02, .05, .1,
 KV_REJECTS = "io short damaged version directory session turn model layout tokens policy positions memory busy timeout slower key".split()
 COMMIT = [.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, 1]
 
+STORE = [.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .5, 1]
+
 POLICIES = ["full", "h2o", "h2o-real", "h2o-llama3", "h2o-decay", "h2o-plus", "h2o-streaming", "snapkv", "sinks", "window"]
 REASONS = ["invalid", "overloaded", "draining", "concurrency", "rpm", "tpm", "queue", "sessions", "timeout",
            "queue_timeout"]
@@ -65,7 +67,9 @@ def table(context, tenants, formats=("Q8_0",)):
     ours("counter", "freed_blocks_total", each("cause", ["prefill", "shrink", "periodic", "finish", "cancel", "shared", "swap"]))
     ours("counter", "shrinks_total parks_total parks_lost_total restores_total auth_failures_total stalls_total steps_lost_total weights_read_bytes_total weights_wait_seconds_total")
     ours("counter", "reloads_total", each("result", ["applied", "refused"]))
-    ours("gauge", "reload_refused paused")
+    ours("gauge", "reload_refused paused shared_limits_away")
+    ours("counter", "shared_limits_asks_total", each("result", ["granted", "refused", "timeout", "error", "away"]))
+    ours("histogram", "shared_limits_seconds", plain, STORE)
     ours("gauge", "sessions", each("state", ["busy", "parked", "on_disk", "cold"]))
     ours("counter", "swaps_total", each("direction", ["out", "in"]))
     ours("counter", "swaps_lost_total")

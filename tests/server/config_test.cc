@@ -166,6 +166,20 @@ TEST(Config, EveryFlagArrives) {
   EXPECT_EQ(config.log_format, LogFormat::kJson);
 }
 
+TEST(Config, AStoreOfSharedLimits) {
+  const Config config =
+      Good({"--tenants", "x.json", "--shared-limits", "redis://u@store:7000/2", "--shared-limits-fail", "closed",
+            "--shared-limits-timeout-s", "0.1", "--shared-limits-password-file", "f"});
+  ASSERT_TRUE(config.shared_limits.has_value());
+  EXPECT_EQ(config.shared_limits->Text(), "redis://u@store:7000/2");
+  EXPECT_EQ(config.shared_limits->user, "u");
+  EXPECT_FALSE(config.shared_limits_fail_open);
+  EXPECT_EQ(config.shared_limits_timeout_s, 0.1);
+  EXPECT_EQ(config.shared_limits_password_path, "f");
+  EXPECT_TRUE(Good({"--tenants", "x.json", "--shared-limits", "unix:///s"}).shared_limits_fail_open);
+  EXPECT_FALSE(Good({}).shared_limits.has_value());
+}
+
 TEST(Config, TypesOfTheCacheHaveTheNamesOfOthersToo) {
   EXPECT_EQ(Good({"--kv-cache-dtype", "int8"}).kv_type, KvType::kInt8);
   EXPECT_EQ(Good({"--kv-cache-dtype", "int8_per_token_head"}).kv_type, KvType::kInt8);
@@ -259,6 +273,15 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--replica-id", std::string(129, 'a')}, "--replica-id"},
       {{"--proxy-header", "x-real-ip"}, "--proxy-header"},
       {{"--tenant-floor-share", "1"}, "--tenant-floor-share"},
+      {{"--shared-limits", "redis://a"}, "--shared-limits: needs --tenants"},
+      {{"--tenants", "x.json", "--shared-limits", "rediss://a"}, "--shared-limits: TLS"},
+      {{"--tenants", "x.json", "--shared-limits", "redis://u:p@a"}, "--shared-limits-password-file"},
+      {{"--tenants", "x.json", "--shared-limits", "redis://u@a"}, "a user needs --shared-limits-password-file"},
+      {{"--shared-limits-fail", "closed"}, "--shared-limits-fail needs --shared-limits"},
+      {{"--shared-limits-timeout-s", "1"}, "--shared-limits-timeout-s needs --shared-limits"},
+      {{"--shared-limits-password-file", "f"}, "--shared-limits-password-file needs --shared-limits"},
+      {{"--tenants", "x.json", "--shared-limits", "redis://a", "--shared-limits-fail", "ajar"}, "--shared-limits-fail"},
+      {{"--tenants", "x.json", "--shared-limits", "redis://a", "--shared-limits-timeout-s", "0"}, "--shared-limits-ti"},
       {{"--api-key", "k", "--api-key-file", "f"}, "--api-key-file"},
       {{"--admin-api-key", "k", "--admin-api-key-file", "f"}, "--admin-api-key-file"},
       {{"--scheduling-policy", "lottery"}, "--scheduling-policy"},

@@ -9,7 +9,7 @@
 namespace hydrant {
 namespace {
 
-HttpHead HeadOf(std::vector<HttpField> fields) {
+HttpHead HeadWith(std::vector<HttpField> fields) {
   HttpHead head;
   head.fields = std::move(fields);
   return head;
@@ -40,7 +40,8 @@ TEST(RequestHeaders, AnIdIsItselfAndAnythingElseBecomesOne) {
 }
 
 TEST(RequestHeaders, TheFirstThatIsListedAndSaysSomethingCounts) {
-  const HttpHead head = HeadOf({{"x-key", ""}, {"x-other", "o"}, {"x-session-id", "a.b"}, {"x-session-affinity", "n"}});
+  const HttpHead head =
+      HeadWith({{"x-key", ""}, {"x-other", "o"}, {"x-session-id", "a.b"}, {"x-session-affinity", "n"}});
   const SessionHeaders plain = ReadRequestHeaders(head, {}).session;
   EXPECT_EQ(plain.session_id, "a.b");
   EXPECT_EQ(plain.affinity, "n");
@@ -55,7 +56,7 @@ TEST(RequestHeaders, TheFirstThatIsListedAndSaysSomethingCounts) {
 }
 
 TEST(RequestHeaders, AgentsFieldsAndTimesAreRead) {
-  const HttpHead head = HeadOf({{"session_id", "codex"}, {"x-request-timeout", "3"}, {"x-session-turn", "7"}});
+  const HttpHead head = HeadWith({{"session_id", "codex"}, {"x-request-timeout", "3"}, {"x-session-turn", "7"}});
   const RequestHeaders headers = ReadRequestHeaders(head, {});
   EXPECT_EQ(headers.session.codex, "codex");
   EXPECT_EQ(headers.session.turn, "7");

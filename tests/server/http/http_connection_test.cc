@@ -113,6 +113,9 @@ TEST(HttpConnection, PipelinersLetOthersGoFirst) {
 // from the client's end, so that there is always more to be read.
 class SlowPlace : public RequestPlace {
  public:
+  boost::asio::awaitable<std::optional<HttpResponse>> Decide(HttpExchange& /*exchange*/) override {
+    co_return std::nullopt;
+  }
   static constexpr int kParts = 20;
   SlowPlace(int client, int* parts) : client_(client), parts_(parts) {}
   std::optional<HttpResponse> HoldBody(int64_t /*bytes*/) override {

@@ -110,6 +110,16 @@ TEST(TokenBucket, ANewLimitForgivesNoDebt) {
   EXPECT_DOUBLE_EQ(bucket.SecondsUntil(1, 0), 31) << "however often it is reloaded";
 }
 
+TEST(TokenBucket, GoesOnFromWhatSomebodyElseCounted) {
+  TokenBucket bucket;
+  bucket.SetLimit(60, 0);
+  bucket.SetRemaining(10, 5'000'000);
+  EXPECT_EQ(bucket.remaining(5'000'000), 10);
+  EXPECT_EQ(bucket.remaining(7'000'000), 12);
+  bucket.SetRemaining(1000, 7'000'000);
+  EXPECT_EQ(bucket.remaining(7'000'000), 60) << "never above the limit";
+}
+
 TEST(TokenBucket, ManySmallTakesAddUp) {
   TokenBucket bucket;
   bucket.SetLimit(600, 0);

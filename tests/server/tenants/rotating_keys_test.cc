@@ -31,6 +31,11 @@ TEST_F(RotatingKeysTest, AFileHasOneKeyOrTwo) {
   EXPECT_THAT(*ReadKeyFile(Write("\r\n old \r\n\nnew\r\n")), ElementsAre(DigestOfKey("old"), DigestOfKey("new")));
 }
 
+TEST_F(RotatingKeysTest, AFileThatIsNotSetIsNotLookedAt) {
+  EXPECT_TRUE(CheckKeyFiles({"", Write("one"), ""}).ok());
+  EXPECT_EQ(CheckKeyFiles({"", Write("secret two")}).code(), absl::StatusCode::kFailedPrecondition);
+}
+
 TEST_F(RotatingKeysTest, EveryMistakeIsRefusedWithItsLineAndWithoutTheKey) {
   const std::pair<std::string, std::string> cases[] = {
       {"", "holds no key"},

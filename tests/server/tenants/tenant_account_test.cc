@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "server/process/clock.h"
+#include "tests/server/tenants/account_fixture.h"
 
 namespace hydrant {
 namespace {
@@ -19,25 +19,7 @@ using testing::Pair;
 
 constexpr int64_t kTenantAccountSecond = 1'000'000;
 
-class TenantAccountTest : public testing::Test {
- protected:
-  std::shared_ptr<TenantAccount> With(const TenantLimits& limits) const {
-    auto account = std::make_shared<TenantAccount>(0, "a");
-    account->SetLimits(limits, now_us_);
-    return account;
-  }
-  std::shared_ptr<RequestAccount> Take(const std::shared_ptr<TenantAccount>& account, int64_t prompt, int64_t output,
-                                       int sequences = 1, double share = 1) {
-    refusal_.reset();
-    return RequestAccount::TryOpen(
-        account, std::vector<RequestAccount::Sequence>(static_cast<size_t>(sequences), {prompt, output}), backlog_,
-        share, now_us_, &refusal_);
-  }
-
-  const int64_t now_us_ = MonotonicUs();
-  Backlog backlog_ = {0, 1000, 0, 10'000, 3};
-  std::optional<Refusal> refusal_;
-};
+class TenantAccountTest : public AccountFixture {};
 
 TEST_F(TenantAccountTest, WithoutLimitsEverythingIsLetIn) {
   const auto account = With({});
