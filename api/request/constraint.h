@@ -37,7 +37,7 @@ struct Constraint {
   bool close_at_max_tokens = false;
   // Calls alone are held to it, from behind their marks, and where even that cannot be done it is not: nobody asked for it.
   bool calls_only = false;
-  bool from_arguments = false;  // from behind their names: their marks may be prose
+  bool from_arguments = false;  // from inside their arguments: their marks may be prose
   bool in_reasoning = false;    // from the first token, also where the answer begins with thinking
 };
 

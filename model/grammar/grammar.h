@@ -90,7 +90,7 @@ class Grammar {
   bool Accepts(const GrammarState& state) const { return state.machine_->Accepts(state.configurations_); }
   // Whether it stands in free text outside of everything, or may only end.
   static bool InText(const GrammarState& state) { return state.machine_->InText(state.configurations_); }
-  // Whether it stands behind the name of a call, up to its end.
+  // Whether it stands inside the arguments of a call, or behind them, up to its end.
   static bool InArguments(const GrammarState& state) { return state.machine_->InArguments(state.configurations_); }
 
   // The least number of bytes with which the answer may end: 0 exactly where it may end here. Nothing where that is not known: an

@@ -124,7 +124,7 @@ class JsonMachine {
   bool Accepts(const Configurations& configurations) const;
   // Whether all ways to read it stand in free text that is the answer's own, at the script's top, or behind its end.
   bool InText(const Configurations& configurations) const;
-  // Whether all of them stand behind the name of a call, up to its end.
+  // Whether all of them stand inside the arguments of a call, or behind them, up to its end.
   bool InArguments(const Configurations& configurations) const;
   // Whether a byte that led the triggers of free text to `state` may be one of it: bytes of markers are none of a text's, but of triggers.
   static bool MayBeFree(const TriggerTable& triggers, int32_t state, uint8_t byte) {

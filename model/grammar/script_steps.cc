@@ -122,7 +122,8 @@ bool JsonMachine::InText(const Configurations& configurations) const {
 
 bool JsonMachine::InArguments(const Configurations& configurations) const {
   return std::ranges::all_of(configurations, [&](const Configuration& each) {
-    return each.phase != Phase::kDone && RegionAt(each) >= Region::kArguments;
+    const bool inside = each.phase != Phase::kDone && each.phase != Phase::kOpen;
+    return inside && RegionAt(each) >= Region::kArguments;
   });
 }
 

@@ -412,10 +412,12 @@ void Metrics::Series::RenderAdapters() {
   if (adapters == nullptr) return;
   AdapterRegistry::Demand demand = adapters->demand();
   if (adapter_demand == nullptr || demand != adapters_seen) {
+    // Without memory for the new one the old one stays.
+    Gauge& added = adapter_family->Add({{"max_lora", std::to_string(adapters->slots())},
+                                        {"running_lora_adapters", absl::StrJoin(demand.running, ",")},
+                                        {"waiting_lora_adapters", absl::StrJoin(demand.waiting, ",")}});
     if (adapter_demand != nullptr) adapter_family->Remove(adapter_demand);
-    adapter_demand = &adapter_family->Add({{"max_lora", std::to_string(adapters->slots())},
-                                           {"running_lora_adapters", absl::StrJoin(demand.running, ",")},
-                                           {"waiting_lora_adapters", absl::StrJoin(demand.waiting, ",")}});
+    adapter_demand = &added;
     adapters_seen = std::move(demand);
   }
   adapter_demand->SetToCurrentTime();

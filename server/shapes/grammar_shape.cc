@@ -109,18 +109,20 @@ void GrammarShape::GiveUp() {
 
 void GrammarShape::FollowCalls(std::string_view bytes) {
   const bool was_in_call = in_call_;
-  switch (Follow(bytes)) {
-    case Verdict::kLost:
-      if (was_in_call) return GiveUp();
-      // A token with the mark and what no call goes on with is text.
+  Verdict verdict = Follow(bytes);
+  if (verdict == Verdict::kLost && !was_in_call) {
+    // A mark and what no call goes on with are text, in which another mark may begin.
+    followed_.reset();
+    unmasked_.clear();
+    verdict = Follow(bytes);
+    if (verdict == Verdict::kLost) {
       followed_.reset();
       return unmasked_.clear();
-    case Verdict::kComplete:
-      return GiveUp();  // there are no more calls, and text is nobody's to end
-    case Verdict::kGoesOn:
-      in_call_ =
-          was_in_call || !start_.from_arguments ? !Grammar::InText(*followed_) : Grammar::InArguments(*followed_);
+    }
   }
+  // Where there are no more calls, text is nobody's to end.
+  if (verdict != Verdict::kGoesOn) return GiveUp();
+  in_call_ = was_in_call || !start_.from_arguments ? !Grammar::InText(*followed_) : Grammar::InArguments(*followed_);
   if (!in_call_ || !was_in_call) unmasked_.clear();
   if (!in_call_ || was_in_call) return;
   const int64_t most = std::min(fuel_.left, Grammar::kAdvanceFuel);

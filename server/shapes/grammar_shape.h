@@ -31,7 +31,7 @@ struct ShapeStart {
   // is short, no token can be had, or the shape has no more calls.
   // REQUIRES: not tokens_max.
   bool calls_only = false;
-  bool from_arguments = false;  // and each from behind the name of a tool: the marks may be prose
+  bool from_arguments = false;  // and each from inside its arguments: the marks may be prose
 };
 
 class GrammarShape : public AnswerShape {

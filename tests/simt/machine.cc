@@ -53,8 +53,10 @@ enum class State : uint8_t { kReady, kInBarrier, kInWarp, kDone };
 
 struct Warp {
   uint32_t arrived = 0;
-  size_t bytes = 0;  // of a lane, in the collective in progress
-  int turn = 0;      // which buffer the collective in progress fills
+  // The collective in progress, and what a lane gives.
+  Collective which = Collective::kSync;
+  size_t bytes = 0;
+  int turn = 0;  // which buffer the collective in progress fills
   std::array<std::array<std::byte, kWarp * kExchangeBytes>, 2> buffers;
 };
 
@@ -112,11 +114,13 @@ class Machine {
     Release(0, block_threads_, State::kInBarrier);
   }
 
-  const std::byte* Exchange(const void* value, size_t bytes) {
+  const std::byte* Exchange(const void* value, size_t bytes, Collective which) {
     Check(bytes <= kExchangeBytes, "a lane exchanges at most 64 bytes");
     Warp& warp = warps_[current_ / kWarp];
     std::byte* buffer = warp.buffers[static_cast<size_t>(warp.turn)].data();
-    Check(warp.arrived == 0 || warp.bytes == bytes, "the lanes of a warp meet in different collectives");
+    Check(warp.arrived == 0 || (warp.which == which && warp.bytes == bytes),
+          "the lanes of a warp meet in different collectives");
+    warp.which = which;
     warp.bytes = bytes;
     std::memcpy(buffer + current_ % kWarp * bytes, value, bytes);
     if (++warp.arrived < kWarp) {
@@ -273,7 +277,9 @@ void RunGrid(Index grid, Index block, const std::function<void()>& kernel, size_
   TheMachine().Run(grid, block, kernel, shared_bytes, awaits);
 }
 void SyncBlock() { TheMachine().SyncBlock(); }
-const std::byte* ExchangeInWarp(const void* value, size_t bytes) { return TheMachine().Exchange(value, bytes); }
+const std::byte* ExchangeInWarp(const void* value, size_t bytes, Collective which) {
+  return TheMachine().Exchange(value, bytes, which);
+}
 void Await() { TheMachine().Await(); }
 std::byte* SharedMemory() { return TheMachine().shared_memory(); }
 

@@ -38,9 +38,23 @@ void RunGrid(Index grid, Index block, const std::function<void()>& kernel, size_
 
 // --- called by kernels
 void SyncBlock();
-// What every lane of the warp put in, `bytes` each, one after the other. All lanes of the warp take part. Valid until the lane's
-// second collective from here.
-const std::byte* ExchangeInWarp(const void* value, size_t bytes);
+enum class Collective : uint32_t {
+  kSync,
+  kShuffle,
+  kShuffleXor,
+  kShuffleUp,
+  kBallot,
+  kMin,
+  kAdd,
+  kMultiplyAdd,
+  kLoadRows,
+  kWarpgroup,
+  kScan,
+  kReduce,  // and as many more as lanes share a result
+};
+// What every lane of the warp put in, `bytes` each, one after the other. All lanes of the warp take part, in the same collective. Valid
+// until the lane's second collective from here.
+const std::byte* ExchangeInWarp(const void* value, size_t bytes, Collective which);
 inline uint32_t Lane() { return place.lane; }
 void Await();
 std::byte* SharedMemory();

@@ -157,17 +157,37 @@ TEST(SimtMachine, WhatAWarpComputesTogetherHasTheBitsOfItsShuffles) {
   check(SumBothWays);
 }
 
-void MeetInDifferentCollectives() {
+void MeetInAShuffleAndAVote() {
   cuda::AwaitEarlier();
   if (threadIdx.x % 2 == 0) {
-    __shfl_xor_sync(0xffffffffu, 1.0, 1);
+    __shfl_xor_sync(0xffffffffu, 1.0f, 1);
   } else {
     __ballot_sync(0xffffffffu, 1);
   }
 }
 
+void MeetInDifferentReductions() {
+  cuda::AwaitEarlier();
+  if (threadIdx.x % 32 < 16) {
+    cuda::WarpReduce<16>(1.0f, Joined());
+  } else {
+    cuda::WarpReduce<4>(1.0f, Joined());
+  }
+}
+
+void MeetWithDifferentTypes() {
+  cuda::AwaitEarlier();
+  if (threadIdx.x % 2 == 0) {
+    __shfl_xor_sync(0xffffffffu, 1.0f, 1);
+  } else {
+    __shfl_xor_sync(0xffffffffu, 1.0, 1);
+  }
+}
+
 TEST(SimtMachineDeathTest, LanesThatMeetInDifferentCollectivesEndTheProgram) {
-  EXPECT_DEATH(cuda::Launch(nullptr, dim3(1), 64, MeetInDifferentCollectives), "meet in different collectives");
+  for (auto* kernel : {MeetInAShuffleAndAVote, MeetInDifferentReductions, MeetWithDifferentTypes}) {
+    EXPECT_DEATH(cuda::Launch(nullptr, dim3(1), 64, kernel), "meet in different collectives");
+  }
 }
 
 void Select(const uint64_t* keys, int64_t count, uint64_t* chosen, int64_t* places, int64_t* number) {

@@ -327,7 +327,7 @@ TEST(ToolCallParser, KnowsTheFormatByTheTemplate) {
   EXPECT_EQ(Parsed(ToolCallFormat::kNone, "<tool_call>{}</tool_call>"), "<tool_call>{}</tool_call>");
 }
 
-TEST(ToolCallParser, AMarkIsASpecialToken) {
+TEST(ToolCallParser, AMarkIsASpecialTokenOrSpelled) {
   const std::vector<std::string> markers = {"</tool_call>", "[TOOL_CALLS]"};
   EXPECT_EQ(CallMarkOf(ToolCallFormat::kMistral, markers), CallMark::kToken);
   EXPECT_EQ(CallMarkOf(ToolCallFormat::kMistral, {}), CallMark::kSpelled);

@@ -269,6 +269,12 @@ TEST(GrammarShape, CallsWhoseMarkMayBeProseAreHeldFromTheirArguments) {
   }
 }
 
+TEST(GrammarShape, AMarkMayBeginInWhatMadeAnotherOneText) {
+  GrammarShape shape(CallsOf(), {.calls_only = true, .from_arguments = true});
+  const std::string text = "<tool_call>", call = R"(<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>)";
+  EXPECT_EQ(MaskedBehind(shape, text + call).find('m'), text.size() + call.find("{\"a\""));
+}
+
 TEST(GrammarShape, TextBehindTheLastCallIsFree) {
   GrammarShape shape(CallsOf(R"(,"parallel":false)"), {.calls_only = true});
   const std::string call = R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)";

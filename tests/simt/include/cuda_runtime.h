@@ -61,12 +61,12 @@ inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z,
 inline void __syncthreads() { ::hydrant::simt::SyncBlock(); }
 inline void __syncwarp(uint32_t = 0xffffffffu) {
   const char nothing = 0;
-  ::hydrant::simt::ExchangeInWarp(&nothing, 1);
+  ::hydrant::simt::ExchangeInWarp(&nothing, 1, ::hydrant::simt::Collective::kSync);
 }
 template <typename T>
 T __shfl_xor_sync(uint32_t, T value, int mask) {
   static_assert(std::is_arithmetic_v<T>);
-  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(T));
+  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(T), ::hydrant::simt::Collective::kShuffleXor);
   T result;
   std::memcpy(&result, all + (::hydrant::simt::Lane() ^ static_cast<uint32_t>(mask)) * sizeof(T), sizeof(T));
   return result;
@@ -74,7 +74,7 @@ T __shfl_xor_sync(uint32_t, T value, int mask) {
 template <typename T>
 T __shfl_sync(uint32_t, T value, int lane) {
   static_assert(std::is_arithmetic_v<T>);
-  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(T));
+  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(T), ::hydrant::simt::Collective::kShuffle);
   T result;
   std::memcpy(&result, all + static_cast<size_t>(lane) * sizeof(T), sizeof(T));
   return result;
@@ -82,14 +82,14 @@ T __shfl_sync(uint32_t, T value, int lane) {
 template <typename T>
 T __shfl_up_sync(uint32_t, T value, uint32_t delta) {
   static_assert(std::is_arithmetic_v<T>);
-  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(T));
+  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(T), ::hydrant::simt::Collective::kShuffleUp);
   const uint32_t own = ::hydrant::simt::Lane();
   T result;
   std::memcpy(&result, all + (own >= delta ? own - delta : own) * sizeof(T), sizeof(T));
   return result;
 }
 inline uint32_t __ballot_sync(uint32_t, int predicate) {
-  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&predicate, sizeof(int));
+  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&predicate, sizeof(int), ::hydrant::simt::Collective::kBallot);
   uint32_t votes = 0;
   for (uint32_t lane = 0; lane < 32; ++lane) {
     int vote;
@@ -99,7 +99,7 @@ inline uint32_t __ballot_sync(uint32_t, int predicate) {
   return votes;
 }
 inline uint32_t __reduce_min_sync(uint32_t, uint32_t value) {
-  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(value));
+  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(value), ::hydrant::simt::Collective::kMin);
   for (uint32_t lane = 0; lane < 32; ++lane) {
     uint32_t other;
     std::memcpy(&other, all + lane * sizeof(other), sizeof(other));
@@ -108,7 +108,7 @@ inline uint32_t __reduce_min_sync(uint32_t, uint32_t value) {
   return value;
 }
 inline uint32_t __reduce_add_sync(uint32_t, uint32_t value) {
-  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(value));
+  const std::byte* all = ::hydrant::simt::ExchangeInWarp(&value, sizeof(value), ::hydrant::simt::Collective::kAdd);
   value = 0;
   for (uint32_t lane = 0; lane < 32; ++lane) {
     uint32_t other;

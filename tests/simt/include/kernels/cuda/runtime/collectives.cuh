@@ -16,9 +16,9 @@ inline constexpr uint32_t kAllLanes = 0xffffffffu;
 
 // What `kLanes` lanes from `first` on put in.
 template <uint32_t kLanes, typename T>
-std::array<T, kLanes> OfLanes(const T& own, uint32_t first) {
+std::array<T, kLanes> OfLanes(const T& own, uint32_t first, simt::Collective which) {
   std::array<T, kLanes> values;
-  std::memcpy(values.data(), simt::ExchangeInWarp(&own, sizeof(T)) + first * sizeof(T), sizeof(values));
+  std::memcpy(values.data(), simt::ExchangeInWarp(&own, sizeof(T), which) + first * sizeof(T), sizeof(values));
   return values;
 }
 
@@ -40,13 +40,14 @@ T ReduceOwn(const std::array<T, kLanes>& values, uint32_t lane, Op op) {
 template <uint32_t kLanes = kWarp, typename T, typename Op>
 T WarpReduce(T x, Op op) {
   static_assert(kLanes <= kWarp && (kLanes & (kLanes - 1)) == 0);
+  constexpr auto kWhich = static_cast<simt::Collective>(static_cast<uint32_t>(simt::Collective::kReduce) + kLanes);
   const uint32_t lane = simt::Lane();
-  return ReduceOwn<kLanes>(OfLanes<kLanes>(x, lane / kLanes * kLanes), lane, op);
+  return ReduceOwn<kLanes>(OfLanes<kLanes>(x, lane / kLanes * kLanes, kWhich), lane, op);
 }
 
 template <typename T>
 T WarpInclusiveSum(T x) {
-  std::array<T, kWarp> values = OfLanes<kWarp>(x, 0);
+  std::array<T, kWarp> values = OfLanes<kWarp>(x, 0, simt::Collective::kScan);
   for (uint32_t delta = 1; delta < kWarp; delta *= 2) {
     for (uint32_t i = kWarp - 1; i >= delta; --i) values[i] = values[i] + values[i - delta];
   }

@@ -24,7 +24,7 @@ void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) 
   } own;
   std::memcpy(own.a, a, sizeof(own.a));
   std::memcpy(own.b, b, sizeof(own.b));
-  const std::byte* all = simt::ExchangeInWarp(&own, sizeof(own));
+  const std::byte* all = simt::ExchangeInWarp(&own, sizeof(own), simt::Collective::kMultiplyAdd);
   // Word `word` of a Lane: two neighbouring elements of its row of A, or of its column of B.
   const auto pair_of = [&](uint32_t lane, uint32_t word, float(&pair)[2]) {
     uint16_t halves[2];
@@ -57,7 +57,7 @@ inline uint16_t MatrixElement(const std::byte* all, uint32_t matrix, uint32_t ro
 
 inline const std::byte* ExchangeRows(const void* row) {
   assert(reinterpret_cast<uintptr_t>(row) % 16 == 0);
-  return simt::ExchangeInWarp(&row, sizeof(row));
+  return simt::ExchangeInWarp(&row, sizeof(row), simt::Collective::kLoadRows);
 }
 
 inline void LoadMatrices(const void* row, uint32_t (&words)[4]) {

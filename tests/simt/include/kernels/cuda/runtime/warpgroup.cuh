@@ -45,7 +45,7 @@ template <typename T, bool kDimensions, int kEights>
 void WarpgroupMultiply(float (&c)[kEights][4], const uint32_t (&a)[4], PanelOperand b, bool adds) {
   static_assert(kEights == 8 || kEights == 16);
   assert(b.start % 16 == 0);
-  const std::byte* all = simt::ExchangeInWarp(&a, sizeof(a));
+  const std::byte* all = simt::ExchangeInWarp(&a, sizeof(a), simt::Collective::kWarpgroup);
   const uint32_t g = simt::Lane() / 4, t = simt::Lane() % 4;
   float rows[2][16];  // g and g + 8 of a
   for (uint32_t half = 0; half < 2; ++half) {
