@@ -219,6 +219,16 @@ std::string FinishAdapters(const RawConfig& raw, Config* config) {
   return "";
 }
 
+// What ranks cannot divide, of what flags ask for.
+std::string FinishRanks(const Config& config) {
+  if (config.ranks == 1) return "";
+  const std::string flag = absl::StrCat("--tensor-parallel-size ", config.ranks);
+  if (config.device == "cuda") return absl::StrCat(flag, ": several GPUs are not supported; --device cpu has ranks");
+  if (config.adapters) return absl::StrCat(flag, ": ranks have no adapters (--enable-lora)");
+  if (config.weights_memory_bytes > 0) return absl::StrCat(flag, ": ranks stream no weights (--weights-memory)");
+  return "";
+}
+
 // What the flags mean together. Returns an error that names the flag, or nothing.
 std::string Finish(const RawConfig& raw, Config* config) {
   if (raw.dtype != "auto") {
@@ -263,6 +273,7 @@ std::string Finish(const RawConfig& raw, Config* config) {
   if (!config->weights_image_dir.empty() && config->weights_memory_bytes == 0) {
     return "--weights-image-dir needs --weights-memory";
   }
+  if (std::string wrong = FinishRanks(*config); !wrong.empty()) return wrong;
   if (std::string wrong = FinishSessions(raw, config); !wrong.empty()) return wrong;
   if (std::string wrong = FinishGateways(raw, config); !wrong.empty()) return wrong;
   if (std::string wrong = FinishAdapters(raw, config); !wrong.empty()) return wrong;

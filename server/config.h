@@ -51,6 +51,7 @@ struct Config {
   std::string admin_key_path;    // of a file that has it; empty: none
   std::string metrics_key_path;  // of a file with the key of /metrics; empty: none
   std::string device = "auto";
+  int32_t ranks = 1;                  // devices that compute the model together
   bool enforce_eager = false;         // no CUDA graphs
   std::optional<bool> overlap;        // nullopt: where the device queues
   int32_t threads = 0;                // 0: physical cores

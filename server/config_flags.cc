@@ -119,6 +119,10 @@ void AddTenantFlags(CLI::App& app, Config& config, RawConfig& raw) {
 void AddModelFlags(CLI::App& app, Config& config, RawConfig& raw) {
   const FlagGroup group(app, "Model and steps");
   group.AddWithDefault("--device", "auto|cpu|cuda", config.device, "where the model runs");
+  group
+      .AddWithDefault("--tensor-parallel-size", "N", config.ranks,
+                      "experimental, of --device cpu: parts of the processor that compute the model together")
+      ->check(CLI::Range(1, 64));
   group.AddSwitch("--enforce-eager", config.enforce_eager, "on a GPU: launch each kernel alone, without CUDA graphs");
   app.add_flag_function(
          "--async-scheduling,!--no-async-scheduling", [&config](int64_t on) { config.overlap = on > 0; },

@@ -131,6 +131,7 @@ void AddTenants(const Config& config, Settings* out) {
 
 void AddModel(const Config& config, Settings* out) {
   out->Text("device", config.device);
+  out->Integer("tensor_parallel_size", config.ranks);
   out->Bool("enforce_eager", config.enforce_eager);
   out->Json("async_scheduling", config.overlap.has_value() ? (*config.overlap ? "true" : "false") : "null");
   out->IntegerIfAny("threads", config.threads);

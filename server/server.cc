@@ -22,7 +22,6 @@
 #include "model/run/warm_up.h"
 #include "model/weights/weights.h"
 #include "server/adapter_setup.h"
-#include "server/device_choice.h"
 #include "server/effective_config.h"
 #include "server/engine/engine.h"
 #include "server/engine/kv_dump.h"
@@ -44,6 +43,7 @@
 #include "server/sizing.h"
 #include "server/tenants/rotating_keys.h"
 #include "server/tenants/tenant_registry.h"
+#include "server/tensor_parallel.h"
 
 namespace hydrant {
 namespace {
@@ -104,6 +104,7 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   }
   context.limits = limits;
   context.prefix_caching = config.prefix_caching;
+  context.ranks = config.ranks;
   context.session_durability = config.session_durability;
   context.session_headers = config.session_headers;
   context.system_fingerprint = absl::StrCat("hydrant-", kVersion);
@@ -362,8 +363,7 @@ absl::Status CheckKvDefault(const Config& config, const Limits& limits, const Mo
 
 absl::Status Build(const Config& config, const Checkpoint& checkpoint, const LoadProgress& on_load, Sizing* sizing,
                    Parts* parts) {
-  absl::StatusOr<OpenedDevice> opened =
-      OpenDevice(config.device, config.threads > 0 ? config.threads : UsableCores(), config.enforce_eager);
+  absl::StatusOr<OpenedDevice> opened = OpenDeviceFor(config, checkpoint.config);
   if (!opened.ok()) return opened.status();
   parts->device = std::move(opened->device);
   // A dump reads the cache as each step leaves it, and what it says of a row is the sequence's that has it then.
@@ -381,7 +381,8 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, const Loa
                              opened->memory_bytes,
                              [&device](const LinearSpec& weight, const AdapterSpec& adapters) {
                                return device.AdapterBytes(weight, adapters);
-                             }};
+                             },
+                             device.copies()};
   const auto plan_weights = [&](WeightChoice choice, int32_t positions_max) {
     return PlanWeights(checkpoint, device, choice, positions_max);
   };

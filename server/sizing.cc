@@ -63,7 +63,8 @@ int64_t WorkspaceBytes(const ModelConfig& model, const WeightPlan& weights, cons
   options.sequences_max = limits.sequences_max;
   options.batch_tokens_max = limits.batch_tokens_max;
   options.context_max = limits.context_max;
-  return Transformer::WorkspaceBytes(model, weights, ModelExecutor::LimitsOf(options), device.scratch_bytes);
+  return Transformer::WorkspaceBytes(model, weights, ModelExecutor::LimitsOf(options), device.scratch_bytes,
+                                     device.copies);
 }
 
 // What a disk gives at the least, for a bound on how long a step may take before it counts as stalled.
@@ -137,6 +138,11 @@ absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const WeightPlan
                                                       " are free beside the weights; set a smaller --max-model-len"));
   }
   const int64_t free_bytes = std::max<int64_t>(0, left_bytes - position_bytes);
+  if (device.copies > 1) {
+    sizing->explanation.push_back(absl::StrCat(device.copies,
+                                               " ranks: bytes are of all together, with the copies that ",
+                                               "each has of tables and of what it computes with"));
+  }
   sizing->explanation.push_back(absl::StrCat("weights ", sizing->weight_formats, ", KV ", KvTypeName(sizing->kv_type),
                                              ", context ", limits.context_max));
   sizing->explanation.push_back(

@@ -31,6 +31,7 @@ struct DeviceFacts {
   std::function<int64_t(const StepBounds&)> scratch_bytes;  // Device::ScratchBytes
   std::optional<int64_t> memory_bytes = {};                 // free memory of a device that has its own
   std::function<int64_t(const LinearSpec&, const AdapterSpec&)> adapter_bytes = {};  // Device::AdapterBytes
+  int64_t copies = 1;                                                                // Device::copies
 };
 
 struct Sizing {

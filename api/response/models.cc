@@ -94,7 +94,8 @@ std::string ServerInfoJson(const ServerFacts& facts) {
   const int64_t tokens = facts.blocks * kBlockTokens;
   absl::StrAppend(&out, ",\"context_length\":", facts.model.max_model_len, ",\"max_total_num_tokens\":", tokens,
                   ",\"max_running_requests\":", facts.sequences_max, ",\"page_size\":", kBlockTokens,
-                  ",\"tp_size\":1,\"dp_size\":1,\"pp_size\":1,\"is_embedding\":false,"
+                  ",\"tp_size\":", facts.ranks,
+                  ",\"dp_size\":1,\"pp_size\":1,\"is_embedding\":false,"
                   "\"disaggregation_mode\":\"null\"}");
   return out;
 }

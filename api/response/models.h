@@ -35,6 +35,7 @@ struct ServerFacts {
   std::string version;
   int32_t blocks = 0;  // of the KV pool
   int32_t sequences_max = 0;
+  int32_t ranks = 1;  // that compute the model together
 };
 
 struct ServerLoads {

@@ -236,8 +236,8 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
                       co_await exchange.Respond(std::move(response));
                     }});
 
-  const auto facts = std::make_shared<const ServerFacts>(
-      ServerFacts{sources->model, sources->version, context.limits.blocks, context.limits.sequences_max});
+  const auto facts = std::make_shared<const ServerFacts>(ServerFacts{
+      sources->model, sources->version, context.limits.blocks, context.limits.sequences_max, context.ranks});
   AddInfoRoutes(facts, &routes);
 
   // Whatever else a tenant's key opens.

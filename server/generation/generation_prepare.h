@@ -43,6 +43,7 @@ struct ServingContext {
   ChatSetup chat;
   Limits limits;
   bool prefix_caching = false;
+  int32_t ranks = 1;  // that compute the model together
   PrefixSalts prefix_salts;
   SessionStore* sessions = nullptr;                     // never null in a server; outlives it
   AdapterRegistry* adapters = nullptr;                  // null: there are none; outlives it

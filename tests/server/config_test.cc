@@ -180,6 +180,12 @@ TEST(Config, AStoreOfSharedLimits) {
   EXPECT_FALSE(Good({}).shared_limits.has_value());
 }
 
+TEST(Config, RanksAreAskedForAlone) {
+  EXPECT_EQ(Good({}).ranks, 1);
+  EXPECT_EQ(Good({"--tensor-parallel-size", "2"}).ranks, 2);
+  EXPECT_EQ(Good({"--tensor-parallel-size", "1", "--enable-lora", "--weights-memory", "1000"}).ranks, 1);
+}
+
 TEST(Config, TypesOfTheCacheHaveTheNamesOfOthersToo) {
   EXPECT_EQ(Good({"--kv-cache-dtype", "int8"}).kv_type, KvType::kInt8);
   EXPECT_EQ(Good({"--kv-cache-dtype", "int8_per_token_head"}).kv_type, KvType::kInt8);
@@ -216,6 +222,12 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--kv-cache-dtype", "fp8"}, "--kv-cache-dtype fp8 is not supported: int8 takes the same memory"},
       {{"--kv-cache-dtype", "fp8_e4m3"}, "--kv-cache-dtype fp8_e4m3 is not supported: int8"},
       {{"--kv-cache-dtype", "fp8_e5m2"}, "--kv-cache-dtype fp8_e5m2 is not supported: int8"},
+      {{"--tensor-parallel-size", "0"}, "--tensor-parallel-size"},
+      {{"--tensor-parallel-size", "2", "--device", "cuda"}, "--tensor-parallel-size 2: several GPUs"},
+      {{"--tensor-parallel-size", "2", "--enable-lora"},
+       "--tensor-parallel-size 2: ranks have no adapters (--enable-lora)"},
+      {{"--tensor-parallel-size", "2", "--weights-memory", "1000"},
+       "--tensor-parallel-size 2: ranks stream no weights"},
       {{"--kv-cache-dtype", "int4"}, "--kv-cache-dtype: must be auto"},
       {{"--lora-modules", "a=b"}, "--lora-modules: needs --enable-lora"},
       {{"--enable-lora", "--lora-modules", "a"}, "--lora-modules: 'a' is not NAME=PATH"},
@@ -322,8 +334,7 @@ TEST(Config, AMistypedFlagIsToldTheNearestOne) {
       {{"--prot", "5"}, "--prot: did you mean --port?"},
       {{"--no-u"}, "--no-u: did you mean --no-ui?"},
       {{"--api-kee=geheim"}, "--api-kee: did you mean --api-key?"},
-      {{"--tensor-parallel-size", "2"},
-       "--tensor-parallel-size: there is no such flag; hydrantd --help-all lists them"},
+      {{"--speculative-config", "2"}, "--speculative-config: there is no such flag; hydrantd --help-all lists them"},
   };
   for (const auto& test : cases) {
     const ConfigResult result = Parse(test.flags);

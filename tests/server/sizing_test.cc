@@ -9,6 +9,7 @@
 #include <string>
 
 #include "model/run/kv_cache.h"
+#include "model/run/transformer.h"
 #include "tests/model/weights/shaped_tensors.h"
 
 namespace hydrant {
@@ -448,6 +449,21 @@ TEST(DeriveLimits, TheScratchOfTheLargestStepIsNotThePools) {
   EXPECT_EQ(asked.rows_max, 40);
   EXPECT_EQ(asked.tokens_max, config.batch_tokens_max);
   EXPECT_EQ(asked.adapter_rank_max, 0);
+}
+
+// Ranks that share a memory have a copy each of what a step computes with; the pool's blocks are there once.
+TEST(DeriveLimits, EveryRankHasItsOwnActivations) {
+  const Config config;
+  DeviceFacts device = kDevice;
+  device.copies = 3;
+  const Sizing ranks = *DeriveLimits(config, Model(), device, kHost);
+  const Sizing one = *DeriveLimits(config, Model(), kDevice, kHost);
+  EXPECT_EQ(ranks.block_bytes, one.block_bytes);
+  const int64_t activations = Transformer::WorkspaceBytes(
+      Model(), Plan(Model(), {}, 100),
+      {.tokens_max = config.batch_tokens_max, .rows_max = 1, .logits_rows_max = one.logits_rows_max}, NoScratch);
+  EXPECT_NEAR(one.limits.blocks - ranks.limits.blocks, 2 * activations / 4 / one.block_bytes, 1);
+  EXPECT_GT(one.limits.blocks - ranks.limits.blocks, 1);
 }
 
 // A device is asked for what this model's weights need.

@@ -40,11 +40,12 @@ TEST(ModelsTest, NamesAreEscaped) {
 TEST(ModelsTest, AnEmptyListIsAList) { EXPECT_EQ(ModelListJson({}), R"({"object":"list","data":[]})"); }
 
 TEST(ModelsTest, WhatRoutersReadIsInTokensAndShares) {
-  const ServerFacts facts = {{"smol", 1700000000, "SmolLM2.gguf", 8192, 737280}, "0.1.0", 100, 8};
+  const ServerFacts facts = {{"smol", 1700000000, "SmolLM2.gguf", 8192, 737280}, "0.1.0", 100, 8, 2};
   const Json info = Json::parse(ServerInfoJson(facts));
   EXPECT_EQ(info["served_model_name"], "smol");
   EXPECT_EQ(info["max_total_num_tokens"], 1600);
   EXPECT_EQ(info["max_running_requests"], 8);
+  EXPECT_EQ(info["tp_size"], 2);
   EXPECT_EQ(Json::parse(ModelInfoJson(facts))["model_path"], "SmolLM2.gguf");
   const Json loads = Json::parse(LoadsJson({1700000000, 6, 3, 25, 7}, facts));
   EXPECT_EQ(loads["timestamp"], "2023-11-14T22:13:20Z");
