@@ -507,8 +507,15 @@ void KvKeeper::RunReader() {
 // REQUIRES: the lock.
 void KvKeeper::NoteUnread(const SessionName& session, KvReject reject) {
   ++counts_.rejected[static_cast<size_t>(reject)];
+  if (reject == KvReject::kMemory) return;
   // What comes next would be no better for going on from it.
-  if (reject != KvReject::kMemory) catalogue_.SetDamaged(session);
+  catalogue_.SetDamaged(session);
+  if (swept_ || !unread_.has_value()) return;
+  try {
+    unread_->push_back(session);
+  } catch (const std::bad_alloc&) {
+    unread_.reset();
+  }
 }
 
 // REQUIRES: the lock.

@@ -242,6 +242,8 @@ class KvKeeper {
   double read_rate_ = 0;
   std::optional<int64_t> read_since_us_;  // the one that is being read
   bool swept_ = false;
+  // Sessions whose files could not be read before the sweep knew of them; nullopt: there was no memory to note one.
+  std::optional<std::vector<SessionName>> unread_ = std::vector<SessionName>();
   bool wakes_ = false;
   bool stopping_ = false;
   KvCounts counts_;

@@ -51,6 +51,7 @@ void KvKeeper::SweepSome() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     swept_ = true;
+    unread_ = std::vector<SessionName>();
   }
   if (options_.on_swept) options_.on_swept(resealed_);
 }
@@ -106,6 +107,7 @@ void KvKeeper::SweepSession(const SessionName& session, const std::vector<uint64
   const uint64_t turn = kept->turn;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    kept->damaged = !unread_.has_value() || std::find(unread_->begin(), unread_->end(), session) != unread_->end();
     catalogue_.Put(session, *std::move(kept));
   }
   Tell(session, turn);

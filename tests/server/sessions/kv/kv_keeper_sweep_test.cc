@@ -141,6 +141,26 @@ TEST_F(KeepingWhatGrows, NothingGoesOnFromAFileThatCouldNotBeRead) {
   EXPECT_EQ(Files().size(), 2u);
 }
 
+TEST_F(KeepingWhatGrows, NorDoesItWhereTheSweepHadYetToComeToTheFile) {
+  Start();
+  EXPECT_TRUE(KeepTurn(5, 64));
+  EXPECT_TRUE(KeepTurn(6, 100));
+  keeper_.reset();
+  const std::string path = path_ + "/" + KvFileName(HeaderOf(5, 64).binding.session, 5);
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(500'000) << "x";
+  Open();
+  {
+    const std::lock_guard<std::mutex> nobody_hears_whose_it_is(mutex_);
+    Start();
+    EXPECT_FALSE(IsRight(6, 100));
+  }
+  EXPECT_TRUE(swept_.get_future().get());
+  EXPECT_EQ(Rejected(KvReject::kDamaged), 1u);
+  EXPECT_TRUE(KeepTurn(7, 112));
+  EXPECT_EQ(Files().size(), 1u);
+  EXPECT_TRUE(IsRight(7, 112));
+}
+
 TEST_F(KeepingWhatGrows, AStartWithOtherWeightsLeavesItsFilesAsTheyAre) {
   Start();
   for (const auto& [turn, live] : {std::pair(5, 64), std::pair(6, 100), std::pair(7, 112)})
