@@ -255,15 +255,15 @@ struct Parts {
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Frontend> http;
 
-  ~Parts() { Stop(); }
+  ~Parts() { Stop(kExitInternal); }
 
   // Before StopLog: all of them write lines. A second time is as good as none.
-  void Stop() {
+  void Stop(int exit_code) {
     if (engine != nullptr) engine->Stop();
     if (kv != nullptr) kv->Stop();
     // It ends turns, for which it needs the sessions and the engine; what connections still end by going is not durable.
     if (journal != nullptr) journal->Stop();
-    if (limit_store != nullptr) limit_store->Stop();  // after what has to be on the disk: it may end the process
+    if (limit_store != nullptr) limit_store->Stop(exit_code);  // after what has to be on the disk: it may end the process
   }
 };
 
@@ -575,7 +575,7 @@ int Serve(const Config& config_in, const Announce& announce, const ShowBar& bar)
   if (status.ok()) status = LoadAndStart(config, *systemd, on_load, &parts);
   reporter.Finish();
   if (!status.ok()) {
-    parts.Stop();
+    parts.Stop(ExitCodeOf(status));
     if (!json) StopLog();  // what it still holds comes first
     tell(LogLevel::kError, absl::StrCat("hydrantd: ", std::string(status.message())));
     StopLog();
@@ -590,7 +590,7 @@ int Serve(const Config& config_in, const Announce& announce, const ShowBar& bar)
   const int exit_code = parts.http->Run();
   parts.engine->Stop();
   KeepParked(parts);
-  parts.Stop();
+  parts.Stop(exit_code);
   Log(LogLevel::kInfo, absl::StrCat("stopped, exit code ", exit_code));
   StopLog();
   return exit_code;

@@ -23,14 +23,14 @@ class StuckGuard {
   // For the log's writer to put a last line on stderr. It may be stuck there itself, so nobody waits for it.
   static constexpr auto kLastLine = std::chrono::milliseconds(200);
 
-  StuckGuard(const char* what, double seconds)
-      : thread_([this, what, limit = std::chrono::duration<double>(seconds)] {
+  StuckGuard(const char* what, double seconds, int exit_code = kExitInternal)
+      : thread_([this, what, exit_code, limit = std::chrono::duration<double>(seconds)] {
           std::unique_lock<std::mutex> lock(mutex_);
           if (ended_.wait_for(lock, limit, [this] { return done_; })) return;
           Log(LogLevel::kError,
               absl::StrCat(what, " did not end within ", limit.count(), " s of the shutdown: exiting without it"));
           std::this_thread::sleep_for(kLastLine);
-          _exit(kExitInternal);
+          _exit(exit_code);
         }) {}
   ~StuckGuard() {
     {

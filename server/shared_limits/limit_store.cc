@@ -64,6 +64,8 @@ size_t CapitalsOf(std::string_view text) {
   return std::min(text.size(), text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ"));
 }
 
+absl::Status Late() { return absl::UnavailableError("the store does not answer in time"); }
+
 absl::Status ErrorOf(const std::string& command, const StoreReply& reply) {
   if (reply.kind == StoreReply::Kind::kError) return absl::UnavailableError(absl::StrCat(command, ": ", reply.text));
   return absl::UnavailableError(absl::StrCat(command, ": not the answer of a Redis"));
@@ -91,11 +93,11 @@ LimitStore::~LimitStore() {
   close(stop_fd_);
 }
 
-void LimitStore::Stop() {
+void LimitStore::Stop(int exit_code) {
   if (!thread_.joinable()) return;
   std::optional<StuckGuard> guard;
   try {
-    guard.emplace("the store of shared limits", kStopS);
+    guard.emplace("the store of shared limits", kStopS, exit_code);
   } catch (const std::exception&) {
     // Without a thread that watches it it is waited for.
   }
@@ -107,8 +109,12 @@ void LimitStore::Stop() {
   Signal(wake_fd_);
   thread_.join();
   // What came when the thread had looked for the last time.
-  for (const auto& ask : queue_) EndAsk(*ask, LimitVerdict::kFailed, AskEnd::kAway);
-  queue_.clear();
+  std::vector<std::shared_ptr<LimitAsk>> left;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    left.swap(queue_);
+  }
+  for (const auto& ask : left) EndAsk(*ask, LimitVerdict::kFailed, AskEnd::kAway);
 }
 
 void LimitStore::Signal(int fd) noexcept {
@@ -167,7 +173,7 @@ void LimitStore::Run() {
       }
       if (!TakeQueued()) break;
     } catch (const std::exception&) {
-      Disconnect(absl::ResourceExhaustedError("out of memory"));
+      Disconnect(no_memory_);
     }
   }
   SayGoodbye();
@@ -334,13 +340,21 @@ absl::Status LimitStore::OnTaken(const std::shared_ptr<LimitAsk>& ask, const Sto
   if (!fits || !in_range(said[1]) || !in_range(said[2])) {
     return absl::UnavailableError("what the store answers is not what the script does");
   }
-  if (!ask->counted_) breaker_.OnAnswer();
+  // Its owner may have given up before this thread found it due.
+  absl::Status in_time;
+  if (!ask->counted_) {
+    if (const int64_t now_us = MonotonicUs(); now_us < ask->due_us()) {
+      breaker_.OnAnswer();
+    } else if (breaker_.OnFailure(ask->asked_us_, now_us)) {
+      in_time = Late();
+    }
+  }
   ask->left_ = said[1];
   ask->wait_us_ = said[2];
   if (said[0] != 1) {
     ask->stage_ = LimitAsk::Stage::kOver;
     EndAsk(*ask, said[0] == 2 ? LimitVerdict::kNoRate : LimitVerdict::kNoPlaces, AskEnd::kRefused);
-    return absl::OkStatus();
+    return in_time;
   }
   ask->stage_ = LimitAsk::Stage::kHeld;
   ask->connection_ = connections_;
@@ -350,7 +364,7 @@ absl::Status LimitStore::OnTaken(const std::shared_ptr<LimitAsk>& ask, const Sto
   }
   EndAsk(*ask, LimitVerdict::kGranted, AskEnd::kGranted);
   if (ask->returned_) TakeBack(ask);  // it came too late, and nobody waits for it
-  return absl::OkStatus();
+  return in_time;
 }
 
 absl::Status LimitStore::OnError(int64_t asked_us, const StoreReply& reply) {
@@ -380,7 +394,7 @@ absl::Status LimitStore::ExpireAsks(int64_t now_us) {
     waiting_.pop_front();
     if (ask->counted_) continue;
     EndAsk(*ask, LimitVerdict::kFailed, AskEnd::kTimeout);
-    if (breaker_.OnFailure(ask->asked_us_, now_us)) return absl::UnavailableError("the store does not answer in time");
+    if (breaker_.OnFailure(ask->asked_us_, now_us)) return Late();
   }
   return now_us < SilentUs() ? absl::OkStatus() : absl::UnavailableError("the store has stopped answering");
 }

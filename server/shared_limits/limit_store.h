@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/process/exit_codes.h"
 #include "server/shared_limits/circuit_breaker.h"
 #include "server/shared_limits/store_address.h"
 #include "server/shared_limits/store_connection.h"
@@ -112,7 +113,8 @@ class LimitStore {
     bool fails_open = true;
     int64_t patience_us = 50'000;
     std::function<void(AskEnd end, int64_t us)> on_end;  // any thread; may be null
-    std::function<void(bool away)> on_away;              // the own thread; may be null
+    std::function<void(bool away)>
+        on_away;  // the own thread, and before it begins that of the constructor; may be null
   };
 
   // The first line of the file. Errors: ReadSecretFile's; there is nothing in it.
@@ -124,8 +126,9 @@ class LimitStore {
   LimitStore(const LimitStore&) = delete;
   LimitStore& operator=(const LimitStore&) = delete;
 
-  // Ends the thread and all asks. Before what `wake` needs goes, and before StopLog. On one thread; once is enough.
-  void Stop();
+  // Ends the thread and all asks. Before what `wake` needs goes, and before StopLog. On one thread; once is enough. `exit_code`: of a
+  // process that ends without it.
+  void Stop(int exit_code = kExitInternal);
 
   bool fails_open() const { return options_.fails_open; }
 
@@ -184,6 +187,7 @@ class LimitStore {
   bool stopping_ = false;
 
   // The own thread's.
+  const absl::Status no_memory_ = absl::ResourceExhaustedError("out of memory");  // made while there is some
   CircuitBreaker breaker_;
   std::unique_ptr<StoreConnection> connection_;
   int64_t connections_ = 0;                                              // made so far
