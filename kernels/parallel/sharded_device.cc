@@ -70,6 +70,7 @@ ShardedDevice::ShardedDevice(std::vector<std::unique_ptr<Device>> ranks, std::un
       pool_(count()),
       staging_(ranks_.size()),
       answers_(ranks_.size()),
+      samples_of_ranks_{answers_, answers_, answers_, answers_},
       unread_(ranks_.size()),
       losses_(ranks_.size()) {
   assert(!ranks_.empty());
@@ -327,7 +328,8 @@ void ShardedDevice::GatherRows(Matrix x, std::span<const int32_t> indices, Matri
   Each([&](int rank) { At(rank).GatherRows(Of(rank, x), indices, Of(rank, y)); });
 }
 
-// Every rank samples, and all the same: the next step finds the token on each.
+// Every rank samples, and all the same: the next step finds the token on each. Each counts its own calls: where one had no memory,
+// the step is lost, and the others have counted one more.
 uint64_t ShardedDevice::Sample(Matrix logits, std::span<const SampleRequest> requests,
                                std::span<SampleResult> results) {
   Each([&](int rank) {
@@ -339,11 +341,15 @@ uint64_t ShardedDevice::Sample(Matrix logits, std::span<const SampleRequest> req
     }
     answers_[own] = At(rank).Sample(requests.empty() ? logits : Of(rank, logits), requests, out);
   });
-  return Answer();
+  ++samples_;
+  samples_of_ranks_[samples_ % kSamplesAhead] = answers_;
+  return samples_;
 }
 
 void ShardedDevice::AwaitSample(uint64_t number) {
-  Each([&](int rank) { At(rank).AwaitSample(number); });
+  assert(number <= samples_ && number + kSamplesAhead > samples_);
+  const std::vector<uint64_t>& of_ranks = samples_of_ranks_[number % kSamplesAhead];
+  Each([&](int rank) { At(rank).AwaitSample(of_ranks[static_cast<size_t>(rank)]); });
 }
 
 }  // namespace hydrant

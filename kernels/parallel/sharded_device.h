@@ -19,6 +19,8 @@
 #ifndef HYDRANT_KERNELS_PARALLEL_SHARDED_DEVICE_H_
 #define HYDRANT_KERNELS_PARALLEL_SHARDED_DEVICE_H_
 
+#include <array>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -97,8 +99,12 @@ class ShardedDevice final : public Device {
   ThreadPool pool_;
 
   // By rank:
-  std::vector<std::vector<std::byte>> staging_;    // an exported block of its heads, or a state row
-  std::vector<uint64_t> answers_;                  // to the op that all carry out
+  std::vector<std::vector<std::byte>> staging_;  // an exported block of its heads, or a state row
+  std::vector<uint64_t> answers_;                // to the op that all carry out
+  static constexpr size_t kSamplesAhead = 4;     // a step begins before the last one's AwaitSample has returned
+  std::array<std::vector<uint64_t>, kSamplesAhead>
+      samples_of_ranks_;                           // the ranks' numbers of the latest calls of Sample
+  uint64_t samples_ = 0;                           // calls of Sample that all ranks carried out
   std::vector<std::vector<SampleResult>> unread_;  // what all but the first have sampled
   std::vector<std::vector<double>> losses_;        // of its pairs
 };

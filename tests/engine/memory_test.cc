@@ -6,6 +6,7 @@
 #include <new>
 #include <vector>
 
+#include "kernels/parallel/cpu_ranks.h"
 #include "tests/engine/engine_harness.h"
 #include "tests/engine/failing_new.h"
 #include "tests/engine/shortages.h"
@@ -35,10 +36,19 @@ class StarvingExecutor : public Executor {
 };
 
 TEST(Memory, OfTheHostThatRunsOutCostsAStepAtMost) {
-  for (const bool overlap : {false, true}) {
+  struct Case {
+    bool overlap;
+    int ranks;
+  };
+  for (const Case& c : {Case{false, 1}, Case{true, 1}, Case{false, 2}}) {
     HarnessOptions options;
     options.parked_blocks_max = 64;
-    options.overlap = overlap;
+    options.overlap = c.overlap;
+    if (c.ranks > 1) {
+      options.device = [&c](int threads) -> std::unique_ptr<Device> {
+        return MakeCpuRanks(c.ranks, {.threads = threads}).value();
+      };
+    }
     options.around = [](Executor& inner) { return std::make_unique<StarvingExecutor>(inner); };
     EngineHarness harness(GoldenPath("gqa_untied"), options);
     ExpectShortagesCostAStepAtMost(harness, {.begin = FailNewAfter, .end = NewFailed});
