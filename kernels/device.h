@@ -201,6 +201,9 @@ class Device {
   // False if MakeLinear wants all rows of a weight quantised, in any formats, or none; and MakeExperts matrices of one format each.
   virtual bool MixesQuantised() const { return true; }
 
+  // True if attention chooses pins and holds them (EvictionPolicy::pin_rows). False: no row has such a policy.
+  virtual bool ChoosesPins() const { return false; }
+
   // How long an operation of attention takes, in operations of products with weights of this format: a prompt's later
   // tokens cost as much more than their operations. 1 where nobody has measured it.
   virtual double AttentionCost(WeightFormat) const { return 1; }

@@ -5,12 +5,23 @@
 // With t the position of the newest token and L = t + 1 the logical length:
 //
 //   prompt   S[j] = sum over scored rows i >= j of
-//                   decay^(P-1-i) * reduce over the group's query heads g of p[g,i,j]^(square ? 2 : 1);
+//                   decay^(P-1-i) * reduce over the group's query heads g of p[g,i,j]^(square ? 2 : 1),
+//            without decay^(P-1-i) unless decays_prompt;
 //            scored rows are the last min(score_rows, P) prompt rows (score_rows == 0: all of them). The prompt's cut,
 //            and no other, goes by S'[j] = max of S over the candidates [0, P - recent) that are at most
 //            pool_width / 2 away from j; recent tokens have no S'. With store_pooled the survivors' score becomes S'
 //            and decoding goes on from it; without, S' decides the cut and is forgotten. A prompt that fits its budget
 //            is not cut, hence not pooled.
+//   pins     with pin_rows > 0 the prompt's cut goes by two scores. Beside S there is, of the newest pin_rows rows of the
+//            turn,
+//              A[j] = sum over i of pin_decay^(P-1-i) * sum over g of p[g,i,j]^2
+//            for every candidate that the newest row sees. The text is divided into segments, from outside
+//            (model/tokenizer/segments.h). A segment's A is the largest of its candidates', and A' of each of these is it
+//            or half of that of the segment before, of those with candidates, whichever is more. Where the prompt is longer
+//            than its budget, the pins() candidates of largest A' (ties: the lower position) are pinned: no cut drops
+//            and no victim is a pinned slot while another one will do, and of pinned ones cuts go by S. A slot's pin ends
+//            with the first row that does not see it, with the rows of the session's next turn, and with the decode row
+//            before which pin_tokens were fed since the prompt. A pin is the sign of the slot's score.
 //   decode   S[j] = decay * S[j] + reduce over g of p[g,t,j]^(square ? 2 : 1) for every live slot; a new token starts
 //            at 0 and receives its own probability in the same step.
 //   victim   argmin over slots with pos < L - recent of (S ascending, pos descending): on a tie the lower position
@@ -52,16 +63,25 @@ struct EvictionPolicy {
   int32_t recent = 1;   // newest slots that are never candidates, >= 1
   ScoreSource score_source = ScoreSource::kAttention;
   GqaReduce gqa_reduce = GqaReduce::kSum;
-  bool square = false;       // accumulate p*p instead of p
-  float decay = 1.0f;        // in (0, 1]
-  int32_t score_rows = 0;    // prompt rows that are scored; 0 = all
-  int32_t pool_width = 1;    // odd; 1 = no pooling
-  bool store_pooled = true;  // the prompt's cut leaves the pooled scores behind; false: the plain ones
-  bool rolling = false;      // keys stand at their ranks
+  bool square = false;        // accumulate p*p instead of p
+  float decay = 1.0f;         // in (0, 1]
+  bool decays_prompt = true;  // false: a prompt's rows count alike, and the scores before them as much as they did
+  int32_t score_rows = 0;     // prompt rows that are scored; 0 = all
+  int32_t pool_width = 1;     // odd; 1 = no pooling
+  bool store_pooled = true;   // the prompt's cut leaves the pooled scores behind; false: the plain ones
+  bool rolling = false;       // keys stand at their ranks
+  int32_t pin_rows = 0;       // newest prompt rows whose attention chooses pins; 0 = nothing is pinned
+  float pin_decay = 1.0f;     // in (0, 1]
+  int32_t pin_tokens = 0;     // generated tokens until pins end
+  int32_t pins_min = 0;       // pins() is not less than this if there are as many heavy slots
 
   // Slots kept by a cut; a decoding sequence with cadence `exact` owns one more.
   int32_t keep() const { return heavy + recent; }
   constexpr bool scores() const { return evicts && score_source == ScoreSource::kAttention; }
+  // Slots that are pinned at a prompt's cut: half of those that go by score, and of few of them more, because a sentence that is
+  // to be remembered is as long as ever.
+  constexpr int32_t pins() const { return pin_rows == 0 ? 0 : std::max(heavy / 2, std::min(heavy, pins_min)); }
+  constexpr float prompt_decay() const { return decays_prompt ? decay : 1.0f; }
 
   // This policy with `slots` slots. The recent part keeps its share, rounded down, and at least one slot; where nothing
   // is scored the heavy part is the first tokens of the text, which no share explains, so it stays. Always ask the

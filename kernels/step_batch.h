@@ -23,6 +23,10 @@ struct BatchRow : RowCounts, RowTables {
   int32_t token_count = 0;
   EvictionPolicy policy = {};
   std::span<const ScoreSnapshot> snapshots = {};  // prefill, by ascending slots
+  // Prefill under a policy with pin_rows, a prompt's last chunk of one that is cut with this step: pins are chosen, and bit p
+  // of these words says that a segment begins with position p. Empty: none are chosen. All of the prompt's rows that choose
+  // pins are in the chunk, so that nothing of them has to be kept from step to step.
+  std::span<const uint64_t> segment_starts = {};
 
   int32_t live_after() const { return reuse_victim ? live : live + token_count; }
   // The position at which the first token's key and query are rotated: KvCacheView::position.
@@ -33,6 +37,11 @@ struct BatchRow : RowCounts, RowTables {
     const int32_t window = policy.score_rows == 0 ? prompt_length : policy.score_rows;
     return std::max(prompt_length - window, position);
   }
+  bool chooses_pins() const { return !segment_starts.empty(); }
+  // The logical position of the first token whose attention chooses pins.
+  int32_t first_pinning() const { return std::max(prompt_length - policy.pin_rows, position); }
+  // Decode: pins still hold.
+  bool pins_hold() const { return policy.pin_rows > 0 && position - prompt_length < policy.pin_tokens; }
   // Decode: a slot may be the victim if its KvCacheView::position is below this.
   int32_t candidates_end() const { return first_position() + 1 - policy.recent; }
 };

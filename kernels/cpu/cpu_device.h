@@ -46,6 +46,7 @@ class CpuDevice final : public Device {
   // True if products of this dtype run on native instructions, with the input rounded to it.
   bool MultipliesNatively(DType dtype) const;
 
+  bool ChoosesPins() const override { return true; }
   std::string kv_format() const override { return "cpu 1"; }  // cpu/attention/kv_layout.h, of every instruction set
   std::string name() const override;
   bool Supports(WeightFormat format) const override;

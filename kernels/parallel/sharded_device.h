@@ -45,6 +45,7 @@ class ShardedDevice final : public Device {
   std::string name() const override;
   bool Supports(WeightFormat format) const override { return ranks_.front()->Supports(format); }
   bool MixesQuantised() const override { return ranks_.front()->MixesQuantised(); }
+  bool ChoosesPins() const override { return ranks_.front()->ChoosesPins(); }
   double AttentionCost(WeightFormat format) const override { return ranks_.front()->AttentionCost(format); }
   DType PreferredInputType(const LinearSpec& spec) const override { return ranks_.front()->PreferredInputType(spec); }
 

@@ -23,8 +23,11 @@ class H2oHistory {
   struct Token {
     int32_t position;
     double score;
-    Values key;    // [head_dim], as the cache stores it: rotated, unless the policy is rolling
-    Values value;  // [head_dim]
+    Values key;               // [head_dim], as the cache stores it: rotated, unless the policy is rolling
+    Values value;             // [head_dim]
+    double pointed_at = 0.0;  // A of a policy with pin_rows
+    bool seen = true;         // by the newest row
+    bool pinned = false;
   };
 
   // `rope` is for rolling policies, whose queries and keys are given before rotation; no dims: nothing is rotated. `window`,
@@ -38,6 +41,14 @@ class H2oHistory {
   // One generated token: scores decay, then grow by its probabilities.
   Values Decode(ValuesView q, ValuesView k, ValuesView v, int32_t position);
 
+  // Positions that a prompt of policy.pin_rows pins, ascending. `segment_starts` has the positions with which segments begin,
+  // ascending.
+  std::vector<int32_t> Pins(std::span<const int32_t> segment_starts, int32_t prompt_length) const;
+  // As CutExcess, of A'.
+  double PinExcess(std::span<const int32_t> pinned, std::span<const int32_t> segment_starts,
+                   int32_t prompt_length) const;
+  void Pin(std::span<const int32_t> positions);  // ascending
+
   // Positions the cut would keep, ascending. `logical_length` tokens were seen; a prompt's cut pools.
   std::vector<int32_t> CutSurvivors(int32_t logical_length, bool prompt_cut) const;
   // The position the next token would overwrite. REQUIRES a candidate: a token older than the newest `recent`.
@@ -45,7 +56,7 @@ class H2oHistory {
 
   // How far a choice is from the definition's: 0 when it is one the scores allow, otherwise the largest amount by which
   // a dropped score exceeds a kept one, relative to it; a step between 0 and kScoreMin is no excess. Infinite when a
-  // recent token is dropped or the count is wrong. Ties are not judged: compare with Victim and CutSurvivors.
+  // recent token is dropped or the count is wrong, and where a pinned one makes room for another. Ties are not judged: compare with Victim and CutSurvivors.
   double VictimExcess(int32_t position, int32_t logical_length) const;
   double CutExcess(std::span<const int32_t> kept, int32_t logical_length, bool prompt_cut) const;
 
@@ -58,7 +69,10 @@ class H2oHistory {
   std::vector<int32_t> Positions() const;                   // ascending
 
  private:
-  Values Attend(ValuesView q, ValuesView k, ValuesView v, int32_t position, double decay, double row_weight);
+  Values Attend(ValuesView q, ValuesView k, ValuesView v, int32_t position, double decay, double row_weight,
+                double pin_weight);
+  // A' of all tokens; -1: no candidate.
+  Values PinScores(std::span<const int32_t> segment_starts, int32_t prompt_length) const;
   // Scores as the cut sees them: pooled over the candidates at a prompt's cut.
   Values CutScores(int32_t logical_length, bool prompt_cut) const;
   // The place in tokens_ of the first that the newest one sees.
@@ -74,6 +88,7 @@ class H2oHistory {
   double softcap_;
   Values sinks_;
   std::vector<Token> tokens_;  // by position
+  int32_t prompt_length_ = 0;  // of the turn
 };
 
 }  // namespace hydrant::reference

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <random>
@@ -40,6 +41,9 @@ struct Tally {
   int64_t cuts = 0;
   int64_t cut_differences = 0;
   int64_t other_cuts = 0;  // do not just keep the newest
+  int64_t pinnings = 0;
+  int64_t pinned = 0;
+  int64_t pin_differences = 0;
   int64_t victims = 0;
   int64_t victim_differences = 0;
   int64_t other_victims = 0;  // not the token that leaves the recent window
@@ -56,9 +60,10 @@ struct H2oCase {
   float softcap = 0.0f, spread = 1.5f;
   bool sinks = false;
   float popularity = 0.0f;
-  bool plant_scores = false;  // now and then the scores become random numbers, as if another past had led here
-  int32_t rope_dims = 0;      // of Angles
-  double prompt_error = 0.0;  // of a weight, relatively, that a device's prompts may add
+  std::vector<int32_t> segments = {};  // positions with which they begin, ascending
+  bool plant_scores = false;           // now and then the scores become random numbers, as if another past had led here
+  int32_t rope_dims = 0;               // of Angles
+  double prompt_error = 0.0;           // of a weight, relatively, that a device's prompts may add
   uint64_t seed = 0;
 
   std::string Describe() const {
@@ -70,6 +75,7 @@ struct H2oCase {
            std::to_string(policy.square) + ", reduce " + std::to_string(static_cast<int>(policy.gqa_reduce)) +
            ", source " + std::to_string(static_cast<int>(policy.score_source)) + (policy.rolling ? ", rolling" : "") +
            (window != kNoWindow ? ", window " + std::to_string(window) : "") +
+           (policy.pin_rows > 0 ? ", pin rows " + std::to_string(policy.pin_rows) : "") +
            (softcap > 0.0f ? ", softcap " + std::to_string(softcap) : "") + (sinks ? ", sinks" : "");
   }
 };
@@ -98,6 +104,7 @@ class H2oRun {
     fixture_.softcap = h2o.softcap;
     fixture_.scale = 1.0f / std::sqrt(static_cast<float>(h2o.shape.head_dim));
     if (h2o.sinks) fixture_.SetRandomSinks(h2o.seed);
+    if (h2o.policy.pin_rows > 0) fixture_.SetSegments(h2o.segments);
     for (int32_t i = 0; i < h2o.shape.layers * h2o.shape.kv_heads; ++i) {
       oracles_.emplace_back(h2o.policy, h2o.shape.group, h2o.shape.head_dim, static_cast<double>(fixture_.scale),
                             angles_.spec(), h2o.window, static_cast<double>(h2o.softcap),
@@ -111,9 +118,12 @@ class H2oRun {
     for (int32_t begin = 0; begin < case_.prompt;) {
       const int32_t stop =
           case_.stride == 0 ? case_.prompt : std::min(case_.prompt, (begin / case_.stride + 1) * case_.stride);
-      // To a block edge, or to where the prompt is cut.
-      const int32_t room = (sequence_.live + case_.chunk) / kBlockSlots * kBlockSlots - sequence_.live;
-      const int32_t end = std::min(stop, begin + room);
+      // To a block edge, or to where the prompt is cut. Rows that choose pins are all in the last chunk.
+      const int32_t before_tail = std::max(stop - begin - case_.policy.pin_rows, 0);
+      int32_t room = (sequence_.live + std::min(case_.chunk, before_tail)) / kBlockSlots * kBlockSlots - sequence_.live;
+      if (case_.policy.pin_rows == 0)
+        room = (sequence_.live + case_.chunk) / kBlockSlots * kBlockSlots - sequence_.live;
+      const int32_t end = room <= 0 ? stop : std::min(stop, begin + room);
       PrefillChunk(begin, end);
       if (testing::Test::HasFailure()) return;
       if (end == stop && case_.policy.evicts && sequence_.live > case_.policy.keep()) CutPrompt(end);
@@ -156,8 +166,26 @@ class H2oRun {
         const double rounding = prompt_dtype_ == DType::kF32 ? 0.0 : prompt_dtype_ == DType::kF16 ? 0x1p-11 : 0x1p-8;
         ExpectNear(outputs, end - begin, t - begin, layer, head, out, 1e-3 + 8 * (rounding + 2 * case_.prompt_error));
       }
+      if (end == case_.prompt && fixture_.ChoosesPins(sequence_)) CheckPins(layer, head, oracle);
       ExpectScoresAgree(layer, head, oracle);
     });
+  }
+
+  void CheckPins(int32_t layer, int32_t head, H2oHistory& oracle) {
+    std::vector<int32_t> pinned;
+    for (int32_t slot = 0; slot < sequence_.live; ++slot) {
+      if (!std::signbit(fixture_.Score(sequence_, layer, head, slot))) continue;
+      pinned.push_back(fixture_.Position(sequence_, layer, head, slot));
+    }
+    std::sort(pinned.begin(), pinned.end());
+    const std::vector<int32_t>& starts = fixture_.segments;
+    ++tally_.pinnings;
+    tally_.pinned += std::ssize(pinned);
+    if (pinned != oracle.Pins(starts, case_.prompt)) {
+      ++tally_.pin_differences;
+      EXPECT_LE(oracle.PinExcess(pinned, starts, case_.prompt), margin_) << case_.Describe();
+    }
+    oracle.Pin(pinned);
   }
 
   void CutPrompt(int32_t computed) {
@@ -228,7 +256,9 @@ class H2oRun {
       const auto& tokens = oracle.tokens();
       const auto token = std::lower_bound(tokens.begin(), tokens.end(), position,
                                           [](const H2oHistory::Token& a, int32_t b) { return a.position < b; });
-      const double score = fixture_.Score(sequence_, layer, head, slot);
+      const float stored = fixture_.Score(sequence_, layer, head, slot);
+      ASSERT_EQ(std::signbit(stored), token->pinned) << case_.Describe() << " position " << position;
+      const double score = std::abs(stored);
       ASSERT_NEAR(score, token->score, 1e-30 + margin_ * token->score) << case_.Describe() << " position " << position;
       const std::vector<float> key = fixture_.ReadSlot(sequence_, false, layer, head, slot);
       const std::vector<float> value = fixture_.ReadSlot(sequence_, true, layer, head, slot);

@@ -192,6 +192,38 @@ TEST_P(H2oTest, EveryScoringPresetKeepsWhatTheOracleKeeps) {
   }
 }
 
+// The prompt's newest rows pin segments; the rest of the cut goes by the plain sums, and no victim is pinned until pins end.
+H2oCase PinningCase(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  H2oCase h2o = PresetCase({"auto", {}}, seed);
+  h2o.prompt = Pick(random, {17, 33, 64, 65, 130, 200});
+  h2o.policy.pin_rows = Pick(random, {1, 8, 16, 30, 64});
+  h2o.policy.pin_decay = random() % 3 == 0 ? 1.0f : 15.0f / 16.0f;
+  h2o.policy.pins_min = Pick(random, {0, 8, 64});
+  h2o.policy.decays_prompt = random() % 2 == 0;
+  h2o.policy.pin_tokens = Pick(random, {0, 1, 7, 1000});
+  if (random() % 3 == 0) h2o.policy.decay = 1.0f - 1.0f / 128.0f;
+  h2o.policy.heavy = Pick(random, {1, 12, 30, 70, 140});
+  for (int32_t start = 0; start < h2o.prompt; start += 1 + static_cast<int32_t>(random() % 20)) {
+    h2o.segments.push_back(start);
+  }
+  return h2o;
+}
+
+TEST_P(H2oTest, PinnedSegmentsAreThoseOfTheOracle) {
+  if (!GetParam().make(1)->ChoosesPins()) GTEST_SKIP() << "the device chooses no pins";
+  Tally tally;
+  for (uint64_t seed = 0; seed < Cases(120); ++seed) {
+    H2oRun run(PinningCase(11000 + seed), GetParam(), static_cast<int>(seed % 3) + 1, tally);
+    run.Run();
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+  }
+  EXPECT_TRUE(OfFew() || tally.pinnings >= 60) << tally.pinnings;
+  EXPECT_TRUE(OfFew() || tally.victims >= 1000) << tally.victims;
+  EXPECT_LE(tally.pin_differences, tally.pinnings / 100 + 1);
+  ExpectNextToNoDifferences(tally);
+}
+
 // Prefill "budgeted": what is cut on the way, by the sums so far, is gone for the rows after it. A prompt many times as long
 // as what it may occupy.
 TEST_P(H2oTest, BudgetedPromptsKeepWhatTheOracleKeeps) {
@@ -227,9 +259,15 @@ std::vector<int64_t> Trace(const H2oCase& h2o, const TestedDevice& device, int32
   fixture.Poison();
   fixture.window = h2o.window;
   TestSequence sequence = fixture.Sequence(stream, h2o.policy, h2o.prompt, 1, h2o.prompt + h2o.steps);
-  for (int32_t begin = 0; begin < h2o.prompt; begin += chunk) {
-    const TestRow row{&sequence, std::min(chunk, h2o.prompt - begin), true};
+  if (h2o.policy.pin_rows > 0) fixture.SetSegments(h2o.segments);
+  // Rows that choose pins are all in the last chunk.
+  const int32_t last = std::max(h2o.prompt - h2o.policy.pin_rows, 0) / kBlockSlots * kBlockSlots;
+  for (int32_t begin = 0; begin < h2o.prompt;) {
+    int32_t end = std::min(begin + chunk, h2o.prompt);
+    if (h2o.policy.pin_rows > 0 && end > last) end = begin < last ? last : h2o.prompt;
+    const TestRow row{&sequence, end - begin, true};
     fixture.Step({&row, 1}, rope.get());
+    begin = end;
   }
   std::vector<int64_t> trace;
   for (int32_t step = 0; step <= h2o.steps; ++step) {
@@ -348,6 +386,21 @@ TEST_P(H2oTest, ChunksOfThePromptDoNotChangeABitOfTheScores) {
       }
     }
   }
+}
+
+TEST_P(H2oTest, ChunksBeforeTheRowsThatPinDoNotChangeABit) {
+  if (!GetParam().make(1)->ChoosesPins()) GTEST_SKIP() << "the device chooses no pins";
+  int32_t pinned = 0;
+  for (uint64_t seed = 0; seed < Cases(24); ++seed) {
+    H2oCase h2o = PinningCase(13000 + seed);
+    h2o.steps = 6;
+    const std::vector<int64_t> whole = Trace(h2o, GetParam(), h2o.prompt, 1);
+    for (const int64_t bits : whole) pinned += bits < 0 ? 1 : 0;
+    for (const int32_t chunk : {16, 32, 112}) {
+      ASSERT_EQ(Trace(h2o, GetParam(), chunk, 1 + static_cast<int>(seed % 3)), whole) << h2o.Describe();
+    }
+  }
+  EXPECT_GT(pinned, OfFew() ? 20 : 100);
 }
 
 // Squared probabilities of a peaked row are far below the smallest normal number: in the cache they are 0.

@@ -262,6 +262,18 @@ class KvFixture {
     return outputs;
   }
 
+  // Positions with which segments begin, ascending: where a policy pins.
+  void SetSegments(std::vector<int32_t> starts) {
+    segments = std::move(starts);
+    segment_words_.assign(static_cast<size_t>(segments.back()) / 64 + 64, 0);
+    for (int32_t start : segments) segment_words_[static_cast<size_t>(start / 64)] |= uint64_t{1} << (start % 64);
+  }
+  // True if the step that ended the sequence's prompt chose pins.
+  static bool ChoosesPins(const TestSequence& sequence) {
+    return sequence.policy.pin_rows > 0 && sequence.live > sequence.policy.keep() &&
+           sequence.position == sequence.prompt_length;
+  }
+
   // Score of a slot, and the position of its token.
   float& Score(const TestSequence& sequence, int32_t layer, int32_t kv_head, int32_t slot) {
     return kv.score[ScoreAt(sequence, layer, kv_head, slot)];
@@ -302,9 +314,10 @@ class KvFixture {
   DType out_dtype = DType::kF32;
   std::unique_ptr<Device> device;
   KvCacheView kv;
-  std::vector<float> rotated;  // qkv of the last step after rope, [layer][token][cols]
-  HeadNorms norms;             // of every layer
-  bool cut_prompts = true;     // false: the test calls Shrink itself
+  std::vector<float> rotated;     // qkv of the last step after rope, [layer][token][cols]
+  HeadNorms norms;                // of every layer
+  bool cut_prompts = true;        // false: the test calls Shrink itself
+  std::vector<int32_t> segments;  // SetSegments
 
  private:
   void* Allocate(size_t bytes) {
@@ -340,6 +353,10 @@ class KvFixture {
       row.reuse_victim = sequence.has_victim;
       row.choose_victim = row.live_after() > sequence.policy.keep();
     }
+    const bool ends_prompt = test_row.prefill && row.position + row.token_count == row.prompt_length;
+    if (ends_prompt && sequence.policy.pin_rows > 0 && row.live_after() > sequence.policy.keep()) {
+      row.segment_starts = segment_words_;
+    }
     return row;
   }
 
@@ -368,6 +385,7 @@ class KvFixture {
       programs_;
   std::vector<int32_t> free_blocks_;
   std::vector<float> sink_values_;
+  std::vector<uint64_t> segment_words_;
 };
 
 }  // namespace hydrant

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "kernels/cpu/attention/kv_layout.h"
+#include "kernels/cpu/attention/pins.h"
 
 namespace hydrant {
 namespace {
@@ -30,6 +31,13 @@ void SpinUntil(Condition condition) {
 
 int32_t Tiles(const BatchRow& row) {
   return (row.live + row.token_count - 1) / kBlockSlots - row.live / kBlockSlots + 1;
+}
+
+// The number of the row's last tiles, whose sums choose pins; 1 where nothing does. One task computes them, one after the other.
+int32_t LastTiles(const BatchRow& row) {
+  if (!row.chooses_pins()) return 1;
+  const int32_t first_slot = row.live + row.first_pinning() - row.position;
+  return (row.live + row.token_count - 1) / kBlockSlots - first_slot / kBlockSlots + 1;
 }
 
 // Addresses of one layer of the cache.
@@ -214,7 +222,7 @@ class AttentionRun {
       scratch_.task_row[static_cast<size_t>(rows_)] = static_cast<int32_t>(i);
       scratch_.first_task[static_cast<size_t>(rows_)] = tasks_;
       ++rows_;
-      tasks_ += int64_t{kv_heads_} * (prefill ? Tiles(row) : DecodeSplits(row.live_after()));
+      tasks_ += int64_t{kv_heads_} * (prefill ? Tiles(row) - LastTiles(row) + 1 : DecodeSplits(row.live_after()));
     }
   }
 
@@ -236,7 +244,19 @@ class AttentionRun {
     return static_cast<float*>(out_.data) + token * out_.cols + int64_t{head} * group_ * head_dim_;
   }
 
-  void Prefill(int32_t row_number, int32_t tile_number, int32_t head, int thread) {
+  void Prefill(int32_t row_number, int32_t task, int32_t head, int thread) {
+    const BatchRow& row = Row(row_number);
+    const int32_t tiles = Tiles(row), last = LastTiles(row);
+    if (task < tiles - last || !row.chooses_pins()) return PrefillOne(row_number, task, head, thread);
+    float* pin_sums = scratch_.PinSumsOf(thread);
+    std::fill_n(pin_sums, WholeBlocks(row.live_after()), 0.0f);
+    for (int32_t tile = tiles - last; tile < tiles; ++tile) PrefillOne(row_number, tile, head, thread, pin_sums);
+    // The scores are complete: this has waited for those of the tiles before.
+    ChoosePins(row, view_.Scores(row, head), FirstSeen(row, row.token_count - 1), pin_sums, scratch_.PinsOf(thread));
+  }
+
+  // `pin_sums`: gets what the tile adds to them; null: nothing of it counts.
+  void PrefillOne(int32_t row_number, int32_t tile_number, int32_t head, int thread, float* pin_sums = nullptr) {
     const BatchRow& row = Row(row_number);
     const int32_t tile = row.live / kBlockSlots + tile_number;
     const int32_t begin = std::max(row.live - tile * kBlockSlots, 0);
@@ -246,8 +266,9 @@ class AttentionRun {
     const int32_t turn = tile - weights.first_tile;
     const bool scored = weights.any && turn >= 0;
     const int32_t first_seen = FirstSeen(row, tile * kBlockSlots - row.live);
-    float row_weights[kBlockSlots];
+    float row_weights[kBlockSlots], pin_weights[kBlockSlots];
     if (scored) weights.Of(row, tile, row_weights);
+    if (pin_sums != nullptr) RowWeights(row, tile, row.first_pinning(), row.policy.pin_decay, pin_weights);
     call_.kernels.prefill_tile({.tiles = view_.Tiles(row, head),
                                 .q = Query(token, head),
                                 .q_stride = call_.qkv.cols,
@@ -263,11 +284,13 @@ class AttentionRun {
                                 .first_seen = first_seen,
                                 .tile_begin = row.in_order() ? std::max(first_seen + begin, 0) / kBlockSlots : 0,
                                 .row_weights = scored ? row_weights : nullptr,
+                                .pin_weights = pin_sums != nullptr ? pin_weights : nullptr,
                                 .policy = &row.policy,
                                 .rope = RopeOf(row),
                                 .scores = view_.Scores(row, head),
                                 .scratch = scratch_.PrefillOf(thread),
-                                .column_sums = scratch_.ColumnSumsOf(thread)});
+                                .column_sums = scratch_.ColumnSumsOf(thread),
+                                .pin_sums = pin_sums});
     if (!scored) return;
     // Tiles add to the scores in ascending order. Every tile before this one was handed out before it, so somebody is
     // working on it or has finished. Acquire and release hand the scores from one tile's thread to the next one's.
@@ -288,6 +311,20 @@ class AttentionRun {
     }
   }
 
+  // The factors [16] of a tile's rows in sums of rows from `first_position` on.
+  static void RowWeights(const BatchRow& row, int32_t tile, int32_t first_position, float decay, float* weights) {
+    for (int32_t r = 0; r < kBlockSlots; ++r) {
+      const int32_t position = row.position + tile * kBlockSlots + r - row.live;
+      if (position < first_position) {
+        weights[r] = 0.0f;
+      } else if (decay == 1.0f) {
+        weights[r] = 1.0f;
+      } else {
+        weights[r] = static_cast<float>(std::pow(static_cast<double>(decay), row.prompt_length - 1 - position));
+      }
+    }
+  }
+
   // The factors of a prompt's rows in its scores.
   struct PromptWeights {
     explicit PromptWeights(const BatchRow& row) {
@@ -298,17 +335,7 @@ class AttentionRun {
       first_tile = first_slot / kBlockSlots;
     }
     void Of(const BatchRow& row, int32_t tile, float* weights) const {
-      for (int32_t r = 0; r < kBlockSlots; ++r) {
-        const int32_t position = row.position + tile * kBlockSlots + r - row.live;
-        if (position < first_position) {
-          weights[r] = 0.0f;
-        } else if (row.policy.decay == 1.0f) {
-          weights[r] = 1.0f;
-        } else {
-          weights[r] =
-              static_cast<float>(std::pow(static_cast<double>(row.policy.decay), row.prompt_length - 1 - position));
-        }
-      }
+      RowWeights(row, tile, first_position, row.policy.prompt_decay(), weights);
     }
 
     bool any = false;
@@ -365,6 +392,7 @@ class AttentionRun {
                                .sinks = SinksOf(head),
                                .out = Out(row.token_begin, head),
                                .policy = &row.policy,
+                               .pins_hold = row.pins_hold(),
                                .choose_victim = row.choose_victim,
                                .candidates_end = row.candidates_end(),
                                .first_seen = first_seen,

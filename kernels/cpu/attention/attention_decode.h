@@ -357,8 +357,8 @@ void RunDecodeSplit(const DecodeSplit& split) {
   }
 }
 
-// The best victim per lane: lowest score, highest position on a tie. Scores are never negative, so their bits order as
-// integers do, and a NaN still gives some slot.
+// The best victim per lane: lowest score, highest position on a tie. Pinned slots, whose scores have a sign, are passed over.
+// The others' bits order as integers do, and a NaN still gives some slot.
 struct VictimSearch {
 #ifdef __AVX512F__
   __m512i score = _mm512_set1_epi32(0x7fffffff);
@@ -369,7 +369,8 @@ struct VictimSearch {
                           int64_t count, int32_t candidates_end) {
     const __m512i s = _mm512_castps_si512(scores.v);
     const __m512i p = _mm512_loadu_si512(positions);
-    const __mmask16 candidate = _mm512_mask_cmplt_epi32_mask(FirstN(count).m, p, _mm512_set1_epi32(candidates_end));
+    const __mmask16 free = _mm512_mask_cmpge_epi32_mask(FirstN(count).m, s, _mm512_setzero_si512());
+    const __mmask16 candidate = _mm512_mask_cmplt_epi32_mask(free, p, _mm512_set1_epi32(candidates_end));
     const __mmask16 lower = _mm512_mask_cmplt_epi32_mask(candidate, s, best.score);
     const __mmask16 equal = _mm512_mask_cmpeq_epi32_mask(candidate, s, best.score);
     const __mmask16 take = static_cast<__mmask16>(lower | _mm512_mask_cmpgt_epi32_mask(equal, p, best.position));
@@ -397,8 +398,8 @@ struct VictimSearch {
     __m256i* best_slot = reinterpret_cast<__m256i*>(best.slot + 8 * half);
     const __m256i s = _mm256_castps_si256(scores);
     const __m256i p = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(positions));
-    const __m256i candidate =
-        _mm256_and_si256(_mm256_castps_si256(valid), _mm256_cmpgt_epi32(_mm256_set1_epi32(candidates_end), p));
+    const __m256i free = _mm256_andnot_si256(_mm256_srai_epi32(s, 31), _mm256_castps_si256(valid));
+    const __m256i candidate = _mm256_and_si256(free, _mm256_cmpgt_epi32(_mm256_set1_epi32(candidates_end), p));
     const __m256i lower = _mm256_cmpgt_epi32(*best_score, s);
     const __m256i equal = _mm256_and_si256(_mm256_cmpeq_epi32(*best_score, s), _mm256_cmpgt_epi32(p, *best_position));
     const __m256i take = _mm256_and_si256(candidate, _mm256_or_si256(lower, equal));
@@ -454,7 +455,8 @@ struct ScoreUpdate {
     const DecodeJoin& join = update.join;
     const ScoreView& view = join.scores;
     const int64_t score_at = view.score_table[block] * view.stride;
-    F32x16 score = Load(view.score + score_at);
+    const F32x16 stored = Load(view.score + score_at);
+    F32x16 score = update.join.pins_hold ? stored : Abs(stored);
     if (factor != nullptr) {
       const float* w = join.weights + block * kLanes;
       F32x16 sum = Zero();
@@ -467,7 +469,9 @@ struct ScoreUpdate {
           sum = MulAdd(weight, Set(factor[h]), sum);
         }
       }
-      score = FlushScore(MulAdd(update.decay, score, sum * update.mean));
+      // Without the sign that a NaN may have: signs are pins.
+      score = Abs(FlushScore(MulAdd(update.decay, Abs(stored), sum * update.mean)));
+      if (join.pins_hold) score = WithSign(score, stored);
       if (join.first_seen > 0) score = Select(AtLeast(view.position + score_at, join.first_seen), score, Zero());
       if (count == kLanes) {
         Store(view.score + score_at, score);

@@ -103,7 +103,8 @@ void WriteKv(KvType type, const float* k, const float* v, int32_t head_dim, std:
 void AddScores(const ScoreView& scores, const float* sums, int32_t blocks, int32_t first_seen) {
   for (int64_t block = 0; block < blocks; ++block) {
     float* score = scores.score + scores.score_table[block] * scores.stride;
-    const F32x16 sum = FlushScore(Load(score) + Load(sums + block * kLanes));
+    // Without the sign that a NaN may have: signs are pins.
+    const F32x16 sum = Abs(FlushScore(Abs(Load(score)) + Load(sums + block * kLanes)));
     Store(score, first_seen > 0 ? Select(AtLeast(PositionsOf(scores, block), first_seen), sum, Zero()) : sum);
   }
 }

@@ -92,6 +92,7 @@ struct DecodeJoin {
   const float* sinks = nullptr;      // [group], as in AttentionSpec
   float* out = nullptr;              // [group, head_dim]
   const EvictionPolicy* policy = nullptr;
+  bool pins_hold = false;  // BatchRow::pins_hold
   bool choose_victim = false;
   int32_t candidates_end = 0;  // slots with a position below it are candidates
   int32_t first_seen = 0;      // slots with a position below it are hidden: their score becomes 0
@@ -116,11 +117,13 @@ struct PrefillTile {
   int32_t first_seen = 0;                  // slots with a position below it + r are hidden from row r
   int32_t tile_begin = 0;                  // tiles below it are hidden from every row and left out
   const float* row_weights = nullptr;      // [16] factor of each row in the scores; null: no scores
+  const float* pin_weights = nullptr;      // [16] the same in the sums that choose pins; null: none
   const EvictionPolicy* policy = nullptr;  // of the scores
   RopeView rope;
   ScoreView scores;              // of the row; read for rotation and hiding only
   std::byte* scratch = nullptr;  // PrefillScratchBytes()
   float* column_sums = nullptr;  // [16 * (tile + 1)], overwritten unless row_weights is null
+  float* pin_sums = nullptr;     // [16 * (tile + 1)], added to unless pin_weights is null
 };
 
 struct AttentionKernels {
@@ -132,7 +135,7 @@ struct AttentionKernels {
   void (*decode_split)(const DecodeSplit& split);
   void (*decode_join)(const DecodeJoin& join);
   void (*prefill_tile)(const PrefillTile& tile);
-  // score += sums [16 * blocks]; below kScoreMin, and where the position is below first_seen, it is 0.
+  // score = |score| + sums [16 * blocks]; below kScoreMin, and where the position is below first_seen, it is 0.
   void (*add_scores)(const ScoreView& scores, const float* sums, int32_t blocks, int32_t first_seen);
 };
 

@@ -303,22 +303,22 @@ HYDRANT_SIMD void Softmax(const PrefillTile& work, int64_t head, float* weights,
 
 // column_sums += over the rows, in order: probability (squared when the policy says so) times the row's weight.
 template <bool kSquare>
-HYDRANT_SIMD void AddColumns(const PrefillTile& work, const float* weights, const float* inverse) {
+HYDRANT_SIMD void AddColumns(const PrefillTile& work, const float* weights, const float* inverse,
+                             const float* row_weights, float* column_sums) {
   float factor[kLanes];  // from a weight to the row's share, unless squares come between
-  for (int64_t r = work.row_begin; r < work.row_end; ++r)
-    factor[r] = inverse[r] * (kSquare ? 1.0f : work.row_weights[r]);
+  for (int64_t r = work.row_begin; r < work.row_end; ++r) factor[r] = inverse[r] * (kSquare ? 1.0f : row_weights[r]);
   for (int64_t tile = work.tile_begin; tile <= work.tile; ++tile) {
     const float* w = weights + tile * kTileWeights;
-    F32x16 sum = Load(work.column_sums + tile * kLanes);
+    F32x16 sum = Load(column_sums + tile * kLanes);
     for (int64_t r = work.row_begin; r < work.row_end; ++r) {
       if constexpr (kSquare) {
         const F32x16 p = Load(w + r * kLanes) * Set(factor[r]);
-        sum = MulAdd(p * p, Set(work.row_weights[r]), sum);
+        sum = MulAdd(p * p, Set(row_weights[r]), sum);
       } else {
         sum = MulAdd(Load(w + r * kLanes), Set(factor[r]), sum);
       }
     }
-    Store(work.column_sums + tile * kLanes, sum);
+    Store(column_sums + tile * kLanes, sum);
   }
 }
 
@@ -391,11 +391,12 @@ void PrefillHead(const PrefillTile& work, int64_t head) {
   Softmax<kPacked>(work, head, scratch.weights, scratch.packed, inverse);
   if (work.row_weights != nullptr && (head == 0 || work.policy->gqa_reduce != GqaReduce::kFirst)) {
     if (work.policy->square) {
-      AddColumns<true>(work, scratch.weights, inverse);
+      AddColumns<true>(work, scratch.weights, inverse, work.row_weights, work.column_sums);
     } else {
-      AddColumns<false>(work, scratch.weights, inverse);
+      AddColumns<false>(work, scratch.weights, inverse, work.row_weights, work.column_sums);
     }
   }
+  if (work.pin_weights != nullptr) AddColumns<true>(work, scratch.weights, inverse, work.pin_weights, work.pin_sums);
 
   const typename Math::Weight* weights;
   if constexpr (Math::Tile::kScaled) ScaleWeights<Math>(work, scratch.weights);

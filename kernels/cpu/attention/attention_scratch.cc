@@ -17,7 +17,8 @@ AttentionScratch::PartBytes::PartBytes(const StepBounds& bounds) {
   const int32_t whole = WholeBlocks(bounds.slots_max);
   const size_t slots = Count(whole), splits = SplitsMax(whole);
   const size_t heads = Count(bounds.query_heads);
-  prefill = CacheAligned(PrefillScratchBytes(whole, bounds.head_dim)) + CacheAligned(slots * sizeof(float));
+  prefill = CacheAligned(PrefillScratchBytes(whole, bounds.head_dim)) + 2 * CacheAligned(slots * sizeof(float)) +
+            CacheAligned(slots * kPinBytes);
   place = CacheAligned(heads * slots * sizeof(float)) + 2 * CacheAligned(splits * heads * sizeof(float)) +
           CacheAligned(splits * heads * Count(bounds.head_dim) * sizeof(float));
 }
@@ -57,6 +58,17 @@ std::byte* AttentionScratch::PrefillOf(int thread) const {
 
 float* AttentionScratch::ColumnSumsOf(int thread) const {
   return reinterpret_cast<float*>(PrefillOf(thread) + CacheAligned(PrefillScratchBytes(slots_max, head_dim)));
+}
+
+float* AttentionScratch::PinSumsOf(int thread) const {
+  const size_t bytes = CacheAligned(Count(slots_max) * sizeof(float));
+  return reinterpret_cast<float*>(reinterpret_cast<std::byte*>(ColumnSumsOf(thread)) + bytes);
+}
+
+PinScratch AttentionScratch::PinsOf(int thread) const {
+  const size_t bytes = CacheAligned(Count(slots_max) * sizeof(float));
+  auto* keys = reinterpret_cast<uint64_t*>(reinterpret_cast<std::byte*>(PinSumsOf(thread)) + bytes);
+  return {.keys = keys, .slots = reinterpret_cast<int32_t*>(keys + slots_max)};
 }
 
 }  // namespace hydrant

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/attention/attention_kernels.h"
+#include "kernels/cpu/attention/pins.h"
 #include "kernels/cpu/runtime/cpu_buffer.h"
 
 namespace hydrant {
@@ -27,6 +28,8 @@ struct AttentionScratch {
   // --- prefill, per thread
   std::byte* PrefillOf(int thread) const;  // PrefillScratchBytes(slots_max, head_dim)
   float* ColumnSumsOf(int thread) const;   // [slots_max]
+  float* PinSumsOf(int thread) const;      // [slots_max]
+  PinScratch PinsOf(int thread) const;
   // Tiles whose column sums were added to the scores, per (row, KV head): [rows_max * query_heads].
   std::unique_ptr<std::atomic<int32_t>[]> tiles_added;
 

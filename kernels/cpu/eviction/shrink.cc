@@ -24,8 +24,8 @@ class Pair {
   float& Score(int32_t slot) const { return kv_.score[ScoreAt(slot)]; }
   bool Recent(int32_t slot) const { return Position(slot) >= op_.position_end() - op_.policy.recent; }
 
-  // Smaller is better: score descending, then position ascending. Scores are never negative, so their bits order as
-  // numbers do; a NaN, too, has its place.
+  // Smaller is better: score descending, then position ascending. Scores' bits order as numbers do, and those of pinned slots,
+  // which have a sign, before all others; a NaN, too, has its place.
   uint64_t Key(int32_t slot) const {
     const uint32_t descending = ~std::bit_cast<uint32_t>(pooled_ != nullptr ? pooled_[slot] : Score(slot));
     return (uint64_t{descending} << 32) | static_cast<uint32_t>(Position(slot));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <cmath>
 
 namespace hydrant {
 namespace {
@@ -19,7 +20,7 @@ class Walk {
       by_age_[slot] = -1;
       // The order of ShrinkPair: score descending, then position ascending.
       keys_[slot] = (uint64_t{~std::bit_cast<uint32_t>(kv.score[ScoreAt(slot)])} << 32) | Position(slot);
-      total_ += kv.score[ScoreAt(slot)];
+      total_ += std::abs(kv.score[ScoreAt(slot)]);
     }
     std::sort(order_, order_ + op.live, [this](int32_t a, int32_t b) { return keys_[a] < keys_[b]; });
     // All cuts keep fewer than `live` slots, so no age beyond that is ever recent.
@@ -65,7 +66,9 @@ class Walk {
     return kv_.layout.score_offset(layer_, score_block, kv_head_) + slot % kBlockSlots;
   }
   uint32_t Position(int32_t slot) const { return static_cast<uint32_t>(kv_.position[ScoreAt(slot)]); }
-  double Mass(int32_t slot) const { return weighs_slots_ ? 1.0 : static_cast<double>(kv_.score[ScoreAt(slot)]); }
+  double Mass(int32_t slot) const {
+    return weighs_slots_ ? 1.0 : static_cast<double>(std::abs(kv_.score[ScoreAt(slot)]));
+  }
 
   const LossOp& op_;
   const KvCacheView& kv_;

@@ -96,6 +96,12 @@ HYDRANT_SIMD void StoreBf16(uint16_t* p, F32x16 a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(RoundBf16Bits(a), 16)));
 }
 
+HYDRANT_SIMD F32x16 Abs(F32x16 a) { return {_mm512_abs_ps(a.v)}; }
+// a with the signs of b; REQUIRES: no sign in a.
+HYDRANT_SIMD F32x16 WithSign(F32x16 a, F32x16 b) {
+  return {_mm512_or_ps(a.v, _mm512_and_ps(b.v, _mm512_set1_ps(-0.0f)))};
+}
+
 HYDRANT_SIMD __m256 LowHalf(F32x16 a) { return _mm512_castps512_ps256(a.v); }
 HYDRANT_SIMD __m256 HighHalf(F32x16 a) { return _mm512_extractf32x8_ps(a.v, 1); }
 
@@ -205,6 +211,15 @@ HYDRANT_SIMD void StoreBf16(uint16_t* p, F32x16 a) {
   // packus works within 128-bit halves; the permutation puts the four quarters back in order.
   const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(lo, hi), _MM_SHUFFLE(3, 1, 2, 0));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), packed);
+}
+
+HYDRANT_SIMD F32x16 Abs(F32x16 a) {
+  const __m256 sign = _mm256_set1_ps(-0.0f);
+  return {_mm256_andnot_ps(sign, a.lo), _mm256_andnot_ps(sign, a.hi)};
+}
+HYDRANT_SIMD F32x16 WithSign(F32x16 a, F32x16 b) {
+  const __m256 sign = _mm256_set1_ps(-0.0f);
+  return {_mm256_or_ps(a.lo, _mm256_and_ps(b.lo, sign)), _mm256_or_ps(a.hi, _mm256_and_ps(b.hi, sign))};
 }
 
 HYDRANT_SIMD __m256 LowHalf(F32x16 a) { return a.lo; }
