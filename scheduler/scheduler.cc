@@ -32,6 +32,7 @@ Scheduler::~Scheduler() {
 
 absl::StatusOr<int32_t> Scheduler::Add(Request request) {
   if (absl::Status status = admission_.Check(request); !status.ok()) return status;
+  if (absl::Status status = builder_.CheckTail(request); !status.ok()) return status;
   if (sequences_.full()) {
     return absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", waiting(), " requests wait"));
   }

@@ -30,7 +30,8 @@
 //  4. Within a tenant, admission goes by priority and then by arrival. Between tenants tenant.h gives the order, and
 //     the reason why no request waits for ever: with invariant 3, a request waits at most as long as the sequences
 //     before it need to reach their max_tokens.
-//  5. Prefill chunks end on multiples of kBlockSlots slots, except those that end a prompt or come before a cut in it.
+//  5. Prefill chunks end on multiples of kBlockSlots slots, except those that end a prompt or come before a cut in it. None ends
+//     within the last Request::tail_tokens of a prompt.
 //  6. A budget is lowered only if this admits a request that waits for blocks: it is admitted by the next Plan, before any
 //     other, unless it is cancelled or comes to need more (SetTenants, ResetPrefixes, DropSession); or, where sequences step
 //     aside, if this wins all that a tenant's sequences miss to go on; there those that run have what was won for a request if

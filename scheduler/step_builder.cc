@@ -5,15 +5,23 @@
 #include <new>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace hydrant {
 namespace {
 
 // Tokens of the next chunk of a prompt with `tokens` left until it ends or is cut, at most `tokens_left` of the step: to
-// there, or to the last block edge within reach. The first of them goes into slot `live`.
-int32_t ChunkTokens(int32_t live, int32_t tokens, int32_t tokens_left) {
+// there, or to the last block edge within reach and before the last `tail` of them. The first of them goes into slot `live`.
+int32_t ChunkTokens(int32_t live, int32_t tokens, int32_t tokens_left, int32_t tail) {
   if (tokens <= tokens_left) return tokens;
-  const int32_t end = (live + tokens_left) / kBlockSlots * kBlockSlots;
+  const int32_t end = (live + std::min(tokens_left, tokens - tail)) / kBlockSlots * kBlockSlots;
   return std::max(0, end - live);
+}
+
+// The smallest chunk that the sequence's prompt can go on with, but for one that ends or cuts it.
+int32_t LeastChunk(const Sequence& sequence) {
+  const int32_t tail = sequence.request.tail_tokens, tokens = sequence.prompt_length() - sequence.scheduled;
+  return tail > 0 && ChunkTokens(sequence.live, tokens, tokens - 1, tail) == 0 ? tokens : kBlockSlots;
 }
 
 // Where score snapshots are taken: four per octave from 64 tokens on (64, 80, 96, 112, 128, 160, …), so that a prefix loses
@@ -32,6 +40,7 @@ int32_t NextSnapshot(int32_t tokens) {
 StepBuilder::StepBuilder(const SchedulerOptions& options, SequenceTable& sequences, TenantList& tenants,
                          BlockManager& block_manager)
     : tokens_max_(options.tokens_max),
+      tail_tokens_max_(options.tokens_max - options.sequences_max - (kBlockSlots - 1)),
       prefill_tokens_max_(options.prefill_tokens_max),
       prefill_cost_(options.attention_slots_per_token),
       sequences_(sequences),
@@ -46,6 +55,15 @@ StepBuilder::StepBuilder(const SchedulerOptions& options, SequenceTable& sequenc
     if (options.swap_blocks_max > 0) plan.swap_ins.reserve(rows);
     plan.score_inits.reserve(static_cast<size_t>(options.spare_score_blocks));
   }
+}
+
+absl::Status StepBuilder::CheckTail(const Request& request) const {
+  if (request.tail_tokens == 0) return absl::OkStatus();
+  if (request.tail_tokens > 0 && request.tail_tokens <= tail_tokens_max_ && request.budget.prompt_stride == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the last ", request.tail_tokens, " tokens of the prompt cannot be computed in one step"));
 }
 
 void StepBuilder::Limit(const StepLimits& limits) {
@@ -239,9 +257,9 @@ void StepBuilder::PlanPrompts() {
     int32_t tokens = prefill_cost_.TokensFor(sequences_.at(index).live, cost_left);
     // A chunk ends with a block, so it may exceed the share by part of a block; the next step makes up for it.
     if (plan_->shared && tokens > 0) tokens += kBlockSlots - 1;
-    if (plan_->prefill_tokens == 0) tokens = std::max(tokens, kBlockSlots);
-    tokens = std::min(tokens, tokens_left);
-    if (tokens > 0) tokens_left -= PlanPrefill(index, tokens);
+    const int32_t least = plan_->prefill_tokens == 0 ? LeastChunk(sequences_.at(index)) : 0;
+    tokens = std::max(std::min(tokens, tokens_left), least);
+    if (tokens > 0) tokens_left = std::max(0, tokens_left - PlanPrefill(index, tokens));
   }
 }
 
@@ -251,7 +269,8 @@ int32_t StepBuilder::PlanPrefill(int32_t index, int32_t tokens_left) {
   const int32_t prompt_length = sequence.prompt_length();
   const KvBudget& budget = sequence.request.budget;
   const int32_t stop = budget.PromptStop(sequence.scheduled, prompt_length);
-  const int32_t tokens = ChunkTokens(sequence.live, stop - sequence.scheduled, tokens_left);
+  const int32_t tokens =
+      ChunkTokens(sequence.live, stop - sequence.scheduled, tokens_left, sequence.request.tail_tokens);
   if (tokens == 0) return 0;
   const bool stops = sequence.scheduled + tokens == stop;
   const double cost = prefill_cost_.Of(sequence.live, tokens);

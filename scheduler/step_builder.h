@@ -63,6 +63,9 @@ class StepBuilder {
   // The plan is over; its contents stay until its place is needed again. REQUIRES: it is the older one in flight.
   StepPlan& Finish(const StepPlan& plan);
 
+  // Whether a step has room for the last Request::tail_tokens of a prompt, whatever else is in it.
+  absl::Status CheckTail(const Request& request) const;
+
   // The last plan made.
   const StepPlan& plan() const { return *plan_; }
   int32_t in_flight() const { return in_flight_; }
@@ -79,6 +82,7 @@ class StepBuilder {
   bool PlanSnapshot(const Sequence& sequence, int32_t slots);
 
   const int32_t tokens_max_;          // in one step
+  const int32_t tail_tokens_max_;     // Request::tail_tokens
   const int32_t prefill_tokens_max_;  // beside decodes
   const PrefillCost prefill_cost_;
   SequenceTable& sequences_;

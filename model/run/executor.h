@@ -45,6 +45,7 @@ struct LossQuestion {
 
 struct StepRow : RowPlan {
   std::span<const ScoreSnapshot> snapshots = {};  // score snapshots to take, by ascending slots
+  std::span<const uint64_t> segment_starts = {};  // BatchRow::segment_starts
   int32_t forced_id = -1;                         // >= 0: take this token instead of sampling one (teacher forcing)
   int32_t logprobs = -1;                          // of the sampled token: -1 none, k >= 0 its own and the k best
   // For prompt log-probabilities: targets[i] is the prompt token after tokens[i]; the last token of the prompt has

@@ -288,7 +288,7 @@ void ModelExecutor::Restore(std::span<const RestoreOp> restores) {
   for (const RestoreOp& restore : restores) {
     const std::span<const std::byte> parked = parked_.Read(restore.id);
     assert(parked.size() == restore.block_table.size() * view.layout.block_bytes());
-    const double decay = restore.policy->scores() ? restore.policy->decay : 1.0;
+    const double decay = restore.policy->scores() ? restore.policy->prompt_decay() : 1.0;
     const auto begin = static_cast<size_t>(restore.slice.begin), size = static_cast<size_t>(restore.slice.size());
     device_.ImportBlocks(restore.block_table.subspan(begin, size), static_cast<float>(std::pow(decay, restore.rows)),
                          view, parked.subspan(begin * view.layout.block_bytes()).data());
@@ -344,6 +344,8 @@ void ModelExecutor::Read(const ReadOp& read) {
       std::memcpy(scores, beside, bytes);
       std::memcpy(positions, beside + (layout.inspected ? 2 : 1) * bytes, bytes);
     }
+    // The sign of a score is a pin (kernels/eviction_policy.h).
+    std::transform(scores, scores + slots, scores, [](float score) { return std::abs(score); });
   }
 }
 
@@ -359,6 +361,7 @@ void ModelExecutor::FlattenRows(const StepInput& input) {
     to.token_count = static_cast<int32_t>(row.tokens.size());
     to.policy = *row.policy;
     to.snapshots = row.snapshots;
+    to.segment_starts = row.segment_starts;
     assert(to.first_position() + to.token_count <= options_.context_max);
     token_ids_.insert(token_ids_.end(), row.tokens.begin(), row.tokens.end());
   }

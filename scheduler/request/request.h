@@ -19,6 +19,9 @@ struct Request : RequestOptions {
   TokenIds prompt;     // >= 1 token
   KvBudget budget;
   PrefixUse prefix;
+  // The last so many tokens of the prompt are computed in one step, with up to a block before them: what their rows say together is
+  // not kept from step to step. 0: they need not be. Only without budget.prompt_stride.
+  int32_t tail_tokens = 0;
   // A turn of a session (0: of none): when it ends by itself its KV is parked, named by session and turn.
   // If KV of turn `resumes` is parked when the request arrives, it stays until the request is admitted, and only the
   // rest of the prompt is computed; else all of it. The prompt is the whole history either way: `resumes` says that it

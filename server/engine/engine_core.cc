@@ -19,6 +19,16 @@ constexpr size_t kLossBytes = 1024;
 // Scores go with what the sequence's session keeps.
 bool ParksScores(const Request& request) { return request.session != 0 && request.budget.limited(); }
 
+// What the device takes for granted of a policy that pins.
+absl::Status CheckPins(const SequenceRequest& request) {
+  const EvictionPolicy& policy = request.policy;
+  if (policy.pin_rows == 0) return absl::OkStatus();
+  const bool fits = policy.scores() && !policy.rolling && policy.pin_rows > 0 &&
+                    request.segment_starts.size() * 64 >= request.request.prompt.size();
+  return fits ? absl::OkStatus()
+              : absl::InvalidArgumentError("the request does not say what its policy needs for pins");
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EngineCore>> EngineCore::Create(const EngineCoreOptions& options, Executor& executor,
@@ -93,6 +103,7 @@ absl::Status EngineCore::Check(const SequenceRequest& request) const {
       (policy.evicts && (policy.heavy < 0 || policy.recent < 1 || policy.keep() != request.request.budget.keep))) {
     return absl::InvalidArgumentError("the eviction policy contradicts the KV budget");
   }
+  if (absl::Status status = CheckPins(request); !status.ok()) return status;
   if (request.policy_label < 0 || request.policy_label >= kPolicyLabelsMax) {
     return absl::InvalidArgumentError(absl::StrCat("policy label ", request.policy_label, " is out of range"));
   }
@@ -342,6 +353,8 @@ void EngineCore::BuildRow(const PlanRow& from, StepRow* row) {
   const bool forced = from.sample && next < std::ssize(extras.options.forced_ids);
   row->forced_id = forced ? extras.options.forced_ids[static_cast<size_t>(next)] : -1;
   row->policy = &extras.policy;
+  const bool cuts_prompt = from.prefill && from.shrink_to > 0 && next == 0;
+  if (cuts_prompt && extras.policy.pin_rows > 0) row->segment_starts = extras.options.segment_starts;
   row->sampling = &extras.options.sampling;
   if (from.prefill && extras.options.prompt_logprobs >= 0) {
     // Token i predicts token i + 1, so the last token of the prompt has no target.

@@ -95,7 +95,7 @@ void KvDump::Write(const Record& record) {
   AppendJsonFloat(&line, policy.decay);
   absl::StrAppend(&line, ",\"score_rows\":", policy.score_rows, ",\"pool_width\":", policy.pool_width,
                   ",\"store_pooled\":", policy.store_pooled ? "true" : "false",
-                  ",\"rolling\":", policy.rolling ? "true" : "false",
+                  ",\"rolling\":", policy.rolling ? "true" : "false", ",\"pins\":", policy.evicts ? policy.pins() : 0,
                   ",\"periodic\":", record.budget.periodic ? record.budget.slack : 0, "}");
   line += ",\"kept_after_prefill\":";
   const auto append_ids = [&line](const std::vector<int32_t>& ids) { AppendJsonIntegers(&line, ids); };

@@ -22,7 +22,8 @@ PrefixUse SharePrefixes(const EvictionPolicy& policy, const PrefixSalt& salt, bo
   if (!policy.scores()) return use;
   if (policy.score_rows > 0) {
     use.rows_computed_min = std::max(1, policy.score_rows);
-  } else if (policy.decay == 1.0f) {
+  } else if (policy.prompt_decay() == 1.0f) {
+    use.rows_computed_min = std::max(1, policy.pin_rows);
     use.scores = ScoreNeed::kSnapshot;
     use.score_kind = static_cast<ScoreKind>(static_cast<int>(policy.gqa_reduce) * 2 + (policy.square ? 1 : 0));
   } else {

@@ -3,7 +3,7 @@
 //   never evicts               shares K and V, nothing else is read
 //   no scores                  score blocks with positions; scores stay 0
 //   scores of the last W rows  the same, and the last W rows of the prompt are always computed
-//   scores of all rows         from a snapshot of the prefix's scores
+//   scores of all rows         from a snapshot of the prefix's scores; rows that choose pins are always computed
 //   scores that decay, of all rows: how much a row counts depends on how long the prompt is; the request publishes only
 //   rolling positions          as the scores say, but among requests with rolling positions only: their keys are cached
 //                              before rotation

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "kernels/eviction_policy.h"
 #include "kernels/sampling.h"
@@ -34,6 +35,7 @@ class EndFinder {
 struct DecodeOptions : ScoringOptions {
   SamplingParams sampling;
   EvictionPolicy policy;  // policy.evicts == request.budget.limited(), and then policy.keep() == request.budget.keep
+  std::vector<uint64_t> segment_starts;   // of the prompt: BatchRow::segment_starts; empty unless policy.pin_rows > 0
   bool prompt_ranks = false;              // reported with prompt_logprobs
   int32_t policy_label = 0;               // [0, kPolicyLabelsMax)
   int32_t adapter = -1;                   // RowCounts::adapter of all its rows

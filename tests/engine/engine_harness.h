@@ -172,12 +172,29 @@ inline SequenceRequest Greedy(uint64_t id, std::vector<int32_t> prompt, int32_t 
   return request;
 }
 
-// Gives `request` a policy and the budget that goes with it.
+// A policy that pins what the last rows of a prompt point at, of `h2o`.
+inline EvictionPolicy Pinning(EvictionPolicy h2o) {
+  h2o.decay = 15.0f / 16;
+  h2o.decays_prompt = false;
+  h2o.pin_rows = 10;
+  h2o.pin_decay = 15.0f / 16;
+  h2o.pin_tokens = 9;
+  return h2o;
+}
+
+// Gives `request` a policy and what goes with it.
 inline SequenceRequest With(SequenceRequest request, const EvictionPolicy& policy, int32_t beta = 0) {
   request.policy = policy;
   request.request.budget = !policy.evicts ? KvBudget::Unlimited()
                            : beta > 0     ? KvBudget::Periodic(policy.keep(), beta)
                                           : KvBudget::Exact(policy.keep());
+  request.request.tail_tokens = policy.pin_rows;
+  if (policy.pin_rows == 0) return request;
+  const TokenIds& prompt = request.request.prompt;
+  request.segment_starts.assign(prompt.size() / 64 + 1, 1);
+  for (size_t i = 1; i < prompt.size(); ++i) {
+    if (prompt[i - 1] % 8 == 0) request.segment_starts[i / 64] |= uint64_t{1} << (i % 64);
+  }
   return request;
 }
 

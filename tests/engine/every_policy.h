@@ -53,6 +53,7 @@ inline std::vector<SequenceRequest> EveryPolicy() {
   add(Rolling(kSwapH2o), 19, /*beta=*/10);
   add(Rolling(sinks), 60);
   add(EvictionPolicy(), 1);
+  if (!HarnessDeviceQueues()) add(Pinning(kSwapH2o), 75);  // a CUDA device chooses no pins
   return requests;
 }
 

@@ -29,6 +29,69 @@ TEST(StepBuilder, ChunksEndOnBlockEdgesButTheLast) {
   EXPECT_THAT(ends, ElementsAre(64, 128, 150));
 }
 
+// What the last rows of a prompt say together is not kept from step to step.
+TEST(StepBuilder, TheTailOfAPromptComesInOneChunk) {
+  for (const int32_t tail : {1, 30, 33, 64}) {
+    for (int32_t prompt = 1; prompt < 170; ++prompt) {
+      SchedulerOptions options = SmallOptions(64);
+      options.tokens_max = 96;
+      options.sequences_max = 8;
+      Driver driver(options);
+      driver.scheduler.LimitSteps({.alone = 16, .beside_decodes = 16});
+      Request request = MakeRequest(1, prompt, 1);
+      request.tail_tokens = tail;
+      ASSERT_TRUE(driver.scheduler.Add(request).ok());
+      int32_t end = 0;
+      while (!driver.scheduler.idle()) {
+        const std::vector<PlanRow> rows = driver.Step();
+        ASSERT_EQ(rows.size(), 1u);
+        end = rows[0].position + static_cast<int32_t>(rows[0].tokens.size());
+        EXPECT_TRUE(end == prompt || (end <= prompt - tail && end % kBlockSlots == 0)) << end << " of " << prompt;
+        EXPECT_LT(static_cast<int32_t>(rows[0].tokens.size()), tail + kBlockSlots);
+      }
+      EXPECT_EQ(end, prompt);
+    }
+  }
+}
+
+// However few tokens of prompts a step may have beside decodes, and however little of its time is left for them.
+TEST(StepBuilder, TheTailOfAPromptComesBesideDecodes) {
+  SchedulerOptions options = SmallOptions(64);
+  options.tokens_max = 96;
+  options.sequences_max = 8;
+  options.prefill_tokens_max = 16;
+  Driver driver(options);
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 5, 200)).ok());
+  driver.Step();
+  Request request = MakeRequest(2, 140, 1);
+  request.tail_tokens = 64;
+  ASSERT_TRUE(driver.scheduler.Add(request).ok());
+  int32_t steps = 0;
+  std::vector<int32_t> ends;
+  while (driver.finished.count(2) == 0 && ++steps < 20) {
+    for (const PlanRow& row : driver.Step()) {
+      if (row.prefill) ends.push_back(row.position + static_cast<int32_t>(row.tokens.size()));
+    }
+  }
+  EXPECT_THAT(ends, ElementsAre(16, 32, 48, 64, 140));
+}
+
+TEST(StepBuilder, ATailThatNoStepHasRoomForIsRefused) {
+  SchedulerOptions options = SmallOptions(64);
+  options.tokens_max = 96;
+  options.sequences_max = 8;
+  Driver driver(options);
+  Request request = MakeRequest(1, 100, 1, KvBudget::Exact(40));
+  request.tail_tokens = 96 - 8 - 15;
+  EXPECT_TRUE(driver.scheduler.Add(request).ok());
+  request.id = 2;
+  ++request.tail_tokens;
+  EXPECT_EQ(driver.scheduler.Add(request).status().code(), absl::StatusCode::kInvalidArgument);
+  request.tail_tokens = 64;
+  request.budget.prompt_stride = 32;
+  EXPECT_EQ(driver.scheduler.Add(request).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 // With a stride, no chunk crosses a multiple of it, and what is above the budget there goes at once: a prompt of 1,000 tokens
 // passes through 8 blocks.
 TEST(StepBuilder, ABudgetedPromptIsCutOnTheWay) {

@@ -141,6 +141,7 @@ void Episode::MakeTurn(uint64_t session, SequenceRequest& made) {
       made.request.resumes = 0;
     }
   }
+  Workload::NameSegments(&made);
   made.request.session = session;
   made.request.turn = made.request.id;
 }

@@ -51,6 +51,16 @@ bool FakeExecutor::CheckPrefill(const StepRow& row, const SimRequest& request, i
   if (!expect("a chunk across a stop", end > stop.end, false)) return false;
   *live_in = request.live + tokens;
   if (end < stop.end && !expect("the chunk's end modulo 16", *live_in % kBlockSlots, 0)) return false;
+  const EvictionPolicy& policy = request.request.policy;
+  const bool ends = end == request.prompt_length();
+  if (!ends &&
+      !expect("a chunk's end within the rows that pin", end > request.prompt_length() - policy.pin_rows, false)) {
+    return false;
+  }
+  const bool pins = ends && stop.cut_to > 0 && policy.pin_rows > 0;
+  const std::vector<uint64_t> none;
+  const std::vector<uint64_t>& starts = pins ? request.request.segment_starts : none;
+  if (!expect("the same segments", std::ranges::equal(row.segment_starts, starts), true)) return false;
   const bool samples = end == request.prompt_length() && request.request.request.max_tokens > 0;
   return expect("live", row.live, request.live) &&
          expect("shrink_to", row.shrink_to, end == stop.end ? stop.cut_to : 0) &&

@@ -363,7 +363,7 @@ void FakeExecutor::RunBehindEnd(const StepRow& row, SimRequest& request) {
 // The row at `position` adds to the scores of all `live` slots.
 void FakeExecutor::AddRow(const StepRow& row, const SimRequest& request, int32_t live, int32_t position) {
   if (!row.policy->evicts) return;
-  const uint64_t state = request.ScoreState(position);
+  const uint64_t state = request.SumState(position);
   for (int32_t score_block : row.score_table.first(static_cast<size_t>(BlocksForSlots(live))))
     memory_.SetState(score_block, state);
 }
@@ -399,6 +399,11 @@ bool FakeExecutor::RunPrefill(const StepRow& row, SimRequest& request, uint64_t*
   if (row.sample) *read = ReadAll(request.sums, options_.layer_heads);
   if (!TakeSnapshots(row, request, end)) return false;
   AddRow(row, request, end, row.position + tokens - 1);
+  if (row.segment_starts.empty()) return true;
+  const uint64_t state =
+      request.PinState(row.segment_starts, std::max(request.prompt_length() - row.policy->pin_rows, row.position));
+  for (int32_t score_block : row.score_table.first(static_cast<size_t>(BlocksForSlots(end))))
+    memory_.SetState(score_block, state);
   return true;
 }
 

@@ -21,6 +21,8 @@ constexpr const char* kNames[] = {
     "VictimNotChosen",
     "CutForgotten",
     "CutTooDeep",
+    "TailSplit",
+    "PinsForgotten",
     "InnerCutForgotten",
     "StrideIgnored",
     "ShrinkForgotten",
@@ -318,6 +320,9 @@ void BuggyExecutor::SpoilRow(StepRow& row) {
     case PlantedBug::kCutTooDeep:
       if (row.shrink_to > 1) --row.shrink_to;
       break;
+    case PlantedBug::kPinsForgotten:
+      row.segment_starts = {};
+      break;
     case PlantedBug::kInnerCutForgotten:
       if (row.prefill && row.position + std::ssize(row.tokens) < row.prompt_length) row.shrink_to = 0;
       break;
@@ -395,6 +400,7 @@ void SpoilRequest(PlantedBug bug, size_t tenants, Request& request) {
   if (bug == PlantedBug::kRollingSaltForgotten) request.prefix.salt.high = static_cast<uint64_t>(request.tenant);
   if (bug == PlantedBug::kTwinsBesideEachOther) request.prefix.publishes = false;
   if (bug == PlantedBug::kStrideIgnored) budget.prompt_stride = 0;
+  if (bug == PlantedBug::kTailSplit) request.tail_tokens = 0;
   if (bug == PlantedBug::kBudgetFloorIgnored && budget.elastic()) budget.floor = std::max(1, budget.floor / 2);
   if (bug == PlantedBug::kAgreementIgnored) budget.floor = budget.keep;
   if (bug == PlantedBug::kGuaranteeIgnored && budget.limited() && !budget.elastic()) {

@@ -25,6 +25,8 @@ enum class PlantedBug : uint8_t {
   kVictimNotChosen,        // the slot to overwrite stays the old one
   kCutForgotten,           // no cut at the end of the prompt or period
   kCutTooDeep,             // one slot more is dropped
+  kTailSplit,              // the rows that choose pins come in several chunks
+  kPinsForgotten,          // the cut of a prompt chooses no pins
   kInnerCutForgotten,      // a cut inside a prompt is not made
   kStrideIgnored,          // a prompt that asked to be cut on the way is computed in full
   kShrinkForgotten,        // a budget falls, and nothing is cut

@@ -2,8 +2,10 @@
 #ifndef HYDRANT_TESTS_SIM_SIM_REQUEST_H_
 #define HYDRANT_TESTS_SIM_SIM_REQUEST_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -40,8 +42,22 @@ struct SimRequest {
   const SimRequest* past = nullptr;    // the turn it may go on from
   const SimRequest* before = nullptr;  // … and does
 
-  // What the scores are sums over when the row at `position` was added last: 0 while nothing counts.
+  // What the scores are when the row at `position` was added last, and pins were chosen if they were to be.
   uint64_t ScoreState(int32_t position) const {
+    const int32_t rows = request.policy.pin_rows;
+    if (rows == 0 || position != prompt_tokens - 1 || solo.StopAfter(prompt_tokens).cut_to == 0) {
+      return SumState(position);
+    }
+    return PinState(request.segment_starts, std::max(prompt_tokens - rows, begin));
+  }
+  // The same with pins of these segments, by the prompt's rows from `first` on.
+  uint64_t PinState(std::span<const uint64_t> segment_starts, int32_t first) const {
+    uint64_t state = Mix(SumState(prompt_tokens - 1) + static_cast<uint64_t>(first));
+    for (uint64_t word : segment_starts) state = Mix(state ^ word);
+    return state;
+  }
+  // What the scores are sums over: 0 while nothing counts.
+  uint64_t SumState(int32_t position) const {
     const EvictionPolicy& asked = request.policy;
     if (position < 0 || !asked.scores()) return 0;
     if (position < begin) return state_before;

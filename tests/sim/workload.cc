@@ -234,6 +234,28 @@ KvBudget Workload::Budget() {
   return budget;
 }
 
+// Drawn apart: an episode in which nothing is pinned is the same as if nothing ever were.
+void Workload::LetItPin(SequenceRequest* request) const {
+  Random r(Mix(request->request.id + 3));
+  EvictionPolicy& policy = request->policy;
+  const SchedulerOptions& scheduler = core_.scheduler;
+  const int32_t most = std::min(scheduler.tokens_max - scheduler.sequences_max - (kBlockSlots - 1), 64);
+  if (!policy.scores() || policy.rolling || policy.score_rows > 0 || most < 1) return;
+  if (request->request.budget.prompt_stride > 0 || !r.Chance(40)) return;
+  policy.pin_rows = r.Between(1, most);
+  policy.pin_tokens = r.Between(0, 20);
+  NameSegments(request);
+}
+
+void Workload::NameSegments(SequenceRequest* request) {
+  request->request.tail_tokens = request->policy.pin_rows;
+  request->segment_starts.clear();
+  if (request->policy.pin_rows == 0) return;
+  for (size_t word = 0; word * 64 < request->request.prompt.size(); ++word) {
+    request->segment_starts.push_back(Mix(request->request.id + word));
+  }
+}
+
 SequenceRequest Workload::MakeRequest(uint64_t id, int64_t now_us) {
   Random& r = random_;
   SequenceRequest made;
@@ -251,6 +273,7 @@ SequenceRequest Workload::MakeRequest(uint64_t id, int64_t now_us) {
 
   made.sampling.key = id;  // by which the fake executor knows whose row it is
   made.policy = Policy(request.budget);
+  LetItPin(&made);
   // The context does not bound what these generate.
   if (made.policy.rolling && core_.context < FakeRanks::kPositionMax && r.Chance(10)) {
     request.max_tokens = r.Between(1, 2 * core_.context);

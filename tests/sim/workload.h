@@ -60,6 +60,8 @@ class Workload {
   bool reloads() const { return reload_percent_ > 0; }
   bool has_floors() const { return floors_; }
   bool has_priorities() const { return priority_max_ > 0; }
+  // What a request whose policy pins says of its prompt.
+  static void NameSegments(SequenceRequest* request);
 
  private:
   void Hurry();
@@ -71,6 +73,7 @@ class Workload {
   KvBudget Budget();
   std::vector<int32_t> Prompt();
   EvictionPolicy Policy(const KvBudget& budget);
+  void LetItPin(SequenceRequest* request) const;
 
   Random random_;
   EngineCoreOptions core_;

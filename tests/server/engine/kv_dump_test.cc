@@ -67,7 +67,7 @@ TEST(KvDump, WritesALinePerSequenceWhenItEnds) {
       Contents(path),
       R"({"prompt_ids":[1,2,3],"tokens":[100,101],"policy":{"preset":"h2o","evicts":true,"heavy":1,"recent":1,)"
       R"("score_source":"attention","gqa_reduce":"sum","square":false,"decay":1.0,"score_rows":0,"pool_width":1,)"
-      R"("store_pooled":true,"rolling":false,"periodic":0},"kept_after_prefill":[[[0,2],[1,2]]],"victims":[[[0,1]],null]})"
+      R"("store_pooled":true,"rolling":false,"pins":0,"periodic":0},"kept_after_prefill":[[[0,2],[1,2]]],"victims":[[[0,1]],null]})"
       "\n");
 }
 

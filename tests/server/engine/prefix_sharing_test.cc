@@ -16,6 +16,10 @@ TEST(SharePrefixes, FollowsWhatThePolicyReads) {
   window_rows.score_rows = 64;
   window_rows.decay = 15.0f / 16;
   decayed.decay = 127.0f / 128;
+  EvictionPolicy pins = h2o;
+  pins.pin_rows = 64;
+  pins.decay = 15.0f / 16;
+  pins.decays_prompt = false;
   const struct {
     const char* name;
     EvictionPolicy policy;
@@ -24,6 +28,7 @@ TEST(SharePrefixes, FollowsWhatThePolicyReads) {
     int32_t rows;
   } cases[] = {{"full", EvictionPolicy(), true, ScoreNeed::kNothing, 1},
                {"h2o", h2o, true, ScoreNeed::kSnapshot, 1},
+               {"pins", pins, true, ScoreNeed::kSnapshot, 64},
                {"sinks", sinks, true, ScoreNeed::kZeros, 1},
                {"window of rows", window_rows, true, ScoreNeed::kZeros, 64},
                {"decay over all rows", decayed, false, ScoreNeed::kZeros, 1}};
