@@ -169,7 +169,7 @@ void AddKvFlags(CLI::App& app, Config& config, RawConfig& raw) {
   group.Add("--kv-budget", "BUDGET", raw.kv_budget, "default budget: a number of tokens, prompt:RATIO or total:RATIO");
   group
       .Add("--kv-recent", "TOKENS", raw.kv_recent,
-           "newest tokens that are always kept (default: half the budget; h2o-plus: a third)")
+           "newest tokens that are always kept (default: half the budget; h2o-plus and auto: a third)")
       ->check(CLI::Range(1, 1 << 24));
   group.AddWithDefault("--kv-cache-dtype", "TYPE", raw.kv_type,
                        "type of cached keys and values: auto (as the weights), float32, bfloat16, float16, int8");

@@ -67,11 +67,13 @@ absl::Status ModelError(const absl::Status& status) {
   return status.code() == absl::StatusCode::kInvalidArgument ? absl::FailedPreconditionError(status.message()) : status;
 }
 
-KvModelFacts FactsOf(const ModelConfig& model, const Limits& limits) {
+KvModelFacts FactsOf(const ModelConfig& model, const Limits& limits, const Device& device) {
   return {.query_heads = model.query_heads,
           .kv_heads = model.kv_heads,
           .budget_max = limits.context_max,
-          .rotary = model.position_rows == 0};
+          .rotary = model.position_rows == 0,
+          .pins = device.ChoosesPins(),
+          .step_tokens = limits.batch_tokens_max - limits.sequences_max};
 }
 
 ServingContext MakeContext(const Config& config, const Limits& limits, const Checkpoint& checkpoint, ChatSetup chat) {
@@ -89,8 +91,8 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   request.kv = config.kv;
   request.constraints = true;
   request.debug_fields = !config.kv_dump_path.empty();
-  context.kv = FactsOf(model, limits);
   context.tokenizer = checkpoint.tokenizer;
+  context.sentence_ends = std::make_shared<const SentenceEnds>(*checkpoint.tokenizer);
   context.eos_ids = model.eos_ids;
   context.chat = std::move(chat);
   const ToolCallFormat calls = context.chat.tool_calls;
@@ -350,11 +352,10 @@ std::unique_ptr<SessionStore> MakeSessions(const Limits& limits, const ModelId& 
 }
 
 // A default that no request of this model could use is a mistake on the command line, not one of every request.
-absl::Status CheckKvDefault(const Config& config, const Limits& limits, const ModelConfig& model) {
-  std::optional<ApiError> error = CheckKvSpec(config.kv, limits.context_max);
+absl::Status CheckKvDefault(const Config& config, const KvModelFacts& facts) {
+  std::optional<ApiError> error = CheckKvSpec(config.kv, facts.budget_max);
   if (!error.has_value()) {
-    const KvModelFacts facts = FactsOf(model, limits);
-    const ApiResult<KvResolution> longest = ResolveKvPolicy(config.kv, limits.context_max, 1, facts);
+    const ApiResult<KvResolution> longest = ResolveKvPolicy(config.kv, facts.budget_max, 1, facts);
     if (longest.ok()) return absl::OkStatus();
     error = longest.error();
   }
@@ -392,8 +393,7 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, const Loa
   *sizing = std::move(*derived);
   for (const std::string& line : sizing->explanation) Log(LogLevel::kDebug, line);
   for (const std::string& line : sizing->warnings) Log(LogLevel::kWarning, line);
-  if (absl::Status status = CheckKvDefault(config, sizing->limits, model); !status.ok()) return status;
-
+  if (absl::Status status = CheckKvDefault(config, FactsOf(model, sizing->limits, device)); !status.ok()) return status;
   if (!config.kv_dump_path.empty()) {
     absl::StatusOr<std::unique_ptr<KvDump>> dump = KvDump::Open(config.kv_dump_path, KvPolicyLabels());
     if (!dump.ok()) return dump.status();
@@ -432,12 +432,13 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   if (!core.ok()) return core.status();
   if (parts->kv_dump != nullptr) parts->kv_dump->Attach(**core);
 
-  const ModelId model_id =
-      MakeModelId(*checkpoint.tokenizer, checkpoint.config, FactsOf(checkpoint.config, sizing.limits));
+  const KvModelFacts facts = FactsOf(checkpoint.config, sizing.limits, *parts->device);
+  const ModelId model_id = MakeModelId(*checkpoint.tokenizer, checkpoint.config, facts);
   parts->sessions = MakeSessions(sizing.limits, model_id, parts);
   absl::StatusOr<ChatSetup> chat = MakeChats(config, checkpoint);
   if (!chat.ok()) return chat.status();
   ServingContext context = MakeContext(config, sizing.limits, checkpoint, *std::move(chat));
+  context.kv = facts;
   context.sessions = parts->sessions.get();
   parts->adapters = MakeAdapters(config, checkpoint, sizing, *parts->executor);
   context.adapters = parts->adapters.get();

@@ -23,6 +23,7 @@ constexpr PresetFacts kPresets[] = {
     {KvPreset::kWindow, "window", true},       {KvPreset::kSinks, "sinks", true},
     {KvPreset::kSnapKv, "snapkv", false},      {KvPreset::kH2oPlus, "h2o-plus", false},
     {KvPreset::kH2oDecay, "h2o-decay", false}, {KvPreset::kH2oStreaming, "h2o-streaming", true},
+    {KvPreset::kAuto, "auto", false},
 };
 
 const PresetFacts& FactsOf(KvPreset preset) {
@@ -46,7 +47,8 @@ int32_t SmallestBudget(KvPreset preset) { return preset == KvPreset::kSinks ? kS
 // The share of the newest tokens where nobody says otherwise.
 int32_t DefaultRecent(KvPreset preset, int32_t budget) {
   if (preset == KvPreset::kH2oStreaming) return std::max(1, budget - kStreamingHeavy);
-  return std::max(1, preset == KvPreset::kH2oPlus ? budget / 3 : budget / 2);
+  const bool third = preset == KvPreset::kH2oPlus || preset == KvPreset::kAuto;
+  return std::max(1, third ? budget / 3 : budget / 2);
 }
 
 // `window` and `sinks` have no heavy part to trade against: the preset and the budget fix `recent`.

@@ -24,7 +24,8 @@ enum class KvPreset : uint8_t {
   kSnapKv,
   kH2oPlus,
   kH2oDecay,
-  kH2oStreaming
+  kH2oStreaming,
+  kAuto
 };
 
 // "full", "h2o", …
@@ -75,7 +76,7 @@ inline constexpr int32_t kStreamingHeavy = 48;
 inline constexpr int32_t kStreamingRecent = 2000;
 
 // Whether a prompt may be cut on the way. Not where only its last rows are scored: at a cut inside the prompt they are
-// still to come. Nor where rows count less the longer ago they were: factors are of the prompt's end, and far from it they
+// still to come. Nor where its last rows choose what stays of it beside its scores. Nor where rows count less the longer ago they were: factors are of the prompt's end, and far from it they
 // are 0.
 bool CanPrefillBudgeted(KvPreset preset);
 
@@ -86,7 +87,7 @@ std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max);
 
 // budget = budget_tokens | int(ratio * prompt_tokens) | int(ratio * (prompt_tokens + max_tokens)), raised to the
 // preset's smallest (1; sinks: 5) and lowered to budget_max; h2o-streaming without one: kStreamingHeavy and `recent`, else
-// kStreamingRecent, lowered so that a slot of budget_max is left. recent: as given, else budget / 2, with h2o-plus budget / 3,
+// kStreamingRecent, lowered so that a slot of budget_max is left. recent: as given, else budget / 2, with h2o-plus and auto budget / 3,
 // with h2o-streaming budget - kStreamingHeavy (at least 1); window: budget; sinks: budget - 4. floor: as given, else, where
 // elastic, budget / 2, at least the preset's smallest; else budget. 400 naming kv.recent or kv.floor when the one given is
 // above the budget that a ratio came to.

@@ -137,7 +137,7 @@ std::optional<ApiError> ResolvePromptKv(const GenerationFields& request, const S
                                         const ServingContext& context, PreparedPrompt* prompt) {
   if (prompt->continues && prompt->spec == past->spec) {
     prompt->kv = past->kv;
-    return std::nullopt;
+    return CheckPins(prompt->spec, context.kv);
   }
   const ApiResult<KvResolution> kv =
       ResolveKvPolicy(prompt->spec, static_cast<int32_t>(prompt->ids.size()), request.max_tokens, context.kv);

@@ -18,6 +18,7 @@
 #include "api/request/completion_request.h"
 #include "api/response/answer.h"
 #include "api/response/reasoning_splitter.h"
+#include "model/tokenizer/sentence_ends.h"
 #include "model/tokenizer/tokenizer.h"
 #include "scheduler/request/token_ids.h"
 #include "server/adapters/adapter_registry.h"
@@ -39,6 +40,7 @@ struct ServingContext {
   RequestContext request;
   KvModelFacts kv;
   std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const SentenceEnds> sentence_ends;  // of the tokenizer
   std::vector<int32_t> eos_ids;
   ChatSetup chat;
   Limits limits;

@@ -235,6 +235,10 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   sequence.parked_tokens = prompt.parked;
   if (staging_ != nullptr) sequence.staged = std::move(staging_->kv);  // a turn has one sequence
   sequence.policy = prompt.kv.policy;
+  if (const int32_t rows = sequence.policy.pin_rows; rows > 0) {
+    request.tail_tokens = rows;
+    sequence.segment_starts = context_.sentence_ends->SegmentStarts(prompt.ids);
+  }
   sequence.policy_label = prompt.kv.policy_label;
   if (adapter_ != nullptr) sequence.adapter = adapter_->slot->number;
   static_cast<ScoringOptions&>(sequence) = fields;

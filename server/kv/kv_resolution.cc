@@ -1,11 +1,15 @@
 #include "server/kv/kv_resolution.h"
 
 #include <iterator>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
 
 namespace hydrant {
 namespace {
 
-// A preset is a value of EvictionPolicy; `heavy` and `recent` follow from the request. The order is that of the labels.
+// A preset is a value of EvictionPolicy; `heavy` and `recent` follow from the
+// request. The order is that of the labels.
 struct PresetPolicy {
   KvPreset preset;
   EvictionPolicy policy;
@@ -23,9 +27,17 @@ constexpr PresetPolicy kPresets[] = {
     {KvPreset::kH2oPlus, {.evicts = true, .square = true, .decay = 15.0f / 16.0f, .score_rows = 64, .pool_width = 15}},
     {KvPreset::kH2oDecay, {.evicts = true, .decay = 1.0f - 1.0f / 128.0f}},
     {KvPreset::kH2oStreaming, {.evicts = true}},
+    {KvPreset::kAuto,
+     {.evicts = true,
+      .decay = 15.0f / 16.0f,
+      .decays_prompt = false,
+      .pin_rows = 64,
+      .pin_decay = 15.0f / 16.0f,
+      .pin_tokens = 64,
+      .pins_min = 64}},
 };
 
-static_assert(std::size(kPresets) == static_cast<size_t>(KvPreset::kH2oStreaming) + 1, "every preset has a row");
+static_assert(std::size(kPresets) == static_cast<size_t>(KvPreset::kAuto) + 1, "every preset has a row");
 
 int32_t Label(KvPreset preset) {
   int32_t label = 0;
@@ -35,23 +47,45 @@ int32_t Label(KvPreset preset) {
 
 }  // namespace
 
+std::optional<ApiError> CheckPins(const KvSpec& spec, const KvModelFacts& model) {
+  const int32_t rows = kPresets[Label(spec.preset)].policy.pin_rows;
+  if (rows == 0) return std::nullopt;
+  const std::string name(KvPresetName(spec.preset));
+  if (!model.pins) {
+    return InvalidField("kv.policy",
+                        absl::StrCat("'", name, "' is not available on this server's device. Use 'h2o-plus'."));
+  }
+  if (spec.rolls()) {
+    return InvalidField("kv.position", absl::StrCat("'kv.position': \"rolling\" is not possible with policy ", name,
+                                                    ", which goes by the sentences of the text. Use "
+                                                    "\"absolute\" or another policy."));
+  }
+  if (model.step_tokens < rows + kBlockSlots - 1) {
+    return InvalidField("kv.policy", absl::StrCat("'", name, "' needs steps with room for ", rows + kBlockSlots - 1,
+                                                  " prompt tokens; this server's have ", model.step_tokens,
+                                                  " (--max-num-batched-tokens less --max-num-seqs)."));
+  }
+  return std::nullopt;
+}
+
 ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_tokens, int32_t max_tokens,
                                         const KvModelFacts& model) {
   if (spec.preset == KvPreset::kH2oReal) {
     if (model.query_heads != model.kv_heads) {
-      return InvalidField(
-          "kv.policy",
-          "'h2o-real' reproduces a reference that knows only multi-head attention; this model groups its "
-          "query heads. Use 'h2o'.");
+      return InvalidField("kv.policy",
+                          "'h2o-real' reproduces a reference that knows only "
+                          "multi-head attention; this model groups its "
+                          "query heads. Use 'h2o'.");
     }
     if (!spec.recent.has_value()) return InvalidField("kv.recent", "'h2o-real' needs 'kv.recent'.");
   }
   if (spec.evicts() && spec.rolls() && !model.rotary) {
-    return InvalidField(
-        "kv.position",
-        "\"rolling\" turns cached keys to new positions; this model adds learned positions to its tokens, "
-        "which cannot be changed later. Use \"absolute\".");
+    return InvalidField("kv.position",
+                        "\"rolling\" turns cached keys to new positions; this "
+                        "model adds learned positions to its tokens, "
+                        "which cannot be changed later. Use \"absolute\".");
   }
+  if (std::optional<ApiError> error = CheckPins(spec, model)) return *std::move(error);
   ApiResult<KvSlots> slots = ResolveKvSlots(spec, prompt_tokens, max_tokens, model.budget_max);
   if (!slots.ok()) return slots.error();
   const KvSlots& count = slots.value();

@@ -7,6 +7,8 @@
 #define HYDRANT_SERVER_KV_KV_RESOLUTION_H_
 
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,18 +31,26 @@ struct KvModelFacts {
   int32_t kv_heads = 1;
   int32_t budget_max = 0;  // the context
   bool rotary = true;      // else positions are learned and part of what is cached: they cannot roll
+  bool pins = true;        // the device chooses pins
+  // Prompt tokens that a step has room for whatever else is in it.
+  int32_t step_tokens = std::numeric_limits<int32_t>::max();
 };
 
 // Presets: h2o, h2o-real: sum over the group's query heads; h2o-llama3: the first query head only, and a session
 // makes room before each turn;
 // window: no heavy slots; sinks: the first kSinkSlots positions for ever, no scores; snapkv: the mean over the group of
 // the last 32 prompt rows, pooled over 7 for the prompt's cut; h2o-plus: squares of the last 64 rows with decay 15/16,
-// pooled over 15 for good; h2o-decay: h2o with decay 1 - 1/128; h2o-streaming: h2o with rolling positions; full: no
-// eviction. Every one that evicts may be asked for with rolling or absolute positions.
+// pooled over 15 for good; h2o-decay: h2o with decay 1 - 1/128; h2o-streaming: h2o with rolling positions; auto: h2o with
+// pins; full: no eviction. Every one that evicts may be asked for with rolling or absolute positions, but auto: segments are
+// of the text, and a rolling cache does not know which token of it a slot has.
 // Errors: those of api's ResolveKvSlots; 400 for h2o-real on a model with grouped queries, or without its own `recent`,
-// and for rolling positions where they are not rotary.
+// and for rolling positions where they are not rotary or the preset is auto; for auto on a device that chooses no pins, and
+// where steps are too short for the rows that choose them.
 ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_tokens, int32_t max_tokens,
                                         const KvModelFacts& model);
+
+// The part of it that holds for a session that goes on as well, with what its spec once came to: it may have begun on another device.
+std::optional<ApiError> CheckPins(const KvSpec& spec, const KvModelFacts& model);
 
 // Preset names by policy_label.
 std::vector<std::string> KvPolicyLabels();

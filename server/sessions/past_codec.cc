@@ -17,6 +17,8 @@ constexpr uint8_t kVersion = 1;
 constexpr uint8_t kVersionWithNotes = 2;
 // The same with an adapter's digest and notes after it, as what an adapter computed is written.
 constexpr uint8_t kVersionWithAdapter = 3;
+// The same with what the policy pins, an adapter's digest, which may be empty, and notes after it.
+constexpr uint8_t kVersionWithPins = 4;
 constexpr uint64_t kAdapterBytesMax = 64;
 constexpr auto kInt32Max = static_cast<uint64_t>(std::numeric_limits<int32_t>::max());
 
@@ -103,7 +105,7 @@ KvSpec ReadSpec(ByteReader* reader) {
     return value > 0 ? std::optional(value) : std::nullopt;
   };
   KvSpec spec;
-  spec.preset = ReadEnum(reader, KvPreset::kH2oStreaming);
+  spec.preset = ReadEnum(reader, KvPreset::kAuto);
   spec.budget_kind = ReadEnum(reader, KvBudgetKind::kRatioOfTotal);
   spec.budget_tokens = ReadInt(reader);
   spec.budget_ratio = ReadReal(reader);
@@ -131,9 +133,15 @@ void PutResolution(const KvResolution& kv, std::string* out) {
   PutFixed(static_cast<uint8_t>(kv.policy.score_source), out);
   PutFixed(static_cast<uint8_t>(kv.policy.gqa_reduce), out);
   PutFixed(std::bit_cast<uint32_t>(kv.policy.decay), out);
+  if (kv.policy.pin_rows == 0) return;
+  PutInt(kv.policy.pin_rows, out);
+  PutInt(kv.policy.pin_tokens, out);
+  PutInt(kv.policy.pins_min, out);
+  PutBool(kv.policy.decays_prompt, out);
+  PutFixed(std::bit_cast<uint32_t>(kv.policy.pin_decay), out);
 }
 
-bool ReadResolution(ByteReader* reader, KvResolution* kv) {
+bool ReadResolution(ByteReader* reader, bool pins, KvResolution* kv) {
   for (int32_t* value :
        {&kv->budget.keep, &kv->budget.slack, &kv->budget.prompt_stride, &kv->budget.turn_heavy, &kv->budget.floor,
         &kv->policy.heavy, &kv->policy.recent, &kv->policy.score_rows, &kv->policy.pool_width, &kv->policy_label}) {
@@ -147,8 +155,14 @@ bool ReadResolution(ByteReader* reader, KvResolution* kv) {
   kv->policy.score_source = static_cast<ScoreSource>(source);
   kv->policy.gqa_reduce = static_cast<GqaReduce>(reduce);
   kv->policy.decay = std::bit_cast<float>(reader->Fixed<uint32_t>());
-  return reader->ok() && kv->budget.valid() && kv->policy.recent >= 1 && kv->policy.pool_width % 2 == 1 &&
-         kv->policy.decay > 0 && kv->policy.decay <= 1 && source <= static_cast<uint8_t>(ScoreSource::kNone) &&
+  kv->policy.pin_rows = pins ? ReadInt(reader) : 0;
+  kv->policy.pin_tokens = pins ? ReadInt(reader) : 0;
+  kv->policy.pins_min = pins ? ReadInt(reader) : 0;
+  kv->policy.decays_prompt = pins ? ReadBool(reader) : true;
+  kv->policy.pin_decay = pins ? std::bit_cast<float>(reader->Fixed<uint32_t>()) : 1.0f;
+  return reader->ok() && pins == (kv->policy.pin_rows > 0) && kv->policy.pin_decay > 0 && kv->policy.pin_decay <= 1 &&
+         kv->budget.valid() && kv->policy.recent >= 1 && kv->policy.pool_width % 2 == 1 && kv->policy.decay > 0 &&
+         kv->policy.decay <= 1 && source <= static_cast<uint8_t>(ScoreSource::kNone) &&
          reduce <= static_cast<uint8_t>(GqaReduce::kFirst) &&
          kv->policy_label < static_cast<int32_t>(KvPolicyLabels().size());
 }
@@ -189,7 +203,7 @@ bool NotesFit(const TurnNotes& notes, size_t tokens) {
                      [tokens](const auto& note) { return static_cast<size_t>(note->tokens) <= tokens; });
 }
 
-bool IsVersion(uint8_t version) { return version >= kVersion && version <= kVersionWithAdapter; }
+bool IsVersion(uint8_t version) { return version >= kVersion && version <= kVersionWithPins; }
 
 // Puts what `body` says over `past`. False: it says nothing that could be so.
 bool ReadOver(const std::string& body, const ModelId& model, SessionPast* past) {
@@ -213,8 +227,8 @@ bool ReadOver(const std::string& body, const ModelId& model, SessionPast* past) 
   ReadRanges(&reader, &past->client_ranges);
   ReadRanges(&reader, &past->answer_specials);
   past->spec = ReadSpec(&reader);
-  if (!ReadResolution(&reader, &past->kv)) return false;
-  past->adapter = version == kVersionWithAdapter ? reader.String() : std::string();
+  if (!ReadResolution(&reader, version == kVersionWithPins, &past->kv)) return false;
+  past->adapter = version >= kVersionWithAdapter ? reader.String() : std::string();
   if (past->adapter.size() > kAdapterBytesMax || (past->adapter.empty() && version == kVersionWithAdapter))
     return false;
   if (version != kVersion) {
@@ -237,7 +251,12 @@ std::string EncodePast(const SessionPast& past, const SessionPast* before, const
   static const SessionPast kNothing;
   const SessionPast& from = before != nullptr ? *before : kNothing;
   std::string out;
-  PutFixed(!past.adapter.empty() ? kVersionWithAdapter : past.notes.empty() ? kVersion : kVersionWithNotes, &out);
+  const bool pins = past.kv.policy.pin_rows > 0, adapter = pins || !past.adapter.empty();
+  PutFixed(pins                 ? kVersionWithPins
+           : adapter            ? kVersionWithAdapter
+           : past.notes.empty() ? kVersion
+                                : kVersionWithNotes,
+           &out);
   PutArray(model, &out);
   PutTokens(past.tokens, from.tokens, &out);
   PutInt(past.computed, &out);
@@ -256,8 +275,8 @@ std::string EncodePast(const SessionPast& past, const SessionPast* before, const
   PutRanges(past.answer_specials, from.answer_specials, &out);
   PutSpec(past.spec, &out);
   PutResolution(past.kv, &out);
-  if (!past.adapter.empty()) PutString(past.adapter, &out);
-  if (!past.adapter.empty() || !past.notes.empty()) PutNotes(past.notes, from.notes, &out);
+  if (adapter) PutString(past.adapter, &out);
+  if (adapter || !past.notes.empty()) PutNotes(past.notes, from.notes, &out);
   return out;
 }
 

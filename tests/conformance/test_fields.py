@@ -280,6 +280,8 @@ KV_CASES = {
     "snapkv": ({"policy": "snapkv", "budget": 32}, 32),
     "h2o-plus": ({"policy": "h2o-plus", "budget": 32}, 32),
     "h2o-plus of one": ({"policy": "h2o-plus", "budget": 1}, 1),
+    "auto": ({"policy": "auto", "budget": 32}, 32),
+    "auto of one": ({"policy": "auto", "budget": 1}, 1),
     "h2o rolling": ({"policy": "h2o", "budget": 32, "position": "rolling"}, 32),
     "h2o-streaming": ({"policy": "h2o-streaming", "budget": 50, "recent": 20}, 50),
     "h2o-decay": ({"policy": "h2o-decay", "budget": {"ratio_of_prompt": 0.2}}, 20),

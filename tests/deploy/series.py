@@ -14,7 +14,7 @@ COMMIT = [.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, 1]
 
 STORE = [.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .5, 1]
 
-POLICIES = ["full", "h2o", "h2o-real", "h2o-llama3", "h2o-decay", "h2o-plus", "h2o-streaming", "snapkv", "sinks", "window"]
+POLICIES = ["full", "h2o", "h2o-real", "h2o-llama3", "h2o-decay", "h2o-plus", "h2o-streaming", "snapkv", "sinks", "window", "auto"]
 REASONS = ["invalid", "overloaded", "draining", "concurrency", "rpm", "tpm", "queue", "sessions", "timeout",
            "queue_timeout"]
 

@@ -76,6 +76,8 @@ TEST(KvSpecTest, SlotsFollowThePreset) {
       {"h2o-plus of two", Tokens(KvPreset::kH2oPlus, 2), {2, 1, 1, 0}},
       {"h2o-plus of one", Tokens(KvPreset::kH2oPlus, 1), {1, 0, 1, 0}},
       {"h2o-plus recent", Tokens(KvPreset::kH2oPlus, 64, 32), {64, 32, 32, 0}},
+      {"auto has a third recent", Tokens(KvPreset::kAuto, 128), {128, 86, 42, 0}},
+      {"auto of one", Tokens(KvPreset::kAuto, 1), {1, 0, 1, 0}},
       {"h2o-streaming recent", Tokens(KvPreset::kH2oStreaming, 500), {500, 48, 452, 0}},
       {"h2o-streaming small", Tokens(KvPreset::kH2oStreaming, 48), {48, 47, 1, 0}},
       {"h2o-streaming both", Tokens(KvPreset::kH2oStreaming, 500, 100), {500, 400, 100, 0}},

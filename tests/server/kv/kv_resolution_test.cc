@@ -108,6 +108,49 @@ TEST(KvResolution, EveryEvictingPresetCanRoll) {
   }
 }
 
+TEST(KvResolution, AutoIsH2oWithPinsForTheWorkOfATurn) {
+  const EvictionPolicy policy = ResolveKvPolicy(Tokens(KvPreset::kAuto, 256), 300, 50, kGrouped).value().policy;
+  EXPECT_TRUE(policy.scores());
+  EXPECT_EQ(policy.heavy, 171);
+  EXPECT_EQ(policy.recent, 85);
+  EXPECT_EQ(policy.decay, 15.0f / 16.0f);
+  EXPECT_EQ(policy.prompt_decay(), 1.0f);
+  EXPECT_EQ(policy.score_rows, 0);
+  EXPECT_EQ(policy.pool_width, 1);
+  EXPECT_EQ(policy.pin_rows, 64);
+  EXPECT_EQ(policy.pin_decay, 15.0f / 16.0f);
+  EXPECT_EQ(policy.pin_tokens, 64);
+  // Half of the heavy slots, and of few of them 64.
+  EXPECT_EQ(policy.pins(), 85);
+  EXPECT_EQ(ResolveKvPolicy(Tokens(KvPreset::kAuto, 128), 300, 50, kGrouped).value().policy.pins(), 64);
+  EXPECT_EQ(ResolveKvPolicy(Tokens(KvPreset::kAuto, 60), 300, 50, kGrouped).value().policy.pins(), 40);
+  EXPECT_EQ(policy.Lowered(128).pins(), 64);
+  EXPECT_EQ(ResolveKvPolicy(Tokens(KvPreset::kH2o, 256), 300, 50, kGrouped).value().policy.pins(), 0);
+}
+
+TEST(KvResolution, AutoIsRefusedByNameWhereItCannotBe) {
+  KvSpec spec = Tokens(KvPreset::kAuto, 100);
+  spec.position = KvPosition::kRolling;
+  ApiResult<KvResolution> refused = ResolveKvPolicy(spec, 300, 50, kGrouped);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().param, "kv.position");
+  spec.position.reset();
+  KvModelFacts facts = kGrouped;
+  facts.pins = false;
+  refused = ResolveKvPolicy(spec, 300, 50, facts);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().param, "kv.policy");
+  EXPECT_THAT(refused.error().message, testing::HasSubstr("'auto' is not available on this server's device"));
+  EXPECT_TRUE(ResolveKvPolicy(Tokens(KvPreset::kH2oPlus, 100), 300, 50, facts).ok());
+  facts.pins = true;
+  facts.step_tokens = 79;
+  EXPECT_TRUE(ResolveKvPolicy(spec, 300, 50, facts).ok());
+  facts.step_tokens = 78;
+  refused = ResolveKvPolicy(spec, 300, 50, facts);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, testing::HasSubstr("--max-num-batched-tokens"));
+}
+
 TEST(KvResolution, StreamingKeeps48HeavyAnd2000RecentTokensAndRolls) {
   KvSpec spec;
   spec.preset = KvPreset::kH2oStreaming;
@@ -170,7 +213,7 @@ TEST(KvResolution, ARecentAboveTheResolvedBudgetIsRefused) {
 TEST(KvResolution, LabelsNameEveryPresetOnce) {
   EXPECT_THAT(KvPolicyLabels(),
               testing::UnorderedElementsAre("full", "h2o", "h2o-real", "h2o-llama3", "window", "sinks", "snapkv",
-                                            "h2o-plus", "h2o-decay", "h2o-streaming"));
+                                            "h2o-plus", "h2o-decay", "h2o-streaming", "auto"));
 }
 
 }  // namespace

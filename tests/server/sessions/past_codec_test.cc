@@ -88,6 +88,38 @@ TEST_F(PastCodec, TheAdapterComesBackAndStandsInTheKeyOfItsKv) {
   EXPECT_FALSE(DecodePast(longer, kModel).has_value());
 }
 
+TEST_F(PastCodec, WhatAPolicyPinsComesBackAndOthersAreWrittenAsBefore) {
+  SessionPast pins = PastOf(1), two = PastOf(2);
+  pins.spec.preset = KvPreset::kAuto;
+  pins.kv.policy.rolling = false;
+  pins.kv.policy.pin_rows = 64;
+  pins.kv.policy.pin_tokens = 512;
+  pins.kv.policy.pin_decay = 0.9375f;
+  pins.kv.policy.pins_min = 64;
+  pins.kv.policy.decays_prompt = false;
+  std::vector<std::string> bodies = {EncodePast(pins, nullptr, kModel)};
+  // A server that pins nothing must not go on with it.
+  EXPECT_EQ(bodies[0][0], 4);
+  std::optional<SessionPast> past = DecodePast(bodies, kModel);
+  ASSERT_TRUE(past.has_value());
+  ExpectSame(*past, pins);
+  EXPECT_EQ(past->kv.policy.pin_rows, 64);
+  EXPECT_EQ(past->kv.policy.pin_tokens, 512);
+  EXPECT_EQ(past->kv.policy.pin_decay, 0.9375f);
+  EXPECT_EQ(past->kv.policy.pins_min, 64);
+  EXPECT_FALSE(past->kv.policy.decays_prompt);
+  for (size_t bytes = 0; bytes < bodies[0].size(); ++bytes) {
+    EXPECT_FALSE(DecodePast(std::vector{bodies[0].substr(0, bytes)}, kModel).has_value()) << bytes;
+  }
+  EXPECT_NE(EncodeKvPolicy(pins), EncodeKvPolicy(PastOf(1)));
+  bodies.push_back(EncodePast(two, &pins, kModel));
+  EXPECT_EQ(bodies[1][0], 1);
+  past = DecodePast(bodies, kModel);
+  ASSERT_TRUE(past.has_value());
+  EXPECT_EQ(past->kv.policy.pin_rows, 0) << "another policy pins nothing";
+  ExpectSame(*past, two);
+}
+
 TEST_F(PastCodec, TurnsComeBackFromWhatEachAdded) {
   const SessionPast one = PastOf(1), two = PastOf(2), nine = PastOf(9);
   const std::vector<std::string> bodies = {EncodePast(one, nullptr, kModel), EncodePast(two, &one, kModel),
