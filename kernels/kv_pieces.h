@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/kv_cache_view.h"
 
@@ -21,16 +22,22 @@ struct KvPiece {
 inline constexpr size_t kScorePiece = 2;
 using KvPieces = std::array<KvPiece, 5>;
 
+// What a layer and KV head has of each piece, in bytes.
+inline std::array<size_t, 5> KvPieceUnits(const KvCacheLayout& layout) {
+  constexpr size_t kScores = kBlockSlots * sizeof(float), kPositions = kBlockSlots * sizeof(int32_t);
+  return {layout.tile_bytes(), layout.tile_bytes(), kScores, kPositions, layout.inspected ? kPositions : 0};
+}
+
 inline KvPieces KvPiecesOf(const KvCacheView& kv, int32_t block, int32_t score_block) {
   const KvCacheLayout& layout = kv.layout;
-  const size_t slots = static_cast<size_t>(layout.layers) * static_cast<size_t>(layout.kv_heads) * kBlockSlots;
-  const size_t kv_bytes = layout.block_kv_bytes();
+  const size_t pairs = static_cast<size_t>(layout.layers) * static_cast<size_t>(layout.kv_heads);
+  const std::array<size_t, 5> units = KvPieceUnits(layout);
   const int64_t tile = layout.tile_offset(0, block, 0);
   const int64_t beside = layout.score_offset(0, score_block, 0);
-  return {KvPiece{static_cast<std::byte*>(kv.k) + tile, kv_bytes},
-          KvPiece{static_cast<std::byte*>(kv.v) + tile, kv_bytes}, KvPiece{kv.score + beside, slots * sizeof(float)},
-          KvPiece{kv.position + beside, slots * sizeof(int32_t)},
-          layout.inspected ? KvPiece{kv.logical_position + beside, slots * sizeof(int32_t)} : KvPiece{kv.score, 0}};
+  return {KvPiece{static_cast<std::byte*>(kv.k) + tile, pairs * units[0]},
+          KvPiece{static_cast<std::byte*>(kv.v) + tile, pairs * units[1]},
+          KvPiece{kv.score + beside, pairs * units[kScorePiece]}, KvPiece{kv.position + beside, pairs * units[3]},
+          KvPiece{layout.inspected ? kv.logical_position + beside : kv.position, pairs * units[4]}};
 }
 
 }  // namespace hydrant

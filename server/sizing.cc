@@ -110,11 +110,11 @@ int64_t AskedPoolBytes(const Config& config, const ModelConfig& model, const Siz
 int64_t SizeLogits(const Config& config, const ModelConfig& model, const DeviceFacts& device, int64_t left_bytes,
                    Sizing* sizing) {
   const int32_t rows_min = sizing->logits_rows_max;
-  const int64_t row_bytes = ModelExecutor::LogitsRowBytes(model);
+  const int64_t row_bytes = ModelExecutor::LogitsRowBytes(model, device.copies);
   const int64_t rest_bytes = left_bytes - AskedPoolBytes(config, model, *sizing, left_bytes);
   const int64_t fitting = rows_min + std::max<int64_t>(0, rest_bytes) / std::max<int64_t>(row_bytes, 1);
   const int32_t wanted =
-      ModelExecutor::LogitsRows(model, device.memory_bytes.value_or(0), sizing->limits.sequences_max);
+      ModelExecutor::LogitsRows(model, device.memory_bytes.value_or(0), sizing->limits.sequences_max, device.copies);
   sizing->logits_rows_max = static_cast<int32_t>(std::min<int64_t>(wanted, fitting));
   return (sizing->logits_rows_max - rows_min) * row_bytes;
 }

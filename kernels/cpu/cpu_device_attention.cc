@@ -142,6 +142,7 @@ void CpuDevice::Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv) {
 
 void CpuDevice::MeasurePairs(const LossOp& op, const KvCacheView& kv, std::span<double> of_pairs) {
   const size_t cuts = op.losses.size();
+  assert(cuts > 0);
   assert(of_pairs.size() == static_cast<size_t>(kv.layout.layers) * static_cast<size_t>(kv.layout.kv_heads) * cuts);
   assert(op.live <= shrink_->slots_max());
   pool_.ParallelFor(std::ssize(of_pairs) / std::ssize(op.losses), 1, [&](int64_t begin, int64_t end, int thread) {

@@ -42,8 +42,9 @@ class Collective {
   // A rank goes on no more: those that wait in AllGather, or come to it, throw RankLost.
   virtual void Fail() = 0;
 
-  // Where the rank's part of the next AllGather belongs, in its own memory: dense rows of its columns.
-  virtual void* Part(int rank) = 0;
+  // Where the rank's part of the next AllGather belongs, in its own memory: dense rows of its columns. REQUIRES: Reserve has been told
+  // of so many bytes.
+  virtual void* Part(int rank, const Columns& columns) = 0;
   // Copies the rank's columns out of `whole`, in its own memory, into Part.
   virtual void TakePart(int rank, const Columns& columns, const void* whole) = 0;
   // Puts the parts of all ranks side by side into `whole`, in the rank's memory. Columns of all ranks make up a row. Throws RankLost.

@@ -71,6 +71,7 @@ ShardedDevice::ShardedDevice(std::vector<std::unique_ptr<Device>> ranks, std::un
       staging_(ranks_.size()),
       answers_(ranks_.size()),
       samples_of_ranks_{answers_, answers_, answers_, answers_},
+      asked_(ranks_.size()),
       unread_(ranks_.size()),
       losses_(ranks_.size()) {
   assert(!ranks_.empty());
@@ -109,7 +110,8 @@ std::unique_ptr<DeviceBuffer> ShardedDevice::AllocateByHead(const KvCacheLayout&
   std::vector<std::unique_ptr<DeviceBuffer>> of_ranks(ranks_.size());
   Each([&](int rank) {
     of_ranks[static_cast<size_t>(rank)] = At(rank).AllocateByHead(own, count / ranks_.size(), unit_bytes);
-    staging_[static_cast<size_t>(rank)].resize(std::max(own.block_bytes(), own.state_bytes()));
+    std::vector<std::byte>& staging = staging_[static_cast<size_t>(rank)];
+    staging.resize(std::max({staging.size(), own.block_bytes(), own.state_bytes()}));  // that of the largest layout
   });
   return std::make_unique<ShardedBuffer>(addresses_, count * unit_bytes, std::move(of_ranks), unit_bytes,
                                          static_cast<size_t>(layout.kv_heads));
@@ -145,15 +147,11 @@ void ShardedDevice::CopyToDevice(void* dst, const void* src, size_t bytes) {
   Each([&](int rank) { At(rank).CopyToDevice(Of(rank, dst), src, bytes); });
 }
 
-// Any copy of a matrix will do. Of a cache each rank copies the units that are its.
+// Any copy of a matrix will do: that of the rank whose thread is the caller's. Of a cache each rank copies the units that are its.
 void ShardedDevice::CopyToHost(void* dst, const void* src, size_t bytes) {
   if (bytes == 0) return;
   const ShardedBuffer& buffer = addresses_.Find(src);
-  if (!buffer.by_head()) {
-    return Each([&](int rank) {
-      if (rank == 0) At(rank).CopyToHost(dst, Of(rank, src), bytes);
-    });
-  }
+  if (!buffer.by_head()) return At(0).CopyToHost(dst, Of(0, src), bytes);
   const size_t unit = buffer.unit_bytes(), heads = buffer.heads(), own = heads / ranks_.size();
   const size_t begin = buffer.OffsetOf(src), end = begin + bytes;
   assert(begin % unit == 0 && bytes % unit == 0);
@@ -224,7 +222,9 @@ size_t ShardedDevice::PartBytes(const StepBounds& bounds) const {
 void ShardedDevice::ReserveScratch(const StepBounds& bounds) {
   Each([&](int rank) {
     At(rank).ReserveScratch(BoundsOf(bounds));
-    unread_[static_cast<size_t>(rank)].reserve(static_cast<size_t>(std::max(bounds.rows_max, bounds.logits_rows_max)));
+    const auto requests_max = static_cast<size_t>(std::max(bounds.rows_max, bounds.logits_rows_max));
+    asked_[static_cast<size_t>(rank)].reserve(requests_max);
+    unread_[static_cast<size_t>(rank)].reserve(requests_max);
   });
   collective_->Reserve(PartBytes(bounds));
 }
@@ -285,7 +285,7 @@ void ShardedDevice::Multiply(const LinearWeight& weight, const AdapterWeight* ad
     const Columns columns = ColumnsOf(whole, share);
     // What is added to comes along: so each element is added to where its sum is formed, as a device without others does it.
     if (epilogue == Epilogue::kAccumulate) collective_->TakePart(rank, columns, whole.data);
-    const Matrix part = {collective_->Part(rank), y.dtype, y.rows, share.size()};
+    const Matrix part = {collective_->Part(rank, columns), y.dtype, y.rows, share.size()};
     At(rank).Multiply(own, nullptr, epilogue, activation, Of(rank, x), part);
     collective_->AllGather(rank, columns, whole.data);
   });
@@ -318,9 +318,10 @@ void ShardedDevice::Attention(const RopeTable* rope, const AttentionSpec& spec, 
     AttentionSpec of_rank = spec;
     of_rank.sinks = Of(rank, spec.sinks);
     if (spec.sinks != nullptr) of_rank.sinks += share.begin / own.layout.head_dim;
-    const Matrix part = {collective_->Part(rank), out.dtype, out.rows, share.size()};
+    const Columns columns = ColumnsOf(whole, share);
+    const Matrix part = {collective_->Part(rank, columns), out.dtype, out.rows, share.size()};
     At(rank).Attention(RopeOf(rank, rope), of_rank, layer, HeadsOf(rank, qkv), own, part);
-    collective_->AllGather(rank, ColumnsOf(whole, share), whole.data);
+    collective_->AllGather(rank, columns, whole.data);
   });
 }
 
@@ -328,18 +329,21 @@ void ShardedDevice::GatherRows(Matrix x, std::span<const int32_t> indices, Matri
   Each([&](int rank) { At(rank).GatherRows(Of(rank, x), indices, Of(rank, y)); });
 }
 
-// Every rank samples, and all the same: the next step finds the token on each. Each counts its own calls: where one had no memory,
-// the step is lost, and the others have counted one more.
+// Every rank samples, and all the same: the next step finds the token on each. What is reported of a row besides, the first one
+// reports. Each counts its own calls: where one had no memory, the step is lost, and the others have counted one more.
 uint64_t ShardedDevice::Sample(Matrix logits, std::span<const SampleRequest> requests,
                                std::span<SampleResult> results) {
   Each([&](int rank) {
     const auto own = static_cast<size_t>(rank);
-    std::span<SampleResult> out = results;
-    if (rank > 0) {
-      unread_[own].resize(requests.size());
-      out = unread_[own];
+    const Matrix of_rank = requests.empty() ? logits : Of(rank, logits);
+    if (rank == 0) {
+      answers_[own] = At(rank).Sample(of_rank, requests, results);
+      return;
     }
-    answers_[own] = At(rank).Sample(requests.empty() ? logits : Of(rank, logits), requests, out);
+    asked_[own].assign(requests.begin(), requests.end());
+    for (SampleRequest& request : asked_[own]) request.logprobs = -1;
+    unread_[own].resize(requests.size());
+    answers_[own] = At(rank).Sample(of_rank, asked_[own], unread_[own]);
   });
   ++samples_;
   samples_of_ranks_[samples_ % kSamplesAhead] = answers_;

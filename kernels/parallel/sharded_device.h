@@ -87,6 +87,8 @@ class ShardedDevice final : public Device {
   // The rank's heads of a cache.
   KvCacheView Of(int rank, const KvCacheView& kv) const;
   KvCacheLayout LayoutOf(const KvCacheLayout& layout) const;
+  // Where the rank's heads of a block or a state row, of so many bytes, lie on their way. REQUIRES: the layout is one of AllocateByHead's.
+  std::byte* Staging(int rank, size_t bytes);
   // The rank's heads of queries, keys and values, in the matrix that has room for all of them.
   Matrix HeadsOf(int rank, Matrix qkv) const;
   // What all ranks have answered, which is the same.
@@ -100,13 +102,14 @@ class ShardedDevice final : public Device {
   ThreadPool pool_;
 
   // By rank:
-  std::vector<std::vector<std::byte>> staging_;  // an exported block of its heads, or a state row
+  std::vector<std::vector<std::byte>> staging_;  // an exported block of its heads, or a state row, of any layout so far
   std::vector<uint64_t> answers_;                // to the op that all carry out
   static constexpr size_t kSamplesAhead = 4;     // a step begins before the last one's AwaitSample has returned
   std::array<std::vector<uint64_t>, kSamplesAhead>
       samples_of_ranks_;                           // the ranks' numbers of the latest calls of Sample
   uint64_t samples_ = 0;                           // calls of Sample that all ranks carried out
-  std::vector<std::vector<SampleResult>> unread_;  // what all but the first have sampled
+  std::vector<std::vector<SampleRequest>> asked_;  // what all but the first sample
+  std::vector<std::vector<SampleResult>> unread_;  // what they have
   std::vector<std::vector<double>> losses_;        // of its pairs
 };
 

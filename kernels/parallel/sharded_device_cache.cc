@@ -1,19 +1,13 @@
 // The ops of ShardedDevice over a cache: each rank has its heads.
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cstring>
 
+#include "kernels/kv_pieces.h"
 #include "kernels/parallel/sharded_device.h"
 
 namespace hydrant {
 namespace {
-
-// The pieces of an exported block, in bytes of each layer and KV head; the last one where the cache is inspected.
-std::array<size_t, 5> UnitsOf(const KvCacheLayout& layout) {
-  constexpr size_t kSlots = kBlockSlots * sizeof(float);
-  return {layout.tile_bytes(), layout.tile_bytes(), kSlots, kSlots, layout.inspected ? kSlots : 0};
-}
 
 // Calls copy(of_all, of_rank, bytes) for a rank's heads in a piece of [layers][kv_heads] units: where they lie in all heads' piece,
 // and in the rank's own.
@@ -26,11 +20,11 @@ void ForLayers(const KvCacheLayout& all, const KvCacheLayout& own, int rank, siz
   }
 }
 
-// The same for all pieces of an exported block.
+// The same for all pieces of an exported block (kernels/kv_pieces.h).
 template <typename Copy>
 void ForBlock(const KvCacheLayout& all, const KvCacheLayout& own, int rank, const Copy& copy) {
   size_t of_all = 0, of_rank = 0;
-  for (const size_t unit : UnitsOf(all)) {
+  for (const size_t unit : KvPieceUnits(all)) {
     ForLayers(all, own, rank, unit, [&](size_t from_all, size_t from_rank, size_t bytes) {
       copy(of_all + from_all, of_rank + from_rank, bytes);
     });
@@ -73,12 +67,18 @@ void ShardedDevice::CopyBlocks(std::span<const BlockCopy> copies, const KvCacheV
   Each([&](int rank) { At(rank).CopyBlocks(copies, Of(rank, kv)); });
 }
 
+std::byte* ShardedDevice::Staging(int rank, [[maybe_unused]] size_t bytes) {
+  std::vector<std::byte>& staging = staging_[static_cast<size_t>(rank)];
+  assert(bytes <= staging.size());
+  return staging.data();
+}
+
 void ShardedDevice::ExportBlocks(std::span<const int32_t> blocks, std::span<const int32_t> score_blocks,
                                  const KvCacheView& kv, std::byte* out) {
   assert(blocks.size() == score_blocks.size());
   Each([&](int rank) {
     const KvCacheView own = Of(rank, kv);
-    std::byte* const from = staging_[static_cast<size_t>(rank)].data();
+    std::byte* const from = Staging(rank, own.layout.block_bytes());
     for (size_t i = 0; i < blocks.size(); ++i) {
       At(rank).ExportBlocks(blocks.subspan(i, 1), score_blocks.subspan(i, 1), own, from);
       std::byte* const to = out + i * kv.layout.block_bytes();
@@ -92,7 +92,7 @@ void ShardedDevice::ImportBlocks(std::span<const int32_t> blocks, float score_fa
                                  const std::byte* in) {
   Each([&](int rank) {
     const KvCacheView own = Of(rank, kv);
-    std::byte* const to = staging_[static_cast<size_t>(rank)].data();
+    std::byte* const to = Staging(rank, own.layout.block_bytes());
     for (size_t i = 0; i < blocks.size(); ++i) {
       const std::byte* const from = in + i * kv.layout.block_bytes();
       ForBlock(kv.layout, own.layout, rank,
@@ -106,7 +106,7 @@ void ShardedDevice::ImportBlocks(std::span<const int32_t> blocks, float score_fa
 void ShardedDevice::ExportState(int32_t state_row, const KvCacheView& kv, std::byte* out) {
   Each([&](int rank) {
     const KvCacheView own = Of(rank, kv);
-    std::byte* const from = staging_[static_cast<size_t>(rank)].data();
+    std::byte* const from = Staging(rank, own.layout.state_bytes());
     At(rank).ExportState(state_row, own, from);
     ForLayers(kv.layout, own.layout, rank, sizeof(int32_t),
               [&](size_t of_all, size_t of_rank, size_t bytes) { std::memcpy(out + of_all, from + of_rank, bytes); });
@@ -119,7 +119,7 @@ void ShardedDevice::ExportState(int32_t state_row, const KvCacheView& kv, std::b
 void ShardedDevice::ImportState(int32_t state_row, const KvCacheView& kv, const std::byte* in) {
   Each([&](int rank) {
     const KvCacheView own = Of(rank, kv);
-    std::byte* const to = staging_[static_cast<size_t>(rank)].data();
+    std::byte* const to = Staging(rank, own.layout.state_bytes());
     ForLayers(kv.layout, own.layout, rank, sizeof(int32_t),
               [&](size_t of_all, size_t of_rank, size_t bytes) { std::memcpy(to + of_rank, in + of_all, bytes); });
     std::memcpy(to + own.layout.state_bytes() - sizeof(int32_t), in + kv.layout.state_bytes() - sizeof(int32_t),
@@ -133,6 +133,7 @@ void ShardedDevice::Shrink(std::span<const ShrinkOp> ops, const KvCacheView& kv)
 }
 
 void ShardedDevice::MeasurePairs(const LossOp& op, const KvCacheView& kv, std::span<double> of_pairs) {
+  assert(!op.losses.empty());
   Each([&](int rank) {
     const KvCacheView own = Of(rank, kv);
     std::vector<double>& losses = losses_[static_cast<size_t>(rank)];

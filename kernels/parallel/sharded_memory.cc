@@ -20,17 +20,24 @@ const ShardedBuffer& AddressMap::Find(const void* address) const {
 
 ShardedBuffer::ShardedBuffer(AddressMap& map, size_t bytes, std::vector<std::unique_ptr<DeviceBuffer>> of_ranks,
                              size_t unit_bytes, size_t heads)
-    : DeviceBuffer(nullptr, bytes), map_(map), of_ranks_(std::move(of_ranks)), unit_bytes_(unit_bytes), heads_(heads) {
-  void* address =
-      mmap(nullptr, std::max<size_t>(bytes, 1), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (address == MAP_FAILED) throw std::bad_alloc();
-  data_ = address;
+    : DeviceBuffer(nullptr, bytes),
+      map_(map),
+      of_ranks_(std::move(of_ranks)),
+      unit_bytes_(unit_bytes),
+      heads_(heads),
+      range_(std::max<size_t>(bytes, 1)) {
+  data_ = range_.address;
   map_.buffers_.emplace(reinterpret_cast<uintptr_t>(data_), this);
 }
 
-ShardedBuffer::~ShardedBuffer() {
-  map_.buffers_.erase(reinterpret_cast<uintptr_t>(data_));
-  munmap(data_, std::max<size_t>(bytes_, 1));
+ShardedBuffer::~ShardedBuffer() { map_.buffers_.erase(reinterpret_cast<uintptr_t>(data_)); }
+
+ShardedBuffer::Range::Range(size_t range_bytes)
+    : address(mmap(nullptr, range_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)),
+      bytes(range_bytes) {
+  if (address == MAP_FAILED) throw std::bad_alloc();
 }
+
+ShardedBuffer::Range::~Range() { munmap(address, bytes); }
 
 }  // namespace hydrant

@@ -45,10 +45,22 @@ class ShardedBuffer final : public DeviceBuffer {
   }
 
  private:
+  // Addresses at which nothing lies.
+  struct Range {
+    explicit Range(size_t range_bytes);
+    ~Range();
+    Range(const Range&) = delete;
+    Range& operator=(const Range&) = delete;
+
+    void* const address;
+    const size_t bytes;
+  };
+
   AddressMap& map_;
   const std::vector<std::unique_ptr<DeviceBuffer>> of_ranks_;
   const size_t unit_bytes_;
   const size_t heads_;
+  const Range range_;
 };
 
 }  // namespace hydrant

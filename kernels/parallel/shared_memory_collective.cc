@@ -30,13 +30,14 @@ void SharedMemoryCollective::Fail() {
   passed_.Advance();
 }
 
-void* SharedMemoryCollective::Part(int rank) {
+void* SharedMemoryCollective::Part(int rank, [[maybe_unused]] const Columns& columns) {
   const Rank& own = ranks_[static_cast<size_t>(rank)];
+  assert(columns.rows * columns.bytes() <= own.parts[own.turn]->bytes());
   return own.parts[own.turn]->data();
 }
 
 void SharedMemoryCollective::TakePart(int rank, const Columns& columns, const void* whole) {
-  auto* to = static_cast<std::byte*>(Part(rank));
+  auto* to = static_cast<std::byte*>(Part(rank, columns));
   const auto* from = static_cast<const std::byte*>(whole) + columns.begin;
   for (size_t row = 0; row < columns.rows; ++row) {
     std::memcpy(to + row * columns.bytes(), from + row * columns.row_bytes, columns.bytes());
@@ -61,7 +62,6 @@ void SharedMemoryCollective::Arrive() {
 void SharedMemoryCollective::AllGather(int rank, const Columns& columns, void* whole) {
   Rank& own = ranks_[static_cast<size_t>(rank)];
   const size_t turn = own.turn;
-  assert(columns.rows * columns.bytes() <= own.parts[turn]->bytes());
   own.columns[turn] = columns;
   own.turn = 1 - turn;
   Arrive();

@@ -27,7 +27,7 @@ class SharedMemoryCollective final : public Collective {
   int64_t ScratchBytes(size_t part_bytes) const override;
   void Begin() override;
   void Fail() override;
-  void* Part(int rank) override;
+  void* Part(int rank, const Columns& columns) override;
   void TakePart(int rank, const Columns& columns, const void* whole) override;
   void AllGather(int rank, const Columns& columns, void* whole) override;
 

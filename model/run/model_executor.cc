@@ -75,12 +75,13 @@ absl::StatusOr<std::unique_ptr<ModelExecutor>> ModelExecutor::Create(const Check
   }
 }
 
-int64_t ModelExecutor::LogitsRowBytes(const ModelConfig& config) {
-  return (int64_t{config.vocab} + config.hidden) * static_cast<int64_t>(sizeof(float));
+int64_t ModelExecutor::LogitsRowBytes(const ModelConfig& config, int64_t copies) {
+  return copies * (int64_t{config.vocab} + config.hidden) * static_cast<int64_t>(sizeof(float));
 }
 
-int32_t ModelExecutor::LogitsRows(const ModelConfig& config, int64_t device_memory_bytes, int32_t sequences_max) {
-  const int64_t fitting = device_memory_bytes / kLogitsShare / std::max<int64_t>(LogitsRowBytes(config), 1);
+int32_t ModelExecutor::LogitsRows(const ModelConfig& config, int64_t device_memory_bytes, int32_t sequences_max,
+                                  int64_t copies) {
+  const int64_t fitting = device_memory_bytes / kLogitsShare / std::max<int64_t>(LogitsRowBytes(config, copies), 1);
   return static_cast<int32_t>(
       std::max<int64_t>(ModelExecutorOptions().logits_rows_max, std::min<int64_t>(fitting, sequences_max)));
 }

@@ -56,11 +56,12 @@ struct ModelExecutorOptions {
 class ModelExecutor : public Executor {
  public:
   // `logits_rows_max` for a device with so much memory of its own, which multiplies more rows in the time that reading the head
-  // takes: one row for each sequence, as long as logits take no more than a hundredth of that memory.
-  static int32_t LogitsRows(const ModelConfig& config, int64_t device_memory_bytes, int32_t sequences_max);
+  // takes: one row for each sequence, as long as logits take no more than a hundredth of that memory. `copies`: Device::copies.
+  static int32_t LogitsRows(const ModelConfig& config, int64_t device_memory_bytes, int32_t sequences_max,
+                            int64_t copies);
 
-  // What logits of a row take, with the states that they are made of.
-  static int64_t LogitsRowBytes(const ModelConfig& config);
+  // What logits of a row take in all copies, with the states that they are made of.
+  static int64_t LogitsRowBytes(const ModelConfig& config, int64_t copies);
 
   // The limits of a step that follow from the options.
   static Transformer::Limits LimitsOf(const ModelExecutorOptions& options);

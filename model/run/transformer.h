@@ -1,7 +1,8 @@
 // Transformer is the one forward pass, over Device, for every architecture: what differs between families is data in
 // ModelConfig and Weights.
 //
-// Thread: engine. All activations are allocated in the constructor.
+// Thread: engine. Ops of the layers (Embed to AddProduct) may run on several threads at once, one for each of the device's ranks
+// (Device::RunLayers): these functions change no member. All activations are allocated in the constructor.
 #ifndef HYDRANT_MODEL_RUN_TRANSFORMER_H_
 #define HYDRANT_MODEL_RUN_TRANSFORMER_H_
 
@@ -30,7 +31,7 @@ class Transformer {
   // Bytes of the activations and the device's scratch together, without those of adapters. `plan`: of the weights. `scratch_bytes`:
   // Device::ScratchBytes. `copies`: Device::copies.
   static int64_t WorkspaceBytes(const ModelConfig& config, const WeightPlan& plan, const Limits& limits,
-                                const std::function<int64_t(const StepBounds&)>& scratch_bytes, int64_t copies = 1);
+                                const std::function<int64_t(const StepBounds&)>& scratch_bytes, int64_t copies);
 
   // `device` outlives the transformer.
   Transformer(const ModelConfig& config, Weights weights, Device& device, const Limits& limits);

@@ -64,12 +64,13 @@ class Bench {
         .blocks = kBlocksMax,
         .sequences_max = arguments.sessions_max,
         .batch_tokens_max = std::max(8192, arguments.sessions_max),
-        .logits_rows_max = ModelExecutor::LogitsRows(config, opened->memory_bytes.value_or(0), arguments.sessions_max),
+        .logits_rows_max = ModelExecutor::LogitsRows(config, opened->memory_bytes.value_or(0), arguments.sessions_max,
+                                                     device_->copies()),
         .context_max = arguments.context + 1024};
     // As for any pool: a smaller one takes no more.
-    const int64_t workspace =
-        Transformer::WorkspaceBytes(config, plan, ModelExecutor::LimitsOf(options),
-                                    [this](const StepBounds& bounds) { return device_->ScratchBytes(bounds); });
+    const int64_t workspace = Transformer::WorkspaceBytes(
+        config, plan, ModelExecutor::LimitsOf(options),
+        [this](const StepBounds& bounds) { return device_->ScratchBytes(bounds); }, device_->copies());
     const int64_t left = free_bytes - weights - plan.position_bytes() - workspace;
     if (left < block) {
       Fail(absl::StrCat("of ", free_bytes, " free bytes the weights take ", weights, ", positions ",

@@ -403,6 +403,27 @@ TEST(DeriveLimits, ADeviceWithMemoryOfItsOwnFormsTheLogitsOfMoreRowsAtOnce) {
   EXPECT_EQ(DeriveLimits(config, model, gpu, kHost)->logits_rows_max, 64);
 }
 
+// Ranks have all logits each: rows of them are counted as often.
+TEST(DeriveLimits, EveryRankHasTheLogitsOfAllRows) {
+  const ModelConfig model = ManyTokensModel();
+  Config config;
+  config.sequences_max = 512;
+  DeviceFacts gpu = Gpu24();
+  const Sizing one = *DeriveLimits(config, model, gpu, kHost);
+  gpu.copies = 2;
+  const Sizing two = *DeriveLimits(config, model, gpu, kHost);
+  EXPECT_EQ(two.logits_rows_max, (int64_t{24} << 30) / 100 / (2 * 128'256 * 4));
+  // Half the rows, twice each: the pool is less by the activations of a step alone.
+  const int64_t step_bytes = Transformer::WorkspaceBytes(
+      model, Plan(model, {}, 100), {.tokens_max = config.batch_tokens_max, .rows_max = 1, .logits_rows_max = 64},
+      NoScratch, /*copies=*/1);
+  const int64_t row_bytes = 128'256 * 4;
+  const int64_t rows_of_one = one.logits_rows_max - 64, rows_of_two = 2 * (two.logits_rows_max - 64);
+  EXPECT_NEAR(static_cast<double>((one.limits.blocks - two.limits.blocks) * one.block_bytes),
+              0.9 * static_cast<double>(step_bytes + (rows_of_two - rows_of_one) * row_bytes),
+              static_cast<double>(2 * one.block_bytes));
+}
+
 // What a flag gives to the pool is the pool's, and 64 rows are enough where nothing else is left.
 TEST(DeriveLimits, TheLogitsOfMoreRowsLeaveThePoolWhatItWasGiven) {
   const ModelConfig model = ManyTokensModel();
@@ -461,7 +482,8 @@ TEST(DeriveLimits, EveryRankHasItsOwnActivations) {
   EXPECT_EQ(ranks.block_bytes, one.block_bytes);
   const int64_t activations = Transformer::WorkspaceBytes(
       Model(), Plan(Model(), {}, 100),
-      {.tokens_max = config.batch_tokens_max, .rows_max = 1, .logits_rows_max = one.logits_rows_max}, NoScratch);
+      {.tokens_max = config.batch_tokens_max, .rows_max = 1, .logits_rows_max = one.logits_rows_max}, NoScratch,
+      /*copies=*/1);
   EXPECT_NEAR(one.limits.blocks - ranks.limits.blocks, 2 * activations / 4 / one.block_bytes, 1);
   EXPECT_GT(one.limits.blocks - ranks.limits.blocks, 1);
 }

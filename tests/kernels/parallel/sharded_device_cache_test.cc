@@ -99,6 +99,17 @@ TEST(ShardedDeviceCache, BlocksLeaveAndComeAsThoseOfOne) {
   }
 }
 
+// A cache that is made after another one, and is smaller, leaves that one's blocks their room on the way.
+TEST(ShardedDeviceCache, BlocksLeaveBesideASmallerCache) {
+  const std::vector<std::byte> blocks = MadeUpBlocks();
+  RankedCache cache(2);
+  KvCacheLayout smaller = kLayout;
+  smaller.layers = 1;
+  const auto other = cache.device->AllocateByHead(smaller, 6 * 4, smaller.tile_bytes());
+  cache.device->ImportBlocks(kTable, 1.0f, cache.kv, blocks.data());
+  EXPECT_EQ(cache.Export(kTable, kTable), blocks);
+}
+
 TEST(ShardedDeviceCache, AnyStretchOfUnitsIsReadAsOfOne) {
   const std::vector<std::byte> blocks = MadeUpBlocks();
   RankedCache one(1), cache(2);

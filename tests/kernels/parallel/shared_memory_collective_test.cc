@@ -22,7 +22,7 @@ Columns ColumnsOfRank(int rank, int ranks) {
 }
 
 void WritePart(Collective& collective, int rank, const Columns& columns, size_t round) {
-  auto* part = static_cast<uint8_t*>(collective.Part(rank));
+  auto* part = static_cast<uint8_t*>(collective.Part(rank, columns));
   for (size_t row = 0; row < kRows; ++row) {
     for (size_t col = columns.begin; col < columns.end; ++col) *part++ = Value(round, row, col);
   }
@@ -56,10 +56,18 @@ TEST(SharedMemoryCollective, TakesARanksColumnsOutOfAMatrix) {
   for (size_t i = 0; i < kRows * kCols; ++i) whole.push_back(Value(7, i / kCols, i % kCols));
   const Columns columns = ColumnsOfRank(1, 3);
   collective.TakePart(1, columns, whole.data());
-  const auto* part = static_cast<const uint8_t*>(collective.Part(1));
+  const auto* part = static_cast<const uint8_t*>(collective.Part(1, columns));
   for (size_t row = 0; row < kRows; ++row) {
     for (size_t col = columns.begin; col < columns.end; ++col) EXPECT_EQ(*part++, Value(7, row, col));
   }
+}
+
+TEST(SharedMemoryCollectiveDeathTest, APartThatIsTooSmallIsNotGivenOut) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  SharedMemoryCollective collective(2);
+  collective.Reserve(kRows * 5);
+  EXPECT_NE(collective.Part(1, {kRows, kCols, 5, 10}), nullptr);
+  EXPECT_DEATH(collective.Part(1, {kRows, kCols, 4, 10}), "");
 }
 
 // Whoever waits is woken, whoever comes later does not wait, and the next op is as the first.
