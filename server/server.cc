@@ -265,7 +265,8 @@ struct Parts {
     if (kv != nullptr) kv->Stop();
     // It ends turns, for which it needs the sessions and the engine; what connections still end by going is not durable.
     if (journal != nullptr) journal->Stop();
-    if (limit_store != nullptr) limit_store->Stop(exit_code);  // after what has to be on the disk: it may end the process
+    // It may end the process, so it comes after what has to be on the disk.
+    if (limit_store != nullptr) limit_store->Stop(exit_code);
   }
 };
 
