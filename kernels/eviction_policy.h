@@ -16,7 +16,7 @@
 //            turn,
 //              A[j] = sum over i of pin_decay^(P-1-i) * sum over g of p[g,i,j]^2
 //            for every candidate that the newest row sees. The text is divided into segments, from outside
-//            (model/tokenizer/segments.h). A segment's A is the largest of its candidates', and A' of each of these is it
+//            (BatchRow::segment_starts). A segment's A is the largest of its candidates', and A' of each of these is it
 //            or half of that of the segment before, of those with candidates, whichever is more. Where the prompt is longer
 //            than its budget, the pins() candidates of largest A' (ties: the lower position) are pinned: no cut drops
 //            and no victim is a pinned slot while another one will do, and of pinned ones cuts go by S. A slot's pin ends

@@ -27,6 +27,7 @@ enum class KvPreset : uint8_t {
   kH2oStreaming,
   kAuto
 };
+inline constexpr KvPreset kKvPresetLast = KvPreset::kAuto;
 
 // "full", "h2o", …
 std::string_view KvPresetName(KvPreset preset);
@@ -75,9 +76,9 @@ inline constexpr int32_t kSinkSlots = 4;
 inline constexpr int32_t kStreamingHeavy = 48;
 inline constexpr int32_t kStreamingRecent = 2000;
 
-// Whether a prompt may be cut on the way. Not where only its last rows are scored: at a cut inside the prompt they are
-// still to come. Nor where its last rows choose what stays of it beside its scores. Nor where rows count less the longer ago they were: factors are of the prompt's end, and far from it they
-// are 0.
+// Whether a prompt may be cut on the way. Not where only its last rows are scored, or choose what stays of it beside its
+// scores: at a cut inside the prompt they are still to come. Nor where rows count less the longer ago they were: factors
+// are of the prompt's end, and far from it they are 0.
 bool CanPrefillBudgeted(KvPreset preset);
 
 // Checks what can be checked without a prompt: a budget is there when the preset needs one and inside
@@ -87,10 +88,10 @@ std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max);
 
 // budget = budget_tokens | int(ratio * prompt_tokens) | int(ratio * (prompt_tokens + max_tokens)), raised to the
 // preset's smallest (1; sinks: 5) and lowered to budget_max; h2o-streaming without one: kStreamingHeavy and `recent`, else
-// kStreamingRecent, lowered so that a slot of budget_max is left. recent: as given, else budget / 2, with h2o-plus and auto budget / 3,
-// with h2o-streaming budget - kStreamingHeavy (at least 1); window: budget; sinks: budget - 4. floor: as given, else, where
-// elastic, budget / 2, at least the preset's smallest; else budget. 400 naming kv.recent or kv.floor when the one given is
-// above the budget that a ratio came to.
+// kStreamingRecent, lowered so that a slot of budget_max is left. recent: as given, else budget / 2, with h2o-plus and
+// auto budget / 3, with h2o-streaming budget - kStreamingHeavy (at least 1); window: budget; sinks: budget - 4. floor: as
+// given, else, where elastic, budget / 2, at least the preset's smallest; else budget. 400 naming kv.recent or kv.floor
+// when the one given is above the budget that a ratio came to.
 // REQUIRES: CheckKvSpec(spec, budget_max) found nothing.
 ApiResult<KvSlots> ResolveKvSlots(const KvSpec& spec, int32_t prompt_tokens, int32_t max_tokens, int32_t budget_max);
 

@@ -8,8 +8,7 @@
 namespace hydrant {
 namespace {
 
-// A preset is a value of EvictionPolicy; `heavy` and `recent` follow from the
-// request. The order is that of the labels.
+// A preset is a value of EvictionPolicy; `heavy` and `recent` follow from the request. The order is that of the labels.
 struct PresetPolicy {
   KvPreset preset;
   EvictionPolicy policy;
@@ -37,7 +36,7 @@ constexpr PresetPolicy kPresets[] = {
       .pins_min = 64}},
 };
 
-static_assert(std::size(kPresets) == static_cast<size_t>(KvPreset::kAuto) + 1, "every preset has a row");
+static_assert(std::size(kPresets) == static_cast<size_t>(kKvPresetLast) + 1, "every preset has a row");
 
 int32_t Label(KvPreset preset) {
   int32_t label = 0;
@@ -72,18 +71,18 @@ ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_token
                                         const KvModelFacts& model) {
   if (spec.preset == KvPreset::kH2oReal) {
     if (model.query_heads != model.kv_heads) {
-      return InvalidField("kv.policy",
-                          "'h2o-real' reproduces a reference that knows only "
-                          "multi-head attention; this model groups its "
-                          "query heads. Use 'h2o'.");
+      return InvalidField(
+          "kv.policy",
+          "'h2o-real' reproduces a reference that knows only multi-head attention; this model groups its "
+          "query heads. Use 'h2o'.");
     }
     if (!spec.recent.has_value()) return InvalidField("kv.recent", "'h2o-real' needs 'kv.recent'.");
   }
   if (spec.evicts() && spec.rolls() && !model.rotary) {
-    return InvalidField("kv.position",
-                        "\"rolling\" turns cached keys to new positions; this "
-                        "model adds learned positions to its tokens, "
-                        "which cannot be changed later. Use \"absolute\".");
+    return InvalidField(
+        "kv.position",
+        "\"rolling\" turns cached keys to new positions; this model adds learned positions to its tokens, "
+        "which cannot be changed later. Use \"absolute\".");
   }
   if (std::optional<ApiError> error = CheckPins(spec, model)) return *std::move(error);
   ApiResult<KvSlots> slots = ResolveKvSlots(spec, prompt_tokens, max_tokens, model.budget_max);

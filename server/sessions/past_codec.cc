@@ -105,7 +105,7 @@ KvSpec ReadSpec(ByteReader* reader) {
     return value > 0 ? std::optional(value) : std::nullopt;
   };
   KvSpec spec;
-  spec.preset = ReadEnum(reader, KvPreset::kAuto);
+  spec.preset = ReadEnum(reader, kKvPresetLast);
   spec.budget_kind = ReadEnum(reader, KvBudgetKind::kRatioOfTotal);
   spec.budget_tokens = ReadInt(reader);
   spec.budget_ratio = ReadReal(reader);

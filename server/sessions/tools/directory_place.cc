@@ -34,7 +34,7 @@ PlacedSession PlacedOf(const LoggedSession& logged) {
   session.bytes = static_cast<int64_t>(logged.bytes);
   session.budget = logged.facts.budget;
   // A later version may have more of them.
-  const bool known = logged.facts.policy <= static_cast<uint8_t>(KvPreset::kH2oStreaming);
+  const bool known = logged.facts.policy <= static_cast<uint8_t>(kKvPresetLast);
   session.policy = known ? std::string(KvPresetName(static_cast<KvPreset>(logged.facts.policy))) : "?";
   session.created_s = logged.facts.created_s;
   session.used_s = logged.used_s;

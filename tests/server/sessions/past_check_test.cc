@@ -32,7 +32,7 @@ std::string ParamOf(const SessionPast& past) {
 }
 
 TEST(PastCheck, WhatTheServerMakesItselfIsTaken) {
-  for (int preset = 0; preset <= static_cast<int>(KvPreset::kH2oStreaming); ++preset) {
+  for (int preset = 0; preset <= static_cast<int>(kKvPresetLast); ++preset) {
     const auto which = static_cast<KvPreset>(preset);
     if (which == KvPreset::kFull || which == KvPreset::kH2oReal) continue;
     EXPECT_EQ(ParamOf(PastUnder(which, KvBudgetKind::kTokens, 64)), "") << KvPresetName(which);

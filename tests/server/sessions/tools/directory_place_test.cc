@@ -41,6 +41,21 @@ TEST_F(DirectoryPlaceTools, AMistypedDirectoryIsNotMade) {
   EXPECT_FALSE(std::filesystem::exists(temp_.File("none")));
 }
 
+TEST_F(DirectoryPlaceTools, EveryPolicyHasItsNameButALaterVersions) {
+  constexpr auto kLast = static_cast<uint8_t>(kKvPresetLast);
+  disk_.Open();
+  disk_.Add("acme", "known", {"Hi."}, kLast);
+  disk_.Add("acme", "later", {"Hi."}, kLast + 1);
+  disk_.Stop();
+  const std::string list = Run("list").out;
+  const auto line = [&](const std::string& id) {
+    const size_t at = list.find(id);
+    return list.substr(at, list.find('\n', at) - at);
+  };
+  EXPECT_THAT(line("known"), HasSubstr(std::string(KvPresetName(kKvPresetLast))));
+  EXPECT_THAT(line("later"), HasSubstr("?"));
+}
+
 TEST_F(DirectoryPlaceTools, WhatIsForgottenIsInNoFile) {
   ASSERT_THAT(BytesBelow(disk_.path()), HasSubstr(kCanary));
   // KV that a process had begun to write, or to be sent.

@@ -53,7 +53,8 @@ class SessionsOnDisk {
     journal_.reset();
   }
   // A session of so many turns, each of which added its text to the one before.
-  void Add(const std::string& tenant, const std::string& id, const std::vector<std::string>& turns) {
+  void Add(const std::string& tenant, const std::string& id, const std::vector<std::string>& turns,
+           uint8_t policy = 0) {
     SessionPast before;
     std::string text;
     for (size_t i = 0; i < turns.size(); ++i) {
@@ -65,7 +66,7 @@ class SessionsOnDisk {
       record.turn = i + 1;
       record.turn_before = i;
       record.wall_s = 1'700'000'000 + static_cast<int64_t>(i);
-      record.facts = {tenant, id, 1'699'999'000, static_cast<int32_t>(past.tokens.size()), 0, 0};
+      record.facts = {tenant, id, 1'699'999'000, static_cast<int32_t>(past.tokens.size()), 0, policy};
       record.body = EncodePast(past, i == 0 ? nullptr : &before, kDiskModel);
       before = past;
       std::promise<bool> durable;
