@@ -319,7 +319,7 @@ void StepBuilder::PlanSnapshots(const Sequence& sequence, PlanRow* row) {
   const int32_t end = row->position + static_cast<int32_t>(row->tokens.size());
   // Two lengths beside NextSnapshot's: where the same prompt sent again would resume, and where a prompt that continues
   // this one would.
-  const int32_t again = (sequence.prompt_length() - 1) / kBlockSlots * kBlockSlots;
+  const int32_t again = std::max(0, sequence.prompt_length() - use.rows_computed_min) / kBlockSlots * kBlockSlots;
   const int32_t whole = sequence.prompt_length() / kBlockSlots * kBlockSlots;
   for (int32_t slots = row->position; slots < end;) {
     int32_t next = NextSnapshot(slots);

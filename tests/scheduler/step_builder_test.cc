@@ -259,6 +259,22 @@ TEST(StepBuilder, AScoredPromptLeavesSnapshotsOnALadder) {
   EXPECT_EQ(driver.Step()[0].position, 128) << "rounded down to a snapshot";
 }
 
+TEST(StepBuilder, APromptSentAgainResumesWhereItsLastRowsBegin) {
+  for (const int32_t last_rows : {1, 64}) {
+    SchedulerOptions options = SmallOptions(64);
+    options.tokens_max = 512;
+    options.spare_score_blocks = 256;
+    Driver driver(options);
+    for (const uint64_t id : {1, 2}) {
+      Request request = Shared(id, 250, 2, KvBudget::Exact(32), ScoreNeed::kSnapshot);
+      request.prefix.rows_computed_min = last_rows;
+      ASSERT_TRUE(driver.scheduler.Add(request).ok());
+      EXPECT_EQ(driver.Step()[0].position, id == 1 ? 0 : (250 - last_rows) / 16 * 16) << last_rows;
+      driver.Drain();
+    }
+  }
+}
+
 // A tenant with two streams has them in every step beside one with thirty, whose rows take turns.
 TEST(StepBuilder, ABoundedStepIsDividedBetweenItsTenants) {
   Driver driver(With({{"a"}, {"b"}}, 256, 40));
