@@ -3,7 +3,6 @@
 #include <cassert>
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
 #include "server/tenants/tenant_account.h"
 
 namespace hydrant {
@@ -38,31 +37,9 @@ void TenantAccount::Withdraw(int64_t now_us) {
 }
 
 Refusal TenantAccount::Refused(const LimitDemand& demand, LimitVerdict verdict, int64_t left, int64_t wait_us) const {
-  const bool requests = demand.kind == LimitKind::kRequests;
-  const bool rate = verdict == LimitVerdict::kNoRate;
-  const double wait_s =
-      rate ? static_cast<double>(wait_us) * 1e-6 : request_s_ / static_cast<double>(demand.places_max);
-  std::string limit, message;
-  RejectReason reason = RejectReason::kConcurrency;
-  if (rate && requests) {
-    limit = "rpm";
-    reason = RejectReason::kRpm;
-    message = absl::StrCat("This tenant may send ", demand.per_minute, " requests per minute (rpm)");
-  } else if (rate) {
-    limit = "tpm";
-    reason = RejectReason::kTpm;
-    message =
-        absl::StrCat("This tenant may use ", demand.per_minute, " tokens per minute (tpm); this request may come to ",
-                     demand.amount, " and ", left, " are left");
-  } else {
-    limit = requests ? "concurrency_max" : "sequences_max";
-    message = absl::StrCat("This tenant may have ", demand.places_max, requests ? " requests open" : " sequences",
-                           " at a time (", limit, ")");
-  }
-  ApiError error =
-      RateLimited(absl::StrCat(message, ", on all servers together."), "rate_limit_exceeded", RetryAfterS(wait_s));
-  error.param = limit;
-  return {std::move(error), reason, /*shared=*/true};
+  const double wait_s = verdict == LimitVerdict::kNoRate ? static_cast<double>(wait_us) * 1e-6
+                                                         : request_s_ / static_cast<double>(demand.places_max);
+  return Reached(demand, verdict, wait_s, left, /*shared=*/true);
 }
 
 std::optional<Refusal> TenantAccount::Judge(const LimitAsk* ask, bool fails_open, int64_t now_us) {

@@ -61,10 +61,35 @@ double TenantAccount::SecondsUntilFull(const TokenBucket& own, const TokenBucket
   return std::max(own.SecondsUntilFull(now_us), seen.SecondsUntilFull(now_us));
 }
 
+Refusal TenantAccount::Reached(const LimitDemand& demand, LimitVerdict verdict, double wait_s, int64_t left,
+                               bool shared) {
+  const bool requests = demand.kind == LimitKind::kRequests;
+  const char* const end = shared ? ", on all servers together." : ".";
+  Refusal refusal = {};
+  if (verdict == LimitVerdict::kNoPlaces) {
+    const char* const limit = requests ? "concurrency_max" : "sequences_max";
+    refusal = Limited(RejectReason::kConcurrency, limit,
+                      absl::StrCat("This tenant may have ", demand.places_max,
+                                   requests ? " requests open at a time (" : " sequences at a time (", limit, ")", end),
+                      wait_s);
+  } else if (requests) {
+    refusal =
+        Limited(RejectReason::kRpm, "rpm",
+                absl::StrCat("This tenant may send ", demand.per_minute, " requests per minute (rpm)", end), wait_s);
+  } else {
+    refusal = Limited(
+        RejectReason::kTpm, "tpm",
+        absl::StrCat("This tenant may use ", demand.per_minute, " tokens per minute (tpm); this request may come to ",
+                     demand.amount, " and ", left, " are left", end),
+        wait_s);
+  }
+  refusal.shared = shared;
+  return refusal;
+}
+
 std::optional<Refusal> TenantAccount::TakeRequest(int64_t now_us) {
   if (requests_.TryTake(1, now_us)) return std::nullopt;
-  return Limited(RejectReason::kRpm, "rpm",
-                 absl::StrCat("This tenant may send ", limits_.rpm, " requests per minute (rpm)."),
+  return Reached({.kind = LimitKind::kRequests, .per_minute = limits_.rpm}, LimitVerdict::kNoRate,
                  requests_.SecondsUntil(1, now_us));
 }
 
@@ -72,10 +97,8 @@ std::optional<Refusal> TenantAccount::Open(int64_t now_us) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (limits_.concurrency_max > 0 && open_ >= limits_.concurrency_max) {
     // One of those that run ends, on average, after its share of a request's time.
-    return Limited(
-        RejectReason::kConcurrency, "concurrency_max",
-        absl::StrCat("This tenant may have ", limits_.concurrency_max, " requests open at a time (concurrency_max)."),
-        request_s_ / open_);
+    return Reached({.kind = LimitKind::kRequests, .places_max = limits_.concurrency_max}, LimitVerdict::kNoPlaces,
+                   request_s_ / open_);
   }
   if (std::optional<Refusal> refusal = TakeRequest(now_us)) return refusal;
   ++open_;
@@ -148,9 +171,9 @@ std::shared_ptr<RequestAccount> RequestAccount::TryOpen(std::shared_ptr<TenantAc
     return nullptr;
   }
   if (sequences_max > 0 && tenant.sequences_ + count > sequences_max) {
-    *refusal = Limited(RejectReason::kConcurrency, "sequences_max",
-                       absl::StrCat("This tenant may have ", sequences_max, " sequences at a time (sequences_max)."),
-                       tenant.request_s_ * static_cast<double>(count) / static_cast<double>(sequences_max));
+    *refusal =
+        TenantAccount::Reached({.kind = LimitKind::kTokens, .places_max = sequences_max}, LimitVerdict::kNoPlaces,
+                               tenant.request_s_ * static_cast<double>(count) / static_cast<double>(sequences_max));
     return nullptr;
   }
   if (tenant.limits_.queue_max > 0 && tenant.queued_ + count > tenant.limits_.queue_max) {
@@ -191,11 +214,9 @@ std::shared_ptr<RequestAccount> RequestAccount::TryOpen(std::shared_ptr<TenantAc
     return nullptr;
   }
   if (!tenant.tokens_.TryTake(tokens, now_us)) {
-    *refusal = Limited(
-        RejectReason::kTpm, "tpm",
-        absl::StrCat("This tenant may use ", tenant.limits_.tpm, " tokens per minute (tpm); this request may come to ",
-                     tokens, " and ", tenant.tokens_.remaining(now_us), " are left."),
-        tenant.tokens_.SecondsUntil(tokens, now_us));
+    *refusal = TenantAccount::Reached({.kind = LimitKind::kTokens, .per_minute = tenant.limits_.tpm, .amount = tokens},
+                                      LimitVerdict::kNoRate, tenant.tokens_.SecondsUntil(tokens, now_us),
+                                      tenant.tokens_.remaining(now_us));
     return nullptr;
   }
   tenant.sequences_ += count;

@@ -84,6 +84,9 @@ class TenantAccount {
   std::optional<Refusal> TakeRequest(int64_t now_us);
   int64_t Remaining(const TokenBucket& own, const TokenBucket& seen, int64_t now_us) const;
   double SecondsUntilFull(const TokenBucket& own, const TokenBucket& seen, int64_t now_us) const;
+  // One of the limits that servers may share is reached: what of `demand` the verdict is of is set. `left`: of tpm.
+  static Refusal Reached(const LimitDemand& demand, LimitVerdict verdict, double wait_s, int64_t left = 0,
+                         bool shared = false);
   // `left` and `wait_us`: of kNoRate.
   Refusal Refused(const LimitDemand& demand, LimitVerdict verdict, int64_t left, int64_t wait_us) const;
 
