@@ -170,6 +170,31 @@ void BlockManager::FinishSnapshot(const BlockTable& table, int32_t slots, ScoreK
   for (int32_t score_block : score_blocks) score_blocks_.GiveBack(score_block);
 }
 
+bool BlockManager::TakeScoreBlocks(int32_t count, std::vector<int32_t>* out) {
+  if (!score_blocks_.CanTake(count, -1, 0)) return false;
+  score_blocks_.Take(count, -1, 0, out);
+  ++changes_;
+  return true;
+}
+
+void BlockManager::GiveBackScoreBlocks(std::span<const int32_t> score_blocks) {
+  ++changes_;
+  for (int32_t score_block : score_blocks) score_blocks_.GiveBack(score_block);
+}
+
+void BlockManager::Hold(const BlockTable& table, std::span<const int32_t> score_blocks, BlockTable* holder) {
+  ++changes_;
+  assert(holder->idle() && std::ssize(score_blocks) <= table.size());
+  assert(holder->blocks_.capacity() >= score_blocks.size() && holder->score_blocks_.capacity() >= score_blocks.size());
+  const std::span<const int32_t> blocks = table.blocks().first(score_blocks.size());
+  for (int32_t block : blocks) pool_.AddReference(block);
+  holder->blocks_.assign(blocks.begin(), blocks.end());
+  holder->score_blocks_.assign(score_blocks.begin(), score_blocks.end());
+  holder->owner_ = table.owner_;
+  holder->reserved_ = holder->size();
+  overlaps_[static_cast<size_t>(table.owner_)] += holder->size();
+}
+
 void BlockManager::PlanCopies(BlockTable& table, int32_t slots, int32_t full_slots) {
   assert(table.copies_.empty());
   const int64_t end = std::min<int64_t>(BlocksForSlots(slots), full_slots / kBlockSlots);

@@ -95,6 +95,15 @@ class BlockManager {
   // it; else they are given back.
   void FinishSnapshot(const BlockTable& table, int32_t slots, ScoreKind kind, std::vector<int32_t> score_blocks);
 
+  // `count` spare score blocks for Hold, appended to `out`. False, and nothing happens, when there is no room. Throws
+  // std::bad_alloc, and nothing has happened.
+  bool TakeScoreBlocks(int32_t count, std::vector<int32_t>* out);
+  void GiveBackScoreBlocks(std::span<const int32_t> score_blocks);
+  // `holder` holds the table's first blocks too, one for each of `score_blocks`, which are its own from now on, and can
+  // hold no more: whoever changes one of these blocks copies it first. Allocates nothing. REQUIRES: `holder` was prepared
+  // for as many, for the table's owner; TakeScoreBlocks gave the score blocks; the table has so many blocks.
+  void Hold(const BlockTable& table, std::span<const int32_t> score_blocks, BlockTable* holder);
+
   // Takes a fresh block for every full one among the first `slots` slots of a table with `full_slots` slots: the step in
   // flight copies them. REQUIRES: within the reservation; no copies are planned.
   void PlanCopies(BlockTable& table, int32_t slots, int32_t full_slots);

@@ -41,6 +41,15 @@ Admission::Admission(SequenceTable& sequences, TenantList& tenants, BlockManager
   match_.blocks.reserve(static_cast<size_t>(block_manager.pool().total()));
 }
 
+absl::Status Admission::CheckHistory(const Request& request) {
+  if (request.history <= 0) return absl::OkStatus();
+  const PrefixUse& use = request.prefix;
+  const bool can_be = request.session != 0 && use.publishes && use.scores == ScoreNeed::kSnapshot;
+  const int64_t most = static_cast<int64_t>(request.prompt.size()) - use.rows_computed_min;
+  if (can_be && request.history % kBlockSlots == 0 && request.history <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a history of ", request.history, " tokens cannot be left"));
+}
+
 absl::Status Admission::Check(const Request& request) const {
   const int64_t prompt_length = static_cast<int64_t>(request.prompt.size());
   if (request.tenant < 0 || request.tenant >= tenants_.size()) {
@@ -52,6 +61,7 @@ absl::Status Admission::Check(const Request& request) const {
   }
   if (prompt_length + request.max_tokens > kInt32Max) return absl::InvalidArgumentError("positions would overflow");
   if (!request.budget.valid()) return absl::InvalidArgumentError("the KV budget is malformed");
+  if (absl::Status status = CheckHistory(request); !status.ok()) return status;
   const int64_t blocks = PrivateBlocks(request);
   const int64_t blocks_max = tenants_.BlocksMax(request.tenant);
   if (blocks > blocks_max) {
@@ -69,8 +79,17 @@ int64_t Admission::PeakSlots(const Request& request, int32_t max_tokens) const {
   return PeakSlotsResumed(parked->live, parked->computed, prompt_length, max_tokens, request.budget);
 }
 
+// What it leaves parked of its prompt is another's while it is copied out, so its first eviction is that of one that shares.
+int64_t Admission::PrivateBlocks(const Request& request) const {
+  const int64_t blocks = BlocksForSlots(PeakSlots(request));
+  if (request.history <= 0) return blocks;
+  return std::max(blocks,
+                  PeakBlocksShared(static_cast<int32_t>(request.prompt.size()), request.max_tokens, request.budget));
+}
+
 int64_t Admission::AloneBlocks(const Request& request) const {
-  return BlocksForSlots(PeakSlots(request, swapping_.TokensAhead(request.max_tokens)));
+  const int64_t blocks = BlocksForSlots(PeakSlots(request, swapping_.TokensAhead(request.max_tokens)));
+  return request.history > 0 ? std::max(blocks, SharedBlocks(request)) : blocks;
 }
 
 // Copies of what it shares have to find their blocks when the first token goes, so these are reserved from the beginning.
@@ -482,6 +501,7 @@ void Admission::Reserve(int32_t index, StepPlan& plan) {
   if (ReserveShared(sequence, alone, plan)) return;
   block_manager_.Admit(sequence.blocks, static_cast<int32_t>(alone), sequence.request.tenant);
   swapping_.Admitted(sequence, PrivateBlocks(sequence.request));
+  sequence.shares = sequence.request.history > 0;
 }
 
 void Admission::ReserveResumed(int32_t index, const ParkedCounts& parked) {
@@ -490,6 +510,7 @@ void Admission::ReserveResumed(int32_t index, const ParkedCounts& parked) {
   block_manager_.Admit(sequence.blocks, static_cast<int32_t>(AloneBlocks(request)), request.tenant);
   swapping_.Admitted(sequence, PrivateBlocks(request));
   block_manager_.Extend(sequence.blocks, parked.live);
+  sequence.shares = request.history > 0;
   parking_.Restore(index, sequence);
 }
 

@@ -99,10 +99,11 @@ class Admission {
   uint64_t lowers_for() const { return elastic_.lowers_for(); }
 
  private:
+  static absl::Status CheckHistory(const Request& request);
   void TakeHostMemory(Sequence& sequence);
   int64_t PeakSlots(const Request& request, int32_t max_tokens) const;
   // The most it may come to hold alone; what it reserves for that at first; and where it shares.
-  int64_t PrivateBlocks(const Request& request) const { return BlocksForSlots(PeakSlots(request)); }
+  int64_t PrivateBlocks(const Request& request) const;
   int64_t AloneBlocks(const Request& request) const;
   int64_t SharedBlocks(const Request& request) const;
   bool FitsAlone(int64_t private_blocks, const Tenant& tenant) const;

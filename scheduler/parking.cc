@@ -27,10 +27,11 @@ Parking::~Parking() {
 
 const ParkedCounts* Parking::Resumable(const Request& request) const {
   const ParkedCounts* parked = request.session == 0 ? nullptr : sessions_.Find(PastOf(request));
+  if (parked == nullptr || parked->tenant != request.tenant) return nullptr;
+  // Who recalls goes on from what holds every token, and computes what it would in any case.
+  if (request.history >= 0 && (parked->live != parked->computed || parked->computed > request.history)) return nullptr;
   // At least one token is left to compute.
-  const bool fits = parked != nullptr && parked->tenant == request.tenant &&
-                    parked->computed < static_cast<int32_t>(request.prompt.size());
-  return fits ? parked : nullptr;
+  return parked->computed < static_cast<int32_t>(request.prompt.size()) ? parked : nullptr;
 }
 
 bool Parking::KeepsPast(const Request& request) const {
@@ -179,7 +180,6 @@ void Parking::Park(int32_t index, Sequence& sequence) {
     park.cut_from = sequence.live;
     park.live = budget.keep;
   }
-  const ParkedCounts kv = {park.id, park.tenant, park.computed, park.live};
   // A row behind the end may have taken a block more.
   const auto blocks = static_cast<size_t>(BlocksForSlots(sequence.live));
   try {
@@ -187,20 +187,54 @@ void Parking::Park(int32_t index, Sequence& sequence) {
     const std::span<const int32_t> score_table = sequence.blocks.score_blocks().first(blocks);
     park.block_table.assign(table.begin(), table.end());
     park.score_table.assign(score_table.begin(), score_table.end());
-    parks_.reserve(parks_.size() + 1);
-    tables_.reserve(tables_.size() + 1);
-    if (!sessions_.Put(kv, [this](int32_t of) { return WeightOf(of); })) return;
+    if (!MakeRoomFor(park)) return;
   } catch (const std::bad_alloc&) {
     return;  // as if there were no room for it
   }
-  ReleaseDropped();
-  LiftMoves(park.tenant);
   // It grows no more.
   counters_.AddFreed(FreeCause::kFinish,
                      block_manager_.Shrink(sequence.blocks, sequence.live, static_cast<int32_t>(blocks)));
-  tenants_.at(park.tenant).reserved += sequence.blocks.reserved();
+  Begin(std::move(park), std::move(sequence.blocks));
+}
+
+bool Parking::Leave(int32_t index, const Sequence& sequence, std::span<const int32_t> score_blocks) {
+  PlanPark park;
+  park.id = {sequence.request.session, sequence.request.turn};
+  park.begins = true;
+  park.sequence = index;
+  park.tenant = sequence.request.tenant;
+  park.live = park.computed = sequence.request.history;
+  BlockTable table;
+  try {
+    const std::span<const int32_t> blocks = sequence.blocks.blocks().first(score_blocks.size());
+    park.block_table.assign(blocks.begin(), blocks.end());
+    park.score_table.assign(score_blocks.begin(), score_blocks.end());
+    block_manager_.Prepare(table, static_cast<int32_t>(blocks.size()), /*copies=*/false, park.tenant);
+    if (!MakeRoomFor(park)) return false;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  block_manager_.Hold(sequence.blocks, score_blocks, &table);
+  Begin(std::move(park), std::move(table));
+  return true;
+}
+
+// Whether there is room for what the park brings; then what gave way is gone. Throws std::bad_alloc, and nothing has happened.
+bool Parking::MakeRoomFor(const PlanPark& park) {
+  parks_.reserve(parks_.size() + 1);
+  tables_.reserve(tables_.size() + 1);
+  const ParkedCounts kv = {park.id, park.tenant, park.computed, park.live};
+  if (!sessions_.Put(kv, [this](int32_t of) { return WeightOf(of); })) return false;
+  ReleaseDropped();
+  return true;
+}
+
+// REQUIRES: MakeRoomFor.
+void Parking::Begin(PlanPark park, BlockTable table) {
+  LiftMoves(park.tenant);
+  tenants_.at(park.tenant).reserved += table.reserved();
   parks_.push_back(std::move(park));
-  tables_.push_back(std::move(sequence.blocks));
+  tables_.push_back(std::move(table));
   ++counters_.parks;
 }
 

@@ -75,6 +75,10 @@ class Parking {
   // Parks the blocks of a sequence that ended, and takes over its table, if room can be made for them. What the turn
   // before left stays until Settle, unless there is no room for both.
   void Park(int32_t index, Sequence& sequence);
+  // Parks the first Request::history tokens of a sequence whose prompt is being computed, as they are now, with these
+  // score blocks, if room can be made for them: it goes on, and copies them before it changes one. False, and nothing
+  // happens, if not.
+  bool Leave(int32_t index, const Sequence& sequence, std::span<const int32_t> score_blocks);
   // A turn's KV that comes back from below host memory: it is parked from now on, as if it had been all the time. False: there is no
   // room for it. Throws std::bad_alloc, and then it is not.
   bool Adopt(const ParkedCounts& kv);
@@ -126,6 +130,8 @@ class Parking {
   void EndRestore(Sequence& sequence, SessionRestore& restore);
   void ReleaseTables(absl::FunctionRef<bool(const PlanPark&)> which);
   void ReleaseDropped();
+  bool MakeRoomFor(const PlanPark& park);
+  void Begin(PlanPark park, BlockTable table);
   double WeightOf(int32_t tenant) const;
 
   const int64_t blocks_max_;

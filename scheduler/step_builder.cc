@@ -321,14 +321,48 @@ void StepBuilder::PlanSnapshots(const Sequence& sequence, PlanRow* row) {
   // this one would.
   const int32_t again = std::max(0, sequence.prompt_length() - use.rows_computed_min) / kBlockSlots * kBlockSlots;
   const int32_t whole = sequence.prompt_length() / kBlockSlots * kBlockSlots;
+  const int32_t history = sequence.request.history;
+  // What the session's next turn starts from comes before what somebody may find.
+  std::vector<int32_t> left;
+  if (row->position < history && history <= end) left = TakeHistoryScores(history);
   for (int32_t slots = row->position; slots < end;) {
     int32_t next = NextSnapshot(slots);
     if (slots < again) next = std::min(next, again);
     if (slots < whole) next = std::min(next, whole);
+    if (slots < history) next = std::min(next, history);
     slots = next;
     if (slots > end) break;
-    if (PlanSnapshot(sequence, slots)) ++row->snapshot_end;
+    if (slots == history ? KeepHistoryScores(slots, &left) : PlanSnapshot(sequence, slots)) ++row->snapshot_end;
   }
+}
+
+// Score blocks for the first `slots` slots, which leave the pool; empty: there is no room for them.
+std::vector<int32_t> StepBuilder::TakeHistoryScores(int32_t slots) {
+  std::vector<int32_t> score_blocks;
+  try {
+    block_manager_.TakeScoreBlocks(slots / kBlockSlots, &score_blocks);
+  } catch (const std::bad_alloc&) {
+    // The session's next turn computes its history.
+  }
+  return score_blocks;
+}
+
+bool StepBuilder::KeepHistoryScores(int32_t slots, std::vector<int32_t>* score_blocks) {
+  if (score_blocks->empty()) return false;
+  try {
+    plan_->snapshots.emplace_back(ScoreSnapshot{slots, {}});
+  } catch (const std::bad_alloc&) {
+    block_manager_.GiveBackScoreBlocks(*score_blocks);
+    return false;
+  }
+  // What leaves has positions beside its scores.
+  int32_t position = 0;
+  for (int32_t score_block : *score_blocks) {
+    plan_->score_inits.push_back({-1, score_block, position});
+    position += kBlockSlots;
+  }
+  plan_->snapshots.back().score_blocks = std::move(*score_blocks);
+  return true;
 }
 
 bool StepBuilder::PlanSnapshot(const Sequence& sequence, int32_t slots) {

@@ -80,6 +80,8 @@ class StepBuilder {
   int32_t PlanPrefill(int32_t index, int32_t tokens_left);
   void PlanSnapshots(const Sequence& sequence, PlanRow* row);
   bool PlanSnapshot(const Sequence& sequence, int32_t slots);
+  std::vector<int32_t> TakeHistoryScores(int32_t slots);
+  bool KeepHistoryScores(int32_t slots, std::vector<int32_t>* score_blocks);
 
   const int32_t tokens_max_;          // in one step
   const int32_t tail_tokens_max_;     // Request::tail_tokens

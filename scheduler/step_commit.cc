@@ -128,6 +128,9 @@ void StepCommit::Share(Sequence& sequence, StepPlan& plan, const PlanRow& row, b
   }
   for (int32_t i = row.snapshot_begin; i < row.snapshot_end; ++i) {
     ScoreSnapshot& snapshot = plan.snapshots[static_cast<size_t>(i)];
+    const bool goes_on = valid && !sequence.retired() && !sequence.abandoned;
+    const bool leaves = goes_on && snapshot.slots == sequence.request.history;
+    if (leaves && parking_.Leave(row.sequence, sequence, snapshot.score_blocks)) continue;
     block_manager_.FinishSnapshot(sequence.blocks, snapshot.slots, use.score_kind, std::move(snapshot.score_blocks));
   }
   if (!row.choose_victim && row.shrink_to == 0) return;
@@ -207,7 +210,8 @@ void StepCommit::Retire(int32_t index, const SequenceEvent& last) {
   tenant.reserved -= sequence.blocks.reserved();
   parking_.LetGo(index, sequence);
   swapping_.LetGo(index, sequence);
-  if (sequence.request.session != 0 && EndsByItself(last.finish) && !sequence.abandoned) {
+  const Request& request = sequence.request;
+  if (request.session != 0 && request.history < 0 && EndsByItself(last.finish) && !sequence.abandoned) {
     assert(!more_in_flight_);
     parking_.Park(index, sequence);
   }

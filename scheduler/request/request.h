@@ -27,8 +27,12 @@ struct Request : RequestOptions {
   // rest of the prompt is computed; else all of it. The prompt is the whole history either way: `resumes` says that it
   // begins with the tokens of that turn.
   uint64_t session = 0;
-  uint64_t turn = 0;       // higher than those of the session's turns before, not 0
-  uint64_t resumes = 0;    // 0: nothing
+  uint64_t turn = 0;     // higher than those of the session's turns before, not 0
+  uint64_t resumes = 0;  // 0: nothing
+  // What a turn leaves parked: < 0: what it holds when it ends. Else the KV of the prompt's first so many tokens, as it
+  // is before any of them is evicted: a multiple of kBlockSlots, before the last prefix.rows_computed_min tokens. 0:
+  // nothing. > 0 needs prefix.publishes, and scores that start from snapshots.
+  int32_t history = -1;
   int64_t arrival_us = 0;  // monotonic
 };
 

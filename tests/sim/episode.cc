@@ -261,13 +261,19 @@ void Episode::Begin(SimRequest& request, const Sequence& sequence) {
   request.started = true;
   request.begun_after = resets_;
   if (sequence.restored > 0) {
-    if (request.past == nullptr || sequence.restored != request.past->solo.computed()) {
+    const bool recalls = request.request.request.history >= 0;
+    if (request.past == nullptr ||
+        sequence.restored != (recalls ? request.past->request.request.history : request.past->solo.computed())) {
       failure_.Set("request ", request.id(), " goes on from ", sequence.restored, " tokens");
       return;
     }
-    request.before = request.past;
-    request.begin = sequence.restored;
-    request.state_before = request.past->ScoreState(request.begin - 1);
+    // What it recalls is what it would have computed itself.
+    if (!recalls) {
+      request.before = request.past;
+      request.begin = sequence.restored;
+      request.state_before = request.past->ScoreState(request.begin - 1);
+    }
+    result_.recalled += recalls ? 1 : 0;
   } else if (request.must_resume) {
     failure_.Set("request ", request.id(), " has lost what its session had parked when it came");
     return;
@@ -281,8 +287,25 @@ void Episode::Begin(SimRequest& request, const Sequence& sequence) {
     result_.outgrown_far += request.prompt_length() > 4 * workload_.context() ? 1 : 0;
   }
   workload_.Remember(request.solo.text);
-  if (request.before != nullptr) executor_.Resume(request, sequence.blocks.blocks(), sequence.to_restore == 0);
+  if (sequence.restored > 0) {
+    executor_.Resume(request, sequence.restored, sequence.blocks.blocks(), sequence.to_restore == 0);
+  }
   if (sequence.cached > 0) executor_.TakeOver(request, sequence.cached, sequence.blocks.blocks());
+}
+
+// What turns leave of their prompts while they go on. There may be no room for it beside what others keep, nor for its scores.
+void Episode::SeeHistories() {
+  for (const Session& session : sessions_) {
+    SimRequest* request = session.turn;
+    if (request == nullptr || request->seen_history || request->settled) continue;
+    const Request& asked = request->request.request;
+    if (asked.history <= 0 || request->computed < asked.history) continue;
+    request->seen_history = true;
+    const TurnId id = {asked.session, asked.turn};
+    const bool parked = core_->scheduler().parked().Find(id) != nullptr;
+    turns_.OnLeave(id, BlocksForSlots(asked.history), parked);
+    result_.histories_left += parked ? 1 : 0;
+  }
 }
 
 void Episode::ActInFlight() {
@@ -397,6 +420,7 @@ void Episode::Step() {
     failure_.Set("step ", step_, ": admitted prompts wait");
   CheckMoves();
   if (!failure_.any()) CheckState();
+  if (!failure_.any()) SeeHistories();
   if (!failure_.any()) turns_.AfterStep(scheduler, scheduler.drops().empty() ? executor_.parked_blocks() : -1);
   if (!failure_.any()) CheckPromise(admits, planned_us);
   if (!failure_.any()) CheckAhead(!disturbed_before && !disturbed_ && IsCalm(events));

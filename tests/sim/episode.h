@@ -70,6 +70,8 @@ class Episode {
   void AddRequest();
   absl::StatusCode AnswerDue(const SimRequest& request) const;
   void ExpectEnd(SimRequest& request);
+  void LetItRecall(const Request* before, SequenceRequest* made) const;
+  void SeeHistories();
   void MakeTurn(uint64_t session, SequenceRequest& made);
   bool MustStartOver(uint64_t session, const SequenceRequest& made);
   void BeginTurn(SimRequest& request);

@@ -27,6 +27,13 @@ T TakeSpare(std::vector<T>& spare) {
   return taken;
 }
 
+// What a turn needs that leaves a part of its prompt: nobody may write there meanwhile. 0: it leaves none.
+int64_t HistoryBlocks(const SequenceRequest& request) {
+  const Request& asked = request.request;
+  if (asked.history <= 0) return 0;
+  return PeakBlocksShared(static_cast<int32_t>(asked.prompt.size()), asked.max_tokens, asked.budget);
+}
+
 }  // namespace
 
 void Episode::AddRequest() {
@@ -42,7 +49,7 @@ void Episode::AddRequest() {
   request.unseen_slot.fill(-1);
   if (request.fate.text_end >= 0) request.request.end_finder = std::make_shared<TokenEnds>(request.fate.text_end);
   if (request.fate.unread_max > 0) slow_.push_back(&request);
-  request.blocks_alone = BlocksForSlots(SoloPeakSlots(request.request, 0, 0));
+  request.blocks_alone = std::max(BlocksForSlots(SoloPeakSlots(request.request, 0, 0)), HistoryBlocks(request.request));
   BeginTurn(request);
 
   const absl::StatusCode expected = AnswerDue(request);
@@ -66,19 +73,22 @@ void Episode::AddRequest() {
 
 absl::StatusCode Episode::AnswerDue(const SimRequest& request) const {
   const Request& asked = request.request.request;
-  const SoloRun* parked = request.may_resume ? &request.past->solo : nullptr;
+  const bool resumes = request.may_resume;
+  const int32_t history = resumes ? request.past->request.request.history : -1;
+  const int32_t parked = !resumes ? 0 : history >= 0 ? history : request.past->solo.computed();
+  const int32_t live = !resumes ? 0 : history >= 0 ? history : request.past->solo.kept_count;
   // Beyond the share of its tenant what is parked may be lost while the request waits.
   const bool may_lose = request.may_resume && !request.must_resume;
   const int64_t slots_alone = SoloPeakSlots(request.request, 0, 0);
-  const int64_t slots =
-      parked == nullptr ? slots_alone : SoloPeakSlots(request.request, parked->computed(), parked->kept_count);
+  const int64_t slots = SoloPeakSlots(request.request, parked, live);
   const bool rolls = request.policy.rolling;
   const int64_t positions = rolls ? slots : request.prompt_length() + asked.max_tokens;
   if (positions > workload_.context()) return absl::StatusCode::kInvalidArgument;
   if (rolls && may_lose && slots_alone > workload_.context()) return absl::StatusCode::kResourceExhausted;
   const int64_t blocks_max = tenants_.BlocksMax(asked.tenant);
   // What stays for it is all it needs beside what comes; what may be lost it has to do without.
-  if (BlocksForSlots(slots) > blocks_max) return absl::StatusCode::kOutOfRange;
+  if (std::max(BlocksForSlots(slots), HistoryBlocks(request.request)) > blocks_max)
+    return absl::StatusCode::kOutOfRange;
   const bool unsure = may_lose && request.blocks_alone > blocks_max;
   const SchedulerOptions& scheduler = workload_.core().scheduler;
   const bool full = unfinished() == scheduler.sequences_max + scheduler.waiting_max;
@@ -144,6 +154,21 @@ void Episode::MakeTurn(uint64_t session, SequenceRequest& made) {
   Workload::NameSegments(&made);
   made.request.session = session;
   made.request.turn = made.request.id;
+  LetItRecall(own.last == nullptr ? nullptr : &own.last->request.request, &made);
+}
+
+// All turns of a session recall, or none does. Drawn apart: an episode in which nobody does is the same as if nobody ever did.
+void Episode::LetItRecall(const Request* before, SequenceRequest* made) const {
+  Request& request = made->request;
+  const PrefixUse& use = request.prefix;
+  const bool can = use.publishes && use.scores == ScoreNeed::kSnapshot && request.budget.prompt_stride == 0 &&
+                   request.budget.turn_heavy == 0 && !made->policy.rolling;
+  const bool does = before != nullptr ? before->history >= 0 : Random(Mix(request.id + 5)).Chance(70);
+  if (!can || !does) return;
+  const int32_t length = static_cast<int32_t>(request.prompt.size());
+  request.history = std::max(0, length - use.rows_computed_min) / kBlockSlots * kBlockSlots;
+  if (HistoryBlocks(*made) > tenants_.BlocksMax(request.tenant)) request.history = 0;
+  if (before != nullptr && before->history > request.history) request.resumes = 0;
 }
 
 // A conversation that has reached the context's end, or whose parked KV is lost where only that would fit: most clients
@@ -171,7 +196,8 @@ void Episode::EndTurn(SimRequest& request) {
   const Request& asked = request.request.request;
   if (asked.session == 0) return Release(request);
   const bool by_itself = !request.cancelled && !request.swap_failed && EndsByItself(request.solo.finish);
-  if (by_itself && !request.settled) turns_.OnEnd({asked.session, asked.turn}, BlocksForSlots(request.solo.kept_count));
+  if (by_itself && !request.settled && asked.history < 0)
+    turns_.OnEnd({asked.session, asked.turn}, BlocksForSlots(request.solo.kept_count));
   if (!request.left) settling_.push_back({&request, by_itself});
   if (!by_itself || request.left) Release(request);
 }

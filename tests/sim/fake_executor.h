@@ -60,7 +60,7 @@ class FakeExecutor : public Executor {
 
   // The request was admitted to go on from what its session had parked; these blocks will hold it. `all_comes`: with
   // the step on its way all of it comes back, and room is made for the turn.
-  void Resume(SimRequest& request, std::span<const int32_t> blocks, bool all_comes);
+  void Resume(SimRequest& request, int32_t computed, std::span<const int32_t> blocks, bool all_comes);
 
   // The request is outside and comes back to these blocks, which are its own from now on.
   void TakeBack(SimRequest& request, std::span<const int32_t> blocks);
@@ -165,6 +165,7 @@ class FakeExecutor : public Executor {
   SimRequest*& user(uint64_t session);
   void Park(const ParkOp& park);
   bool BeginPark(const ParkOp& park);
+  bool CheckHistory(const ParkOp& park, size_t place);
   void EndPark(const TurnId& id);
   void SeeRestore(const RestoreOp& restore);
   void Restore(const RestoreOp& restore);

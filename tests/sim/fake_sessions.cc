@@ -110,6 +110,7 @@ void FakeExecutor::Park(const ParkOp& park) {
   }
   Parked& parked_kv = parked_[park.id];
   for (auto i = static_cast<size_t>(park.slice.begin); i < static_cast<size_t>(park.slice.end); ++i) {
+    if (!CheckHistory(park, i)) return;
     parked_kv.blocks[i] = memory_.block(park.block_table[i]);
     parked_kv.score_blocks[i] = memory_.score_block(park.score_table[i]);
   }
@@ -126,18 +127,42 @@ void FakeExecutor::Park(const ParkOp& park) {
   }
 }
 
+// What a turn leaves of its prompt is as it was when nothing had been evicted, and no later row has added to its scores.
+bool FakeExecutor::CheckHistory(const ParkOp& park, size_t place) {
+  const SimRequest& request = *requests_[park.id.turn - 1];
+  const int32_t history = request.request.request.history;
+  if (history <= 0 || request.keys.empty()) return true;
+  const FakeMemory::Block& block = memory_.block(park.block_table[place]);
+  const FakeMemory::ScoreBlock& scores = memory_.score_block(park.score_table[place]);
+  bool right = scores.state == request.SumState(history - 1);
+  for (size_t layer_head = 0; layer_head < static_cast<size_t>(options_.layer_heads); ++layer_head) {
+    for (size_t offset = 0; offset < kBlockSlots; ++offset) {
+      const size_t position = place * kBlockSlots + offset;
+      const FakeMemory::Cell& cell = block.cells[layer_head][offset];
+      right &= cell.key == request.keys[position] && cell.position == static_cast<int32_t>(position) &&
+               scores.positions[layer_head][offset] == cell.position;
+    }
+  }
+  return right || failure_.Set("step ", step_, ": what turn ", park.id.turn, " leaves of its prompt in block ", place,
+                               " is not what it computed");
+}
+
 // The blocks are the turn's until all of them are copied, though its request is over.
 bool FakeExecutor::BeginPark(const ParkOp& park) {
   if (park.id.turn == 0 || park.id.turn > requests_.size()) {
     return failure_.Set("step ", step_, ": turn ", park.id.turn, " is parked");
   }
   SimRequest& request = *requests_[park.id.turn - 1];
-  if (request.request.request.session != park.id.session || park.computed != request.computed) {
+  const int32_t history = request.request.request.history;
+  const bool whole = history < 0 ? park.computed == request.computed
+                                 : park.computed == history && park.live == history && park.cut_from == 0 &&
+                                       request.computed >= history;
+  if (request.request.request.session != park.id.session || !whole) {
     return failure_.Set("step ", step_, ": session ", park.id.session, " is parked with ", park.computed, " tokens");
   }
   // A row behind the end may have taken a block more.
-  if (park.block_table.size() > request.blocks.size() ||
-      !std::equal(park.block_table.begin(), park.block_table.end(), request.blocks.begin())) {
+  if (history < 0 && (park.block_table.size() > request.blocks.size() ||
+                      !std::equal(park.block_table.begin(), park.block_table.end(), request.blocks.begin()))) {
     return failure_.Set("step ", step_, ": what is parked for session ", park.id.session, " is not of request ",
                         request.id());
   }
@@ -226,10 +251,11 @@ bool FakeExecutor::PutSlice(const RestoreOp& restore, size_t kept) {
   return true;
 }
 
-void FakeExecutor::Resume(SimRequest& request, std::span<const int32_t> blocks, bool all_comes) {
+void FakeExecutor::Resume(SimRequest& request, int32_t computed, std::span<const int32_t> blocks, bool all_comes) {
   user(request.request.request.session) = &request;
-  request.computed = request.begin;
-  SetLive(request, all_comes ? request.solo.live_begin() : request.solo.live_before);
+  request.computed = request.restored = computed;
+  const bool recalls = request.before == nullptr;
+  SetLive(request, recalls ? computed : all_comes ? request.solo.live_begin() : request.solo.live_before);
   restored_tokens_ += static_cast<uint64_t>(request.computed);
   for (int32_t block : blocks.first(static_cast<size_t>(BlocksForSlots(request.live)))) {
     if (!Append(block, request)) return;

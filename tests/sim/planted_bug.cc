@@ -49,6 +49,8 @@ constexpr const char* kNames[] = {
     "RestoreOfAnother",
     "ParkedTooOld",
     "TurnCutForgotten",
+    "HistoryScoresOfCut",
+    "HistoryBlocksSwapped",
     "ParkSliceLost",
     "RestoreSliceLost",
     "TurnBeforeOverwritten",
@@ -148,6 +150,12 @@ void BuggyExecutor::SpoilSessions() {
     if (bug_ == PlantedBug::kRanksNotClosed && park.begins) SpoilRolling(park.policy);
     if (bug_ == PlantedBug::kParkCutForgotten) park.cut_from = 0;
     if (bug_ == PlantedBug::kRestoreOfAnother) parked_live_[park.id] = park.live;
+    if (bug_ == PlantedBug::kHistoryScoresOfCut) park.score_table = park.block_table;
+    if (bug_ == PlantedBug::kHistoryBlocksSwapped && park.live == park.computed && park.block_table.size() > 1) {
+      std::vector<int32_t>& table = now_->copies.emplace_back(park.block_table.begin(), park.block_table.end());
+      std::swap(table[0], table[1]);
+      park.block_table = table;
+    }
     if (bug_ == PlantedBug::kParkSliceLost && !park.begins) park.slice.begin = park.slice.end;
   }
   // The second park of a session is lost.

@@ -53,6 +53,8 @@ enum class PlantedBug : uint8_t {
   kRestoreOfAnother,       // … with what was parked for somebody else
   kParkedTooOld,           // a session goes on from the turn before the last
   kTurnCutForgotten,       // no room is made for a turn
+  kHistoryScoresOfCut,     // what a turn leaves of its prompt has scores to which later rows were added
+  kHistoryBlocksSwapped,   // … or in another order
   kParkSliceLost,          // a slice of what a turn leaves is not copied
   kRestoreSliceLost,       // … or does not come back
   kTurnBeforeOverwritten,  // what a turn leaves takes the place of what the one before left, before anybody has it

@@ -40,7 +40,8 @@ struct SimRequest {
   bool may_resume = false;             // it was parked when the request came
   bool must_resume = false;            // … and is sure to stay until then
   const SimRequest* past = nullptr;    // the turn it may go on from
-  const SimRequest* before = nullptr;  // … and does
+  const SimRequest* before = nullptr;  // … and does, but for one that recalls: that goes by the tokens alone
+  bool seen_history = false;           // it has computed what it leaves of its prompt
 
   // What the scores are when the row at `position` was added last, and pins were chosen if they were to be.
   uint64_t ScoreState(int32_t position) const {
@@ -67,7 +68,8 @@ struct SimRequest {
 
   // The device's side, by the fake executor.
   int32_t computed = 0;
-  int32_t cached = 0;  // of these, what somebody else computed
+  int32_t cached = 0;    // of these, what somebody else computed
+  int32_t restored = 0;  // … and what its session had parked
   int32_t live = 0;
   uint64_t row_step = 0;  // the last step that had a row of it, or its resumption
   int32_t state_row = -1;

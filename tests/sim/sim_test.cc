@@ -56,6 +56,8 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.twin_checks += result.twin_checks;
     sum.memory_checks += result.memory_checks;
     sum.reloads += result.reloads;
+    sum.histories_left += result.histories_left;
+    sum.recalled += result.recalled;
     sum.turn_cuts += result.turn_cuts;
     sum.rolling += result.rolling;
     sum.rolling_restored += result.rolling_restored;
@@ -83,12 +85,12 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
             << " parked turns given up, " << sum.turns_gone_back << " of them with the one before still there, "
             << sum.shrinks << " budgets lowered for " << sum.promises << " requests, " << sum.giver_checks
             << " of them for another tenant, " << sum.rows_left_out << " rows left out, " << sum.turn_cuts
-            << " sessions cut for a turn, " << sum.rolling << " requests with rolling positions, "
-            << sum.rolling_restored << " of them restored, " << sum.outgrown << " longer than their context, "
-            << sum.outgrown_far << " than four, " << sum.pauses << " slow readers paused, " << sum.paused_steps
-            << " steps with one, " << sum.steps_ahead << " steps ahead, " << sum.ahead_waiting
-            << " of them while somebody waited in vain, " << sum.rows_behind << " rows behind an end, "
-            << sum.ends_known << " of them left out\n";
+            << " sessions cut for a turn, " << sum.histories_left << " histories left, " << sum.recalled
+            << " recalled, " << sum.rolling << " requests with rolling positions, " << sum.rolling_restored
+            << " of them restored, " << sum.outgrown << " longer than their context, " << sum.outgrown_far
+            << " than four, " << sum.pauses << " slow readers paused, " << sum.paused_steps << " steps with one, "
+            << sum.steps_ahead << " steps ahead, " << sum.ahead_waiting << " of them while somebody waited in vain, "
+            << sum.rows_behind << " rows behind an end, " << sum.ends_known << " of them left out\n";
   if (seeds.alone) return;
   // A workload that meets nothing proves nothing.
   EXPECT_GT(sum.refused * 100, sum.requests);
@@ -111,6 +113,8 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.shrinks * 3000, sum.requests);
   EXPECT_GT(sum.promises * 4000, sum.requests);
   EXPECT_GT(sum.turn_cuts * 2000, sum.requests);
+  EXPECT_GT(sum.histories_left * 2000, sum.requests);
+  EXPECT_GT(sum.recalled * 4000, sum.requests);
   EXPECT_GT(sum.rolling * 50, sum.requests);
   // In a hundred episodes, as a sanitizer build runs, these are too rare to count on a rate.
   if (episodes > 1000) {

@@ -52,6 +52,8 @@ struct EpisodeResult {
   uint64_t cached_tokens = 0;     // taken over from the prefix cache
   uint64_t copied_blocks = 0;     // before a first eviction
   uint64_t restored_tokens = 0;   // of sessions, from what was parked
+  uint64_t histories_left = 0;    // by turns, of their prompts
+  uint64_t recalled = 0;          // turns that went on from one
   uint64_t turn_cuts = 0;         // of them, to make room for a turn
   uint64_t rolling = 0;           // requests whose keys stand at their ranks
   uint64_t rolling_restored = 0;  // of them, those that went on from their sessions

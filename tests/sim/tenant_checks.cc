@@ -270,8 +270,8 @@ void TenantChecks::AtEnd(const Scheduler& scheduler) {
   std::vector<uint64_t> generated(workload_.tenants().size(), 0);
   for (const std::unique_ptr<SimRequest>& request : requests_) {
     const auto tenant = static_cast<size_t>(request->request.request.tenant);
-    prompt[tenant] +=
-        static_cast<uint64_t>(std::min(request->computed, request->prompt_length()) - request->cached - request->begin);
+    prompt[tenant] += static_cast<uint64_t>(std::min(request->computed, request->prompt_length()) - request->cached -
+                                            request->restored);
     generated[tenant] += static_cast<uint64_t>(request->tokens_seen);
   }
   for (size_t i = 0; i < prompt.size(); ++i) {

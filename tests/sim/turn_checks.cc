@@ -11,6 +11,11 @@ void TurnChecks::OnEnd(const TurnId& id, int64_t blocks) {
   blocks_wanted_ += blocks;
 }
 
+void TurnChecks::OnLeave(const TurnId& id, int64_t blocks, bool parked) {
+  blocks_wanted_ += blocks;
+  if (parked) due_[id] = {.blocks = blocks};
+}
+
 void TurnChecks::AfterStep(const Scheduler& scheduler, int64_t executor_blocks) {
   const ParkedSessions& parked = scheduler.parked();
   int64_t blocks = 0;

@@ -258,6 +258,7 @@ WIDER_TESTS = {
     "tests/kernels/h2o_test.cc": "attention, scores, victims and cuts over whole generations",
     "tests/kernels/shrink_loss_test.cc": "what cuts would cost, on every device",
     "tests/kernels/shrink_test.cc": "cuts and victims of every device",
+    "tests/scheduler/parking_history_test.cc": "what a turn leaves while it goes on: planned, held, copied and restored",
     "tests/server/sessions/journal/session_log_damage_test.cc": "segments, checkpoints and chains, damaged",
     "tests/model/jinja/golden_test.cc": "all that templates can say, against Python's jinja2",
 }

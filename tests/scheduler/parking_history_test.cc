@@ -1,0 +1,142 @@
+// Turns that leave the beginning of their prompts parked while they go on.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "scheduler/parking.h"
+#include "tests/scheduler/driver.h"
+
+namespace hydrant {
+namespace {
+
+// A turn of 100 prompt tokens with a budget of 24, which leaves the first `history` of them.
+Request Recalling(uint64_t id, int32_t prompt_length, uint64_t resumes, int32_t history) {
+  Request request = MakeRequest(id, prompt_length, 20, KvBudget::Exact(24));
+  request.session = 1;
+  request.turn = id;
+  request.resumes = resumes;
+  request.prefix.publishes = request.prefix.looks_up = true;
+  request.prefix.scores = ScoreNeed::kSnapshot;
+  request.prefix.salt.low = id;  // it finds nothing but what is parked
+  request.history = history;
+  return request;
+}
+
+// Steps until nothing is left, with the parked KV copied as soon as the scheduler names it.
+void DrainParks(Driver& driver) {
+  while (!driver.scheduler.idle() || !driver.scheduler.parks().empty()) {
+    driver.Step();
+    driver.scheduler.FinishParks();
+  }
+}
+
+SchedulerOptions RecallOptions(int64_t parked_blocks_max = 64) {
+  SchedulerOptions options = SmallOptions(20);
+  options.parked_blocks_max = parked_blocks_max;
+  options.tokens_max = 256;
+  options.spare_score_blocks = 20;
+  return options;
+}
+
+TEST(ParkingHistory, ATurnThatRecallsLeavesItsPromptAsItIsBeforeTheCut) {
+  Driver driver(RecallOptions());
+  ASSERT_TRUE(driver.scheduler.Add(Recalling(1, 100, 0, 80)).ok());
+  const std::vector<PlanRow> rows = driver.Step();
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].shrink_to, 24);
+  ASSERT_EQ(driver.scheduler.parks().size(), 1u) << "while it goes on";
+  const PlanPark& park = driver.scheduler.parks()[0];
+  EXPECT_EQ(park.live, 80);
+  EXPECT_EQ(park.computed, 80);
+  EXPECT_EQ(park.cut_from, 0);
+  EXPECT_EQ(std::ssize(park.block_table), 5);
+  const Sequence& sequence = driver.scheduler.sequence(driver.scheduler.running_sequences()[0]);
+  for (int32_t block : sequence.blocks.blocks()) {
+    EXPECT_EQ(std::count(park.block_table.begin(), park.block_table.end(), block), 0) << "what it keeps are copies";
+  }
+  EXPECT_EQ(driver.used(), 5 + 2);
+  driver.scheduler.FinishParks();
+  EXPECT_EQ(driver.used(), 2);
+  EXPECT_EQ(driver.scheduler.block_manager().score_blocks().handed_out(), 0);
+  DrainParks(driver);
+  EXPECT_EQ(driver.scheduler.counters().parks, 1u) << "nothing more is left at its end";
+  EXPECT_EQ(driver.scheduler.parked().Find({1, 1})->live, 80);
+  // The next turn has all of it, and leaves more.
+  ASSERT_TRUE(driver.scheduler.Add(Recalling(2, 150, 1, 144)).ok());
+  DrainParks(driver);
+  EXPECT_EQ(driver.finished[2].restored, 80);
+  EXPECT_EQ(driver.finished[2].prompt_computed, 70);
+  EXPECT_EQ(driver.finished[2].budget, 24);
+  driver.scheduler.SettleTurn({1, 2}, /*keep=*/true);
+  EXPECT_EQ(driver.scheduler.parked().Newest(1)->live, 144);
+  EXPECT_EQ(driver.scheduler.parked().blocks(), 9);
+  EXPECT_EQ(driver.used(), 0);
+}
+
+TEST(ParkingHistory, ATurnGivenUpLeavesNoHistory) {
+  Driver driver(RecallOptions());
+  ASSERT_TRUE(driver.scheduler.Add(Recalling(1, 100, 0, 80)).ok());
+  driver.Step();
+  ASSERT_EQ(driver.scheduler.parks().size(), 1u);
+  driver.scheduler.SettleTurn({1, 1}, /*keep=*/false);
+  EXPECT_TRUE(driver.scheduler.parks().empty());
+  ASSERT_TRUE(driver.scheduler.Cancel(1));
+  DrainParks(driver);
+  EXPECT_EQ(driver.scheduler.parked().Newest(1), nullptr);
+  EXPECT_EQ(driver.used(), 0);
+  EXPECT_EQ(driver.scheduler.block_manager().score_blocks().handed_out(), 0);
+}
+
+TEST(ParkingHistory, AHistoryForWhichThereIsNoRoomIsNotLeft) {
+  Driver driver(RecallOptions(/*parked_blocks_max=*/4));
+  ASSERT_TRUE(driver.scheduler.Add(Recalling(1, 100, 0, 80)).ok());
+  DrainParks(driver);
+  EXPECT_EQ(driver.finished[1].finish, FinishReason::kLength);
+  EXPECT_EQ(driver.scheduler.parked().Newest(1), nullptr);
+  EXPECT_EQ(driver.used(), 0);
+  EXPECT_EQ(driver.scheduler.block_manager().score_blocks().handed_out(), 0);
+  // The next turn computes it.
+  ASSERT_TRUE(driver.scheduler.Add(Recalling(2, 150, 1, 144)).ok());
+  DrainParks(driver);
+  EXPECT_EQ(driver.finished[2].restored, 0);
+  EXPECT_EQ(driver.finished[2].prompt_computed, 150);
+}
+
+TEST(ParkingHistory, AHistoryHasRoomBesideWhatIsKept) {
+  // 7 blocks for the prompt and 2 for what is kept of it.
+  for (const int32_t blocks : {8, 9}) {
+    SchedulerOptions options = RecallOptions();
+    options.blocks = blocks;
+    Driver driver(options);
+    const absl::Status status = driver.scheduler.Add(Recalling(1, 100, 0, 80)).status();
+    EXPECT_EQ(status.ok(), blocks == 9) << status;
+    if (status.ok()) DrainParks(driver);
+  }
+}
+
+TEST(ParkingHistory, OnlyAHistoryThatCanBeGoneOnFromIsLeft) {
+  Driver driver(RecallOptions());
+  const auto refused = [&](Request request) {
+    return driver.scheduler.Add(request).status().code() == absl::StatusCode::kInvalidArgument;
+  };
+  EXPECT_TRUE(refused(Recalling(1, 100, 0, 81))) << "half a block";
+  EXPECT_TRUE(refused(Recalling(1, 100, 0, 112))) << "more than there is";
+  Request request = Recalling(1, 100, 0, 96);
+  request.prefix.rows_computed_min = 5;
+  EXPECT_TRUE(refused(request)) << "rows that are computed whatever is parked";
+  request = Recalling(1, 100, 0, 80);
+  request.prefix.scores = ScoreNeed::kZeros;
+  EXPECT_TRUE(refused(request)) << "no scores to start from";
+  request = Recalling(1, 100, 0, 80);
+  request.prefix.publishes = false;
+  EXPECT_TRUE(refused(request));
+  request = Recalling(1, 100, 0, 80);
+  request.session = 0;
+  EXPECT_TRUE(refused(request)) << "of no session";
+  EXPECT_FALSE(refused(Recalling(1, 100, 0, 96)));
+}
+
+}  // namespace
+}  // namespace hydrant
