@@ -257,6 +257,7 @@ std::string Finish(const RawConfig& raw, Config* config) {
     return absl::StrCat("--kv-budget: ", wrong);
   }
   if (raw.kv_recent > 0) config->kv.recent = raw.kv_recent;
+  config->kv.recall = raw.kv_recall == "turn";
   if (*preset == KvPreset::kFull && (!raw.kv_budget.empty() || raw.kv_recent > 0)) {
     return "--kv-budget, --kv-recent: need a --kv-policy other than full";
   }

@@ -171,6 +171,10 @@ void AddKvFlags(CLI::App& app, Config& config, RawConfig& raw) {
       .Add("--kv-recent", "TOKENS", raw.kv_recent,
            "newest tokens that are always kept (default: half the budget; h2o-plus and auto: a third)")
       ->check(CLI::Range(1, 1 << 24));
+  group
+      .AddWithDefault("--kv-recall", "WHEN", raw.kv_recall,
+                      "what a session's turn goes by: off: what was kept of the turns before; turn: all of them")
+      ->check(CLI::IsMember({"off", "turn"}));
   group.AddWithDefault("--kv-cache-dtype", "TYPE", raw.kv_type,
                        "type of cached keys and values: auto (as the weights), float32, bfloat16, float16, int8");
   group.AddWithDefault("--block-size", "TOKENS", raw.block_size, "token slots of a block; only 16 is supported");

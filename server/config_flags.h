@@ -20,7 +20,7 @@ namespace hydrant {
 // What the flags set, before it is checked as a whole.
 struct RawConfig {
   std::string dtype = "auto", kv_type = "auto", quantization;
-  std::string kv_policy = "full", kv_budget;
+  std::string kv_policy = "full", kv_budget, kv_recall = "off";
   int32_t kv_recent = 0, block_size = kBlockSlots;
   std::string allowed_origins, allowed_hosts, trusted_proxies, config_path;
   std::string proxy_header = "x-forwarded-for", log_level = "info", log_format = "text", scheduling_policy = "fair";

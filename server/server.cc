@@ -265,8 +265,7 @@ struct Parts {
     if (kv != nullptr) kv->Stop();
     // It ends turns, for which it needs the sessions and the engine; what connections still end by going is not durable.
     if (journal != nullptr) journal->Stop();
-    // It may end the process, so it comes after what has to be on the disk.
-    if (limit_store != nullptr) limit_store->Stop(exit_code);
+    if (limit_store != nullptr) limit_store->Stop(exit_code);  // after what is for the disk: it may end the process
   }
 };
 

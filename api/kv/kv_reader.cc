@@ -80,6 +80,22 @@ void ReadPrefill(ObjectReader* kv, KvSpec* spec) {
   }
 }
 
+// What the default says of recall and this request of the other two, or the reverse, does not contradict it.
+void ReadRecall(ObjectReader* kv, KvSpec* spec) {
+  const JsonView value = kv->Raw("recall");
+  if (value.valid()) {
+    spec->recall = value.is_string() && value.string() == "turn";
+    if (!spec->recall && !(value.is_string() && value.string() == "off")) {
+      return kv->Fail("recall", "'kv.recall' must be \"off\" or \"turn\".");
+    }
+    if (spec->recall && !kv->Has("prefill")) spec->budgeted_prefill = false;
+    if (spec->recall && !kv->Has("position")) spec->position.reset();
+  } else if (spec->rolls() || spec->budgeted_prefill) {
+    spec->recall = false;
+  }
+  if (!spec->evicts()) spec->recall = false;
+}
+
 // A floor below the budget is consent of its own, and says how far.
 void ReadFloor(ObjectReader* kv, KvSpec* spec) {
   const bool says_elastic = kv->Has("elastic");
@@ -122,6 +138,7 @@ KvSpec ReadKvSpec(ObjectReader* request, const KvSpec& default_value, int32_t bu
   ReadCadence(&kv, budget_max, &spec);
   ReadPrefill(&kv, &spec);
   ReadPosition(&kv, &spec);
+  ReadRecall(&kv, &spec);
   ReadFloor(&kv, &spec);
   if (request->failed()) return default_value;
   if (std::optional<ApiError> error = CheckKvSpec(spec, budget_max)) {

@@ -51,6 +51,7 @@ struct KvSpec {
   std::optional<int32_t> floor;                     // it may be lowered to this; in [smallest, budget]
   bool budgeted_prefill = false;                    // evict on the way through the prompt, not only at its end
   std::optional<KvPosition> position;               // absent: rolling with kH2oStreaming, else absolute
+  bool recall = false;                              // a session's turn goes by all that was said, not by what was kept
 
   bool evicts() const { return preset != KvPreset::kFull; }
   bool rolls() const {
@@ -82,7 +83,8 @@ inline constexpr int32_t kStreamingRecent = 2000;
 bool CanPrefillBudgeted(KvPreset preset);
 
 // Checks what can be checked without a prompt: a budget is there when the preset needs one and inside
-// [smallest, budget_max]; `recent` fits a budget in tokens; `full` comes alone; prefill budgeted where it can be. Errors
+// [smallest, budget_max]; `recent` fits a budget in tokens; `full` comes alone; prefill budgeted where it can be; recall
+// where nothing is evicted inside a prompt and positions are absolute. Errors
 // name the member.
 std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max);
 

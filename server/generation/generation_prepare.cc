@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/response/completion_writer.h"
+#include "server/engine/prefix_sharing.h"
 #include "server/generation/bad_words.h"
 #include "server/sessions/chat_lines.h"
 #include "server/sessions/session_prompt.h"
@@ -146,13 +147,31 @@ std::optional<ApiError> ResolvePromptKv(const GenerationFields& request, const S
   return std::nullopt;
 }
 
+int64_t BlocksOf(const TenantRules& rules, const ServingContext& context) {
+  return rules.blocks_max > 0 ? std::min<int64_t>(rules.blocks_max, context.limits.blocks) : context.limits.blocks;
+}
+
+// What a turn leaves of its prompt for the next one: where that recalls, what it would not compute again if it found it among prefixes,
+// with the scores to start from. The sequence needs room for it beside what it keeps. Elsewhere: -1, what it holds at its end.
+int32_t HistoryOf(const PreparedPrompt& prompt, int32_t max_tokens, const TenantRules& rules,
+                  const ServingContext& context) {
+  if (!prompt.spec.recall) return -1;
+  const auto length = static_cast<int32_t>(prompt.ids.size());
+  const PrefixUse use = SharePrefixes(prompt.kv.policy, {}, /*whole_prompt=*/false);
+  const bool has_room = PeakBlocksShared(length, max_tokens, prompt.kv.budget) <= BlocksOf(rules, context);
+  if (!context.prefix_caching || use.scores != ScoreNeed::kSnapshot || !has_room) return 0;
+  return std::max(0, length - use.rows_computed_min) / kBlockSlots * kBlockSlots;
+}
+
 // Whether the turn goes on from what its session has parked. Returns the most slots it will occupy at once.
 int64_t ResumeFrom(const SessionTurn* turn, const GenerationFields& request, PreparedPrompt* prompt) {
   const auto length = static_cast<int32_t>(prompt->ids.size());
   const ParkedTurn* parked = turn == nullptr ? nullptr : turn->parked();
   // Log-probabilities of a prompt take all of it.
   const bool scores_prompt = (request.echo && request.logprobs >= 0) || request.prompt_logprobs >= 0;
-  if (parked == nullptr || scores_prompt || !prompt->continues || prompt->spec != turn->past()->spec) {
+  // Whatever was parked, a turn that recalls computes the rows that it would compute from nothing.
+  const bool too_much = parked != nullptr && prompt->history >= 0 && parked->computed > prompt->history;
+  if (parked == nullptr || scores_prompt || too_much || !prompt->continues || prompt->spec != turn->past()->spec) {
     return PeakSlotsFrom(0, 0, length, request.max_tokens, prompt->kv.budget);
   }
   prompt->resumes = parked->id.turn;
@@ -176,10 +195,6 @@ ApiResult<std::shared_ptr<const LogitRules>> MakeLogitRules(const GenerationFiel
   }
   if (rules.neutral()) return std::shared_ptr<const LogitRules>();
   return std::shared_ptr<const LogitRules>(std::make_shared<LogitRules>(std::move(rules)));
-}
-
-int64_t BlocksOf(const TenantRules& rules, const ServingContext& context) {
-  return rules.blocks_max > 0 ? std::min<int64_t>(rules.blocks_max, context.limits.blocks) : context.limits.blocks;
 }
 
 // The most tokens of an answer that did not say how long it may be: the default there is for that, or what the context, the
@@ -219,6 +234,7 @@ std::optional<ApiError> SettlePrompt(const SessionTurn* turn, const ServingConte
     fields->max_tokens = RoomForAnswer(length, *fields, prompt->spec, context, rules);
   }
   if (std::optional<ApiError> error = ResolvePromptKv(*fields, past, context, prompt)) return error;
+  if (turn != nullptr) prompt->history = HistoryOf(*prompt, fields->max_tokens, rules, context);
   const int64_t slots = ResumeFrom(turn, *fields, prompt);
   if (std::optional<ApiError> error = CheckLength(length, fields->max_tokens, slots, prompt->kv, context)) return error;
   if (std::optional<ApiError> error = CheckKept(prompt->kv.budget, length + fields->max_tokens, rules)) return error;

@@ -77,6 +77,7 @@ struct PreparedPrompt : PromptText {
   KvResolution kv;
   uint64_t resumes = 0;  // Request::resumes
   int32_t parked = 0;    // SequenceRequest::parked_tokens
+  int32_t history = -1;  // Request::history
   // DecodeOptions::shaper of every sample, before its first token; null when nothing is asked of tokens.
   std::shared_ptr<const LogitShaper> shaper;
 };

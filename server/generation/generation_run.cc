@@ -203,11 +203,13 @@ void GenerationRun::Stage(std::function<void()> wake) {
   });
 }
 
-// What evicted is not computed again: another text may come of it.
+// What evicted is not computed again, unless the turn recalls: another text may come of it.
 bool GenerationRun::IsComputedFaster(double prefill_rate) const {
   const KvFileHeader& header = *turn_->kv_file();
   const double read_rate = context_.sessions->kv()->read_rate();
-  if (prepared_.prompts.front().kv.policy.evicts || read_rate <= 0 || prefill_rate <= 0) return false;
+  const PreparedPrompt& prompt = prepared_.prompts.front();
+  const bool changes_it = prompt.kv.policy.evicts && !prompt.spec.recall;
+  if (changes_it || read_rate <= 0 || prefill_rate <= 0) return false;
   return static_cast<double>(header.payload_bytes()) / read_rate > header.binding.computed / prefill_rate;
 }
 
@@ -231,6 +233,7 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
     request.session = turn_->session();
     request.turn = turn_->turn();
     request.resumes = prompt.resumes;
+    request.history = prompt.history;
   }
   sequence.parked_tokens = prompt.parked;
   if (staging_ != nullptr) sequence.staged = std::move(staging_->kv);  // a turn has one sequence
@@ -336,6 +339,7 @@ void GenerationRun::EndTurn(FinishReason finish) {
   // A token that only says that the text is over is no part of it.
   const bool drop_last = finish == FinishReason::kStop && !prepared_.fields.include_stop_str_in_output;
   SessionPast past = answer_->PastWith(prompt.ids, prompt.text, prompt.client_ranges, drop_last);
+  if (prompt.history >= 0) past.computed = prompt.history;
   past.added_special_tokens = prompt.added_special_tokens;
   past.spec = prompt.spec;
   past.kv = prompt.kv;

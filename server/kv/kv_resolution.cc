@@ -96,7 +96,8 @@ ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_token
       count.periodic_beta > 0 ? KvBudget::Periodic(count.budget, count.periodic_beta) : KvBudget::Exact(count.budget);
   resolution.budget.floor = count.floor;
   if (spec.budgeted_prefill) resolution.budget.prompt_stride = kBudgetedPrefillStride;
-  if (spec.preset == KvPreset::kH2oLlama3) resolution.budget.turn_heavy = count.heavy;
+  // What a turn recalls is cut when its rows are there.
+  if (spec.preset == KvPreset::kH2oLlama3 && !spec.recall) resolution.budget.turn_heavy = count.heavy;
   resolution.policy = kPresets[resolution.policy_label].policy;
   resolution.policy.heavy = count.heavy;
   resolution.policy.recent = count.recent;

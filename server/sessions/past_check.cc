@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/step/block_ops.h"
 #include "server/sessions/past_codec.h"
 
 namespace hydrant {
@@ -55,8 +56,13 @@ std::optional<ApiError> CheckPast(const SessionPast& past, int32_t vocab, const 
   if (std::any_of(past.tokens.begin(), past.tokens.end(), [vocab](int32_t id) { return id < 0 || id >= vocab; })) {
     return InvalidField("tokens", "A token id is not in the vocabulary.");
   }
-  // The last token of an answer has not been computed; a stop token that is not kept has been the one after it.
-  if (past.computed < tokens - 1 || past.computed < 1) {
+  // A session that recalls has the first blocks of its last prompt. Else the last token of an answer has not been
+  // computed; a stop token that is not kept has been the one after it.
+  if (past.spec.recall) {
+    if (past.computed >= tokens || past.computed % kBlockSlots != 0) {
+      return InvalidField("computed", "A session that recalls has whole blocks of its last prompt computed.");
+    }
+  } else if (past.computed < tokens - 1 || past.computed < 1) {
     return InvalidField("computed", "All tokens but the last have been computed.");
   }
   if (past.added_special_tokens > tokens) {

@@ -19,6 +19,8 @@ constexpr uint8_t kVersionWithNotes = 2;
 constexpr uint8_t kVersionWithAdapter = 3;
 // The same with what the policy pins, an adapter's digest, which may be empty, and notes after it.
 constexpr uint8_t kVersionWithPins = 4;
+// The same of a session that recalls: whether the policy pins says a byte before that.
+constexpr uint8_t kVersionWithRecall = 5;
 constexpr uint64_t kAdapterBytesMax = 64;
 constexpr auto kInt32Max = static_cast<uint64_t>(std::numeric_limits<int32_t>::max());
 
@@ -203,7 +205,7 @@ bool NotesFit(const TurnNotes& notes, size_t tokens) {
                      [tokens](const auto& note) { return static_cast<size_t>(note->tokens) <= tokens; });
 }
 
-bool IsVersion(uint8_t version) { return version >= kVersion && version <= kVersionWithPins; }
+bool IsVersion(uint8_t version) { return version >= kVersion && version <= kVersionWithRecall; }
 
 // Puts what `body` says over `past`. False: it says nothing that could be so.
 bool ReadOver(const std::string& body, const ModelId& model, SessionPast* past) {
@@ -227,7 +229,9 @@ bool ReadOver(const std::string& body, const ModelId& model, SessionPast* past) 
   ReadRanges(&reader, &past->client_ranges);
   ReadRanges(&reader, &past->answer_specials);
   past->spec = ReadSpec(&reader);
-  if (!ReadResolution(&reader, version == kVersionWithPins, &past->kv)) return false;
+  past->spec.recall = version == kVersionWithRecall;
+  const bool pins = past->spec.recall ? ReadBool(&reader) : version == kVersionWithPins;
+  if (!ReadResolution(&reader, pins, &past->kv)) return false;
   past->adapter = version >= kVersionWithAdapter ? reader.String() : std::string();
   if (past->adapter.size() > kAdapterBytesMax || (past->adapter.empty() && version == kVersionWithAdapter))
     return false;
@@ -251,8 +255,10 @@ std::string EncodePast(const SessionPast& past, const SessionPast* before, const
   static const SessionPast kNothing;
   const SessionPast& from = before != nullptr ? *before : kNothing;
   std::string out;
-  const bool pins = past.kv.policy.pin_rows > 0, adapter = pins || !past.adapter.empty();
-  PutFixed(pins                 ? kVersionWithPins
+  const bool recalls = past.spec.recall, pins = past.kv.policy.pin_rows > 0;
+  const bool adapter = recalls || pins || !past.adapter.empty();
+  PutFixed(recalls              ? kVersionWithRecall
+           : pins               ? kVersionWithPins
            : adapter            ? kVersionWithAdapter
            : past.notes.empty() ? kVersion
                                 : kVersionWithNotes,
@@ -274,6 +280,7 @@ std::string EncodePast(const SessionPast& past, const SessionPast* before, const
   PutRanges(past.client_ranges, from.client_ranges, &out);
   PutRanges(past.answer_specials, from.answer_specials, &out);
   PutSpec(past.spec, &out);
+  if (recalls) PutBool(pins, &out);
   PutResolution(past.kv, &out);
   if (adapter) PutString(past.adapter, &out);
   if (adapter || !past.notes.empty()) PutNotes(past.notes, from.notes, &out);
@@ -284,7 +291,8 @@ std::string EncodeKvPolicy(const SessionPast& past) {
   std::string out;
   PutSpec(past.spec, &out);
   PutResolution(past.kv, &out);
-  if (!past.adapter.empty()) PutString(past.adapter, &out);
+  if (!past.adapter.empty() || past.spec.recall) PutString(past.adapter, &out);
+  if (past.spec.recall) PutBool(true, &out);
   return out;
 }
 

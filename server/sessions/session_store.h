@@ -69,7 +69,8 @@ using TurnNotes = std::vector<std::shared_ptr<const TurnNote>>;  // in order
 // SessionPast is the history that ended turns have left. Immutable.
 struct SessionPast {
   std::vector<int32_t> tokens;  // prompt and answer of the last turn, and so all there is; without a final stop token
-  int32_t computed = 0;         // of these; the last token of an answer is not
+  // How many of these; the last token of an answer is not. Where the session recalls: Request::history of the last turn.
+  int32_t computed = 0;
   int32_t added_special_tokens = 0;  // leading tokens that the server added
   // What a client that sends its whole history begins with: what was sent and what was generated, a stop string included.
   // Reasoning that the template left out of answers before the last is not in it. Else absent when that is not the text of the

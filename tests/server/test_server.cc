@@ -210,6 +210,7 @@ TestServer::TestServer(TestServerOptions options) {
   core_options.scheduler.tokens_max = 512;
   core_options.scheduler.eos_ids = {ByteTokenizer::kEos};
   core_options.scheduler.parked_blocks_max = options.parked_blocks;
+  core_options.scheduler.spare_score_blocks = options.spare_score_blocks;
   core_options.vocab = ByteTokenizer::kVocab;
   core_options.context = options.context;
   auto core = EngineCore::Create(core_options, executor_, MonotonicUs);

@@ -101,6 +101,7 @@ struct TestServerOptions {
   int32_t sequences_max = 8;
   int32_t context = 4096;
   int64_t parked_blocks = 1024;
+  int32_t spare_score_blocks = 0;
   SessionStore::Options sessions;                        // clock and on_forget are the server's own unless set
   std::function<int32_t(const StepRow&, int32_t)> next;  // null: the alphabet
   TenantsConfig tenants = SingleTenant("");

@@ -142,6 +142,12 @@ TEST(KvReaderTest, WrongFormsNameTheirField) {
       {R"({"policy":"h2o-streaming","recent":0})", "kv.recent", "invalid_value"},
       {R"({"policy":"h2o-streaming","budget":64,"recent":65})", "kv.recent", "invalid_value"},
       {R"({"policy":"h2o","budget":64,"position":"spinning"})", "kv.position", "invalid_value"},
+      {R"({"policy":"h2o","budget":64,"recall":"always"})", "kv.recall", "invalid_value"},
+      {R"({"policy":"h2o","budget":64,"recall":true})", "kv.recall", "invalid_value"},
+      {R"({"policy":"full","recall":1})", "kv.recall", "invalid_value"},
+      {R"({"policy":"h2o","budget":64,"recall":"turn","position":"rolling"})", "kv.recall", "invalid_value"},
+      {R"({"policy":"h2o","budget":64,"recall":"turn","prefill":"budgeted"})", "kv.recall", "invalid_value"},
+      {R"({"policy":"h2o-streaming","recall":"turn"})", "kv.recall", "invalid_value"},
       {R"({"policy":"h2o","budget":64,"prefill":"half"})", "kv.prefill", "invalid_value"},
       {R"({"policy":"h2o","budget":64,"prefill":true})", "kv.prefill", "invalid_value"},
       {R"({"policy":"full","prefill":"budgeted"})", "kv.prefill", "invalid_value"},
@@ -187,6 +193,37 @@ TEST(KvReaderTest, PrefillIsTakenOverWhereThePresetAllowsIt) {
   const Outcome plus = Read(R"({"policy":"h2o-plus"})", default_value);
   ASSERT_FALSE(plus.error.has_value()) << plus.error->message;
   EXPECT_FALSE(plus.spec.budgeted_prefill);
+}
+
+TEST(KvReaderTest, ATurnRecallsWhereAskedAndNothingElseContradictsIt) {
+  const auto recalls = [](const std::string& kv, const KvSpec& default_value) {
+    const Outcome outcome = Read(kv, default_value);
+    EXPECT_FALSE(outcome.error.has_value()) << kv << outcome.error->message;
+    return outcome.spec.recall;
+  };
+  const KvSpec off = ServerDefault();
+  EXPECT_FALSE(recalls(R"({"policy":"h2o","budget":64})", off));
+  EXPECT_TRUE(recalls(R"({"policy":"h2o","budget":64,"recall":"turn"})", off));
+  EXPECT_FALSE(recalls(R"({"policy":"h2o","budget":64,"recall":"off"})", off));
+  EXPECT_FALSE(recalls(R"({"policy":"h2o","budget":64,"recall":null})", off));
+  EXPECT_FALSE(recalls(R"({"policy":"full","recall":"turn"})", off)) << "it forgets nothing";
+  KvSpec on = off;
+  on.recall = true;
+  EXPECT_TRUE(recalls(R"({"policy":"auto","budget":64})", on));
+  EXPECT_FALSE(recalls(R"({"recall":"off"})", on));
+  EXPECT_FALSE(recalls(R"({"policy":"full"})", on));
+  // Nobody asked for both.
+  EXPECT_FALSE(recalls(R"({"policy":"h2o","budget":64,"position":"rolling"})", on));
+  EXPECT_FALSE(recalls(R"({"policy":"h2o","budget":64,"prefill":"budgeted"})", on));
+  EXPECT_FALSE(recalls(R"({"policy":"h2o-streaming"})", on));
+  KvSpec other = off;
+  other.position = KvPosition::kRolling;
+  other.budgeted_prefill = true;
+  const Outcome said = Read(R"({"recall":"turn"})", other);
+  ASSERT_FALSE(said.error.has_value()) << said.error->message;
+  EXPECT_TRUE(said.spec.recall);
+  EXPECT_FALSE(said.spec.rolls());
+  EXPECT_FALSE(said.spec.budgeted_prefill);
 }
 
 TEST(KvReaderTest, PositionsRollWhereAskedAndWhereThePresetDoes) {

@@ -111,7 +111,7 @@ TEST(ForeignFieldsTest, MembersOfOwnObjectsMustBeKnown) {
     const char* param;
   };
   for (const Case& c :
-       {Case{R"("kv":{"recall":"x"})", "kv.recall"}, Case{R"("kv":{"zz":1,"bugdet":1})", "kv.bugdet"},
+       {Case{R"("kv":{"replay":"x"})", "kv.replay"}, Case{R"("kv":{"zz":1,"bugdet":1})", "kv.bugdet"},
         Case{R"("kv":{"budget":{"ratio_of_prompt":0.5,"x":1}})", "kv.budget.x"},
         Case{R"("kv":{"cadence":{"periodic":4,"beta":1}})", "kv.cadence.beta"}, Case{R"("kv":{"a\u0000b":1})", "kv"},
         Case{R"("stream":true,"stream_options":{"usage":true})", "stream_options.usage"}}) {
@@ -122,7 +122,7 @@ TEST(ForeignFieldsTest, MembersOfOwnObjectsMustBeKnown) {
       EXPECT_EQ(error->param, c.param);
     }
   }
-  EXPECT_FALSE(OfChat(R"("kv":{"recall":null})").has_value()) << "null is absent";
+  EXPECT_FALSE(OfChat(R"("kv":{"replay":null})").has_value()) << "null is absent";
   EXPECT_FALSE(OfChat(R"("stream":true,"stream_options":{"include_obfuscation":false})").has_value());
 }
 

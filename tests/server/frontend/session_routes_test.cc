@@ -361,6 +361,33 @@ TEST(Sessions, ATurnSaysWhetherItsKvWasThere) {
   EXPECT_THAT(server.Ask(Turn("Another story.")).body, HasSubstr(R"("turn":3,"durable":false,"resumed":false})"));
 }
 
+TEST(Sessions, ATurnThatRecallsBeginsWithTheBlocksOfTheLastPrompt) {
+  TestServerOptions options;
+  options.http.context.prefix_caching = true;
+  options.spare_score_blocks = 1024;
+  TestServer server(std::move(options));
+  static constexpr char kKv[] = R"(,"kv":{"policy":"h2o","budget":24,"recall":"turn"},"kv_report":true)";
+  std::string history(70, 'x');
+  size_t left = 0;
+  for (int turn = 0; turn < 4; ++turn) {
+    const Response response = server.Ask(Turn(history, turn == 0 ? kKv : R"(,"kv_report":true)"));
+    ASSERT_EQ(response.status, 200) << response.body;
+    EXPECT_EQ(CachedOf(response), static_cast<int>(left));
+    EXPECT_THAT(response.body, HasSubstr(turn == 0 ? R"("resumed":false})" : R"("resumed":true})"));
+    EXPECT_THAT(response.body, HasSubstr(R"("kv":{"live":25,"budget":24,)"));
+    left = (history.size() - 1) / 16 * 16;
+    EXPECT_THAT(server.Ask(Get("/v1/sessions/s")).body,
+                HasSubstr(R"("state":"parked","tokens":)" + std::to_string(history.size() + 20) + R"(,"live":)" +
+                          std::to_string(left) + ","));
+    history += TextOf(response) + " And then?";
+  }
+  EXPECT_TRUE(server.BecomesIdle()) << "nothing of it is left in the pool";
+  // Where the beginning is another text, nothing of it is gone on from; what is shorter than what was left is computed, too.
+  history[0] = 'y';
+  EXPECT_THAT(server.Ask(Turn(history)).body, HasSubstr(R"("resumed":false})"));
+  EXPECT_THAT(server.Ask(Turn(history.substr(0, 60))).body, HasSubstr(R"("resumed":false})"));
+}
+
 TEST(Sessions, AreListedByPageFoundAndDeleted) {
   TestServer server;
   EXPECT_THAT(server.Ask(Get("/v1/sessions")).body, HasSubstr(R"({"object":"list","data":[],"has_more":false})"));

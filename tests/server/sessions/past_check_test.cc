@@ -46,6 +46,27 @@ TEST(PastCheck, WhatTheServerMakesItselfIsTaken) {
   EXPECT_EQ(ParamOf(whole), "") << "a stop token that is not kept was the last";
 }
 
+TEST(PastCheck, ASessionThatRecallsHasWholeBlocksOfItsPromptComputed) {
+  SessionPast past = PastUnder(KvPreset::kAuto, KvBudgetKind::kTokens, 64);
+  past.spec.recall = true;
+  past.tokens.assign(40, 7);
+  for (const int32_t computed : {0, 16, 32}) {
+    past.computed = computed;
+    EXPECT_EQ(ParamOf(past), "") << computed;
+  }
+  for (const int32_t computed : {1, 39, 40, 48}) {
+    past.computed = computed;
+    EXPECT_EQ(ParamOf(past), "computed") << computed;
+  }
+  past.computed = 32;
+  past.spec.position = KvPosition::kRolling;
+  EXPECT_EQ(ParamOf(past), "kv.recall");
+  past = PastUnder(KvPreset::kFull, KvBudgetKind::kUnset, 0);
+  past.spec.recall = true;
+  past.computed = 0;
+  EXPECT_EQ(ParamOf(past), "kv.recall");
+}
+
 TEST(PastCheck, AConversationMayHaveItemsAndNoTokensYet) {
   SessionPast past;
   past.notes.push_back(std::make_shared<const TurnNote>());

@@ -120,6 +120,34 @@ TEST_F(PastCodec, WhatAPolicyPinsComesBackAndOthersAreWrittenAsBefore) {
   ExpectSame(*past, two);
 }
 
+TEST_F(PastCodec, WhetherASessionRecallsComesBackAndStandsInTheKeyOfItsKv) {
+  for (const bool pins : {false, true}) {
+    SessionPast one = PastOf(1), two = PastOf(2);
+    if (pins) one.kv.policy.pin_rows = 64;
+    SessionPast forgets = one;
+    one.spec.recall = true;
+    one.computed = 0;
+    std::vector<std::string> bodies = {EncodePast(one, nullptr, kModel)};
+    // A server that recalls nothing must not go on with it.
+    EXPECT_EQ(bodies[0][0], 5);
+    std::optional<SessionPast> past = DecodePast(bodies, kModel);
+    ASSERT_TRUE(past.has_value());
+    EXPECT_TRUE(past->spec.recall);
+    EXPECT_EQ(past->kv.policy.pin_rows, pins ? 64 : 0);
+    ExpectSame(*past, one);
+    for (size_t bytes = 0; bytes < bodies[0].size(); ++bytes) {
+      EXPECT_FALSE(DecodePast(std::vector{bodies[0].substr(0, bytes)}, kModel).has_value()) << bytes;
+    }
+    EXPECT_NE(EncodeKvPolicy(one), EncodeKvPolicy(forgets));
+    bodies.push_back(EncodePast(two, &one, kModel));
+    EXPECT_EQ(bodies[1][0], 1);
+    past = DecodePast(bodies, kModel);
+    ASSERT_TRUE(past.has_value());
+    EXPECT_FALSE(past->spec.recall);
+    ExpectSame(*past, two);
+  }
+}
+
 TEST_F(PastCodec, TurnsComeBackFromWhatEachAdded) {
   const SessionPast one = PastOf(1), two = PastOf(2), nine = PastOf(9);
   const std::vector<std::string> bodies = {EncodePast(one, nullptr, kModel), EncodePast(two, &one, kModel),

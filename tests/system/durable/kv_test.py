@@ -29,6 +29,10 @@ POLICIES = {
     "decay": {"policy": "h2o-decay", "budget": 48},
     "periodic": {"policy": "h2o", "budget": 48, "cadence": {"periodic": 16}},
 }
+RECALLS = {
+    "recalls": {"policy": "h2o", "budget": 48, "recall": "turn"},
+    "pins": {"policy": "auto", "budget": 96, "recall": "turn"},
+}
 ADMIN_KEY = "an-operators-key"
 ADMIN = ("--admin-port", 0, "--admin-api-key", ADMIN_KEY)
 TURN = {"temperature": 0, "ignore_eos": True, "return_token_ids": True, "logprobs": 3}
@@ -39,7 +43,7 @@ def say(server, session, turn, max_tokens=12, length=20, durable=None):
     body = {"prompt": made_up_ids(100 * turn + len(session.split("-")[0]), length), "max_tokens": max_tokens, "session_id": session, "session_append": turn > 1, **TURN}
     kv = session.split("-")[0]
     if turn == 1:
-        body["kv"] = POLICIES[kv]
+        body["kv"] = (POLICIES | RECALLS)[kv]
     status, answer = ask(server.base, body)
     assert status == 200, (session, turn, status, answer)
     said = answer["hydrant"]
@@ -61,8 +65,10 @@ class Test:
         self.binary, self.model, self.temp, self.shim, self.keys = binary, model, temp, shim, keys
         self.expected = {}
 
-    def server(self, directory=None, *more, model=None, environment=None, keys=None, context=512):
-        flags = ("--threads", 2, "--no-ui", "--max-model-len", context, "--no-enable-prefix-caching", *more)
+    def server(self, directory=None, *more, model=None, environment=None, keys=None, context=512, prefixes=False):
+        flags = ("--threads", 2, "--no-ui", "--max-model-len", context, *more)
+        if not prefixes:
+            flags = ("--no-enable-prefix-caching", *flags)
         if directory is not None:
             flags = ("--session-dir", directory, *(self.keys if keys is None else keys), *flags)
         return ServerProcess(self.binary, model or self.model, flags, environment)
@@ -106,6 +112,25 @@ class Test:
             server.process.wait()
         files = sorted(pathlib.Path(directory, "kv").iterdir())
         assert len(files) == len(POLICIES) and all(file.name.endswith(".3.kv") for file in files), files
+
+    def recalled(self):
+        """A turn that recalls goes on after kill -9 from what the one before left of its prompt, and says what it would if nothing had been left."""
+        directory, expected = f"{self.temp}/recalled", {}
+        with self.server(None, "--session-memory-bytes", 0) as server:
+            for kv in RECALLS:
+                turns = [say(server, kv, turn, length=120) for turn in (1, 2, 3)]
+                assert [cached for _, cached in turns] == [0, 0, 0], turns
+                expected[kv] = [said for said, _ in turns]
+        for turn in (1, 2, 3):
+            server = self.server(directory, "--session-durability", "kv", prefixes=True)
+            for kv in RECALLS:
+                said, cached = say(server, kv, turn, length=120, durable="kv")
+                assert said == expected[kv][turn - 1], f"{kv}, turn {turn}: not what it says of all of its history"
+                prompt_before = 120 * (turn - 1) + 12 * (turn - 2)
+                assert turn == 1 or prompt_before - 80 <= cached < prompt_before, f"{kv}, turn {turn}: {cached} of {prompt_before}"
+            assert metric(server, "hydrant_session_kv_rejected_total") == 0
+            server.process.kill()
+            server.process.wait()
 
     def grows(self):
         """A chat that keeps everything writes what a turn adds, goes on from all its files after kill -9, and from none that changed."""
@@ -419,7 +444,7 @@ def main():
     with small_model(arguments.model) as (temp, model):
         test = Test(arguments.binary, model, temp, arguments.shim, key_flags(arguments, temp))
         test.never_stopped()
-        parts = {part.__name__: part for part in (test.stopped, test.killed, test.grows, test.moved, test.idle, test.pushed_out, test.nobody_keeps, test.hanging, test.slower, test.rotated, test.refused)}
+        parts = {part.__name__: part for part in (test.stopped, test.killed, test.recalled, test.grows, test.moved, test.idle, test.pushed_out, test.nobody_keeps, test.hanging, test.slower, test.rotated, test.refused)}
         if os.environ.get("HYDRANT_LONG"):
             parts["moved_in_vain"] = test.moved_in_vain
         for name, part in parts.items():
