@@ -45,9 +45,15 @@ absl::Status Admission::CheckHistory(const Request& request) {
   if (request.history <= 0) return absl::OkStatus();
   const PrefixUse& use = request.prefix;
   const bool can_be = request.session != 0 && use.publishes && use.scores == ScoreNeed::kSnapshot;
-  const int64_t most = static_cast<int64_t>(request.prompt.size()) - use.rows_computed_min;
-  if (can_be && request.history % kBlockSlots == 0 && request.history <= most) return absl::OkStatus();
+  const bool fits = request.history < static_cast<int64_t>(request.prompt.size()) && request.budget.prompt_stride == 0;
+  if (can_be && request.history % kBlockSlots == 0 && fits) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("a history of ", request.history, " tokens cannot be left"));
+}
+
+void Admission::DropHistoryWithoutRoom(Request* request) const {
+  if (request->history <= 0 || request->tenant < 0 || request->tenant >= tenants_.size()) return;
+  const int64_t blocks_max = tenants_.BlocksMax(request->tenant);
+  if (PrivateBlocks(*request) > blocks_max && BlocksForSlots(PeakSlots(*request)) <= blocks_max) request->history = 0;
 }
 
 absl::Status Admission::Check(const Request& request) const {

@@ -53,6 +53,8 @@ class Admission {
   Admission(const Admission&) = delete;
   Admission& operator=(const Admission&) = delete;
 
+  // Without Request::history where its tenant can never have the room for that, and can for all else.
+  void DropHistoryWithoutRoom(Request* request) const;
   // OK if the request can be admitted at some time. Errors: INVALID_ARGUMENT (malformed), OUT_OF_RANGE (its blocks
   // exceed what its tenant can ever have), RESOURCE_EXHAUSTED (CheckSlotsAtWorst).
   absl::Status Check(const Request& request) const;

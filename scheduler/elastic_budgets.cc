@@ -24,7 +24,7 @@ void ElasticBudgets::BeginPlan(const Blocked& blocked, bool later) {
   for (int32_t index : sequences_.running()) {
     const Sequence& sequence = sequences_.at(index);
     if (!sequence.decodes() || sequence.paused || !sequence.in_pool() || sequence.steps_after_next() > 0) continue;
-    if (sequence.request.session != 0 && !later) continue;
+    if (sequence.request.parks_at_end() && !later) continue;
     planner_.AddEnd(sequence.request.tenant, sequence.blocks.reserved(), BlocksOthersUse(sequence, blocked));
   }
   if (!later) return;

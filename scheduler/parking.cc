@@ -28,8 +28,10 @@ Parking::~Parking() {
 const ParkedCounts* Parking::Resumable(const Request& request) const {
   const ParkedCounts* parked = request.session == 0 ? nullptr : sessions_.Find(PastOf(request));
   if (parked == nullptr || parked->tenant != request.tenant) return nullptr;
-  // Who recalls goes on from what holds every token, and computes what it would in any case.
-  if (request.history >= 0 && (parked->live != parked->computed || parked->computed > request.history)) return nullptr;
+  // Who recalls goes on from what holds every token, and has yet to compute what it leaves.
+  const bool holds_all = parked->live == parked->computed;
+  if (request.history >= 0 && !holds_all) return nullptr;
+  if (request.history > 0 && parked->computed > request.history) return nullptr;
   // At least one token is left to compute.
   return parked->computed < static_cast<int32_t>(request.prompt.size()) ? parked : nullptr;
 }

@@ -1,4 +1,5 @@
-// Parking moves a session's KV out of the pool when a turn ends and back for the next one. ParkedSessions knows which
+// Parking moves a session's KV out of the pool when a turn ends, or what a turn that recalls leaves of its prompt while it
+// goes on, and back for the next one. ParkedSessions knows which
 // turns of sessions have parked KV and which of them loses it first; this class adds the KV that is on its way out or
 // back, and whether a request can rely on the parked KV from which it would continue.
 //
@@ -6,7 +7,7 @@
 // a session is and however many turns begin and end at once. Tenants take turns by what was moved for them
 // (Tenant::moved), out as well as back, and of a tenant's the oldest goes first.
 //
-// Life of a turn's KV: Park (this class owns the blocks now) -> PlanParks names a slice, the executor copies it, Finish
+// Life of a turn's KV: Park or Leave (this class owns the blocks now, or holds them as well) -> PlanParks names a slice, the executor copies it, Finish
 // counts it, again and again -> the blocks are free -> Settle (the turn before is forgotten, or this one is) -> Restore
 // (a sequence goes on from it) -> PlanRestores puts a slice into each plan -> with the last one the sequence may have a
 // row.

@@ -34,8 +34,8 @@ StepAhead LookAhead(const StepPlan& plan, const SequenceTable& sequences,
     if (sequence.place == KvPlace::kOutside) continue;
     if (!sequence.decodes() || !ContinuesPlainly(sequence)) return {};
     if (!sequence.continues()) {
-      // A turn that ends is parked, and KV leaves the pool only when no plan is in flight.
-      if (sequence.in_flight > 0 && sequence.request.session != 0) return {};
+      // A turn that ends may be parked, and KV leaves the pool only when no plan is in flight.
+      if (sequence.in_flight > 0 && sequence.request.parks_at_end()) return {};
       ahead.row_becomes_free |= sequence.retired() || !sequence.paused;
       continue;
     }

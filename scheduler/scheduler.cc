@@ -31,6 +31,7 @@ Scheduler::~Scheduler() {
 }
 
 absl::StatusOr<int32_t> Scheduler::Add(Request request) {
+  admission_.DropHistoryWithoutRoom(&request);
   if (absl::Status status = admission_.Check(request); !status.ok()) return status;
   if (absl::Status status = builder_.CheckTail(request); !status.ok()) return status;
   if (sequences_.full()) {

@@ -72,7 +72,7 @@ struct Sequence {
   int32_t peak_blocks = 0;  // the most it may come to hold, as far as it was admitted for that; 0 without swap space
   int32_t guard = 0;        // it does not step aside again before `scheduled` reaches this
   int32_t swaps = 0;        // times that it stepped aside
-  bool shares = false;      // others may read its blocks, or it reads others'; until its first eviction
+  bool shares = false;      // others may read its blocks, or it reads others', or they leave; until its first eviction
   std::vector<int32_t> restore_table;  // while it waits: memory for the table of its restore
   std::vector<int32_t> output;         // generated tokens, kept while `shares`; a session's turn keeps them to its end
   bool abandoned = false;              // a turn that its session does not go on from: it is not parked

@@ -322,6 +322,7 @@ void StepBuilder::PlanSnapshots(const Sequence& sequence, PlanRow* row) {
   const int32_t again = std::max(0, sequence.prompt_length() - use.rows_computed_min) / kBlockSlots * kBlockSlots;
   const int32_t whole = sequence.prompt_length() / kBlockSlots * kBlockSlots;
   const int32_t history = sequence.request.history;
+  const bool findable = sequence.restored == 0;
   // What the session's next turn starts from comes before what somebody may find.
   std::vector<int32_t> left;
   if (row->position < history && history <= end) left = TakeHistoryScores(history);
@@ -332,7 +333,8 @@ void StepBuilder::PlanSnapshots(const Sequence& sequence, PlanRow* row) {
     if (slots < history) next = std::min(next, history);
     slots = next;
     if (slots > end) break;
-    if (slots == history ? KeepHistoryScores(slots, &left) : PlanSnapshot(sequence, slots)) ++row->snapshot_end;
+    const bool planned = slots == history ? KeepHistoryScores(slots, &left) : findable && PlanSnapshot(sequence, slots);
+    if (planned) ++row->snapshot_end;
   }
 }
 

@@ -119,7 +119,8 @@ void StepCommit::TakeResult(StepPlan& plan, const PlanRow& row, const RowResult&
 // that a failed row wrote are not published.
 void StepCommit::Share(Sequence& sequence, StepPlan& plan, const PlanRow& row, bool valid) {
   const PrefixUse& use = sequence.request.prefix;
-  if (valid && use.publishes) {
+  // What came back from elsewhere is its session's alone.
+  if (valid && use.publishes && sequence.restored == 0) {
     int32_t tokens[kBlockSlots];
     block_manager_.Publish(sequence.blocks, use.salt, sequence.computed, [&](int32_t block) {
       for (int32_t i = 0; i < kBlockSlots; ++i) tokens[i] = sequence.token(block * kBlockSlots + i);
@@ -128,8 +129,8 @@ void StepCommit::Share(Sequence& sequence, StepPlan& plan, const PlanRow& row, b
   }
   for (int32_t i = row.snapshot_begin; i < row.snapshot_end; ++i) {
     ScoreSnapshot& snapshot = plan.snapshots[static_cast<size_t>(i)];
-    const bool goes_on = valid && !sequence.retired() && !sequence.abandoned;
-    const bool leaves = goes_on && snapshot.slots == sequence.request.history;
+    const bool may_leave = valid && !sequence.abandoned && (!sequence.retired() || EndsByItself(sequence.finish));
+    const bool leaves = may_leave && snapshot.slots == sequence.request.history;
     if (leaves && parking_.Leave(row.sequence, sequence, snapshot.score_blocks)) continue;
     block_manager_.FinishSnapshot(sequence.blocks, snapshot.slots, use.score_kind, std::move(snapshot.score_blocks));
   }
@@ -210,8 +211,7 @@ void StepCommit::Retire(int32_t index, const SequenceEvent& last) {
   tenant.reserved -= sequence.blocks.reserved();
   parking_.LetGo(index, sequence);
   swapping_.LetGo(index, sequence);
-  const Request& request = sequence.request;
-  if (request.session != 0 && request.history < 0 && EndsByItself(last.finish) && !sequence.abandoned) {
+  if (sequence.request.parks_at_end() && EndsByItself(last.finish) && !sequence.abandoned) {
     assert(!more_in_flight_);
     parking_.Park(index, sequence);
   }

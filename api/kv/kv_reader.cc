@@ -93,7 +93,6 @@ void ReadRecall(ObjectReader* kv, KvSpec* spec) {
   } else if (spec->rolls() || spec->budgeted_prefill) {
     spec->recall = false;
   }
-  if (!spec->evicts()) spec->recall = false;
 }
 
 // A floor below the budget is consent of its own, and says how far.
@@ -123,6 +122,7 @@ KvSpec ReadKvSpec(ObjectReader* request, const KvSpec& default_value, int32_t bu
   ObjectReader kv = request->Object("kv");
   KvSpec spec;
   spec.preset = ReadPreset(&kv, default_value);
+  spec.recall = default_value.recall;
   if (spec.evicts() && default_value.evicts()) {
     const KvPreset preset = spec.preset;
     spec = default_value;

@@ -21,7 +21,7 @@ void RefuseOtherKvMembers(ObjectReader* request);
 // The spec that `request`'s member `kv` asks for; absent members come from `default_value`:
 //  - no `kv`: `default_value`;
 //  - no `policy`: the preset of `default_value`, or h2o when that is full and the object speaks of budgets;
-//  - the policy `full` stands alone: nothing of `default_value` is taken over, and every turn recalls all there is;
+//  - the policy `full` stands alone: nothing of `default_value` is taken over but `recall`, which means nothing there;
 //  - another preset than its own takes over budget, cadence, position, elastic and, where it can, prefill; `recent` only
 //    if neither preset nor budget change, `floor` only if the budget does not;
 //  - of `recall` and what it cannot be with, `position` rolling and `prefill` budgeted, what is said counts.

@@ -90,11 +90,9 @@ std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max) {
     return InvalidField("kv.prefill", absl::StrCat("'kv.prefill': \"budgeted\" is not possible with policy ", name,
                                                    "; use one of ", JoinNames(/*all=*/false), "."));
   }
-  if (spec.recall && !(spec.evicts() && !spec.rolls() && !spec.budgeted_prefill)) {
+  if (spec.recalls() && (spec.rolls() || spec.budgeted_prefill)) {
     return InvalidField("kv.recall", absl::StrCat("'kv.recall': \"turn\" is not possible with ",
-                                                  !spec.evicts() ? "policy full, which forgets nothing."
-                                                  : spec.rolls() ? "rolling positions."
-                                                                 : "'kv.prefill': \"budgeted\"."));
+                                                  spec.rolls() ? "rolling positions." : "'kv.prefill': \"budgeted\"."));
   }
   if (!spec.evicts() && spec.rolls()) {
     return InvalidField("kv.position",

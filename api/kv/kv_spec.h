@@ -51,9 +51,10 @@ struct KvSpec {
   std::optional<int32_t> floor;                     // it may be lowered to this; in [smallest, budget]
   bool budgeted_prefill = false;                    // evict on the way through the prompt, not only at its end
   std::optional<KvPosition> position;               // absent: rolling with kH2oStreaming, else absolute
-  bool recall = false;                              // a session's turn goes by all that was said, not by what was kept
+  bool recall = false;  // where it evicts, a session's turn goes by all that was said, not by what was kept
 
   bool evicts() const { return preset != KvPreset::kFull; }
+  bool recalls() const { return recall && evicts(); }
   bool rolls() const {
     const KvPosition usual = preset == KvPreset::kH2oStreaming ? KvPosition::kRolling : KvPosition::kAbsolute;
     return position.value_or(usual) == KvPosition::kRolling;

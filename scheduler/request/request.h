@@ -30,10 +30,13 @@ struct Request : RequestOptions {
   uint64_t turn = 0;     // higher than those of the session's turns before, not 0
   uint64_t resumes = 0;  // 0: nothing
   // What a turn leaves parked: < 0: what it holds when it ends. Else the KV of the prompt's first so many tokens, as it
-  // is before any of them is evicted: a multiple of kBlockSlots, before the last prefix.rows_computed_min tokens. 0:
-  // nothing. > 0 needs prefix.publishes, and scores that start from snapshots.
+  // is before any of them is evicted: a multiple of kBlockSlots, and not all of it. 0: nothing. > 0 needs
+  // prefix.publishes, and scores that start from snapshots.
   int32_t history = -1;
   int64_t arrival_us = 0;  // monotonic
+
+  // What it holds when it ends by itself is parked.
+  bool parks_at_end() const { return session != 0 && history < 0; }
 };
 
 }  // namespace hydrant

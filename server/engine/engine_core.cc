@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kLossBytes = 1024;
 
 // Scores go with what the sequence's session keeps.
-bool ParksScores(const Request& request) { return request.session != 0 && request.budget.limited(); }
+bool ParksScores(const Request& request) { return request.parks_at_end() && request.budget.limited(); }
 
 // What the device takes for granted of a policy that pins.
 absl::Status CheckPins(const SequenceRequest& request) {

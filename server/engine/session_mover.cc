@@ -1,5 +1,6 @@
 #include "server/engine/session_mover.h"
 
+#include <algorithm>
 #include <cassert>
 #include <new>
 #include <utility>
@@ -22,7 +23,7 @@ SessionMover::SessionMover(Scheduler& scheduler, Executor& executor, int32_t lay
       policy_of_(std::move(policy_of)),
       await_step_(std::move(await_step)),
       on_loss_(std::move(on_loss)) {
-  // A turn leaves its KV in the pool when its sequence ends, and Move comes after every step. Where more are on their
+  // A turn leaves KV in the pool once, at its end or before, and Move comes after every step. Where more are on their
   // way, the list grows.
   const auto turns = static_cast<size_t>(scheduler.sequence_indices());
   moves_.reads.reserve(1);
@@ -144,11 +145,11 @@ void SessionMover::Tell(const TurnId& dropped) {
   }
 }
 
-// A turn that another one of its session has taken the place of is nobody's loss.
+// A turn that another one of its session has taken the place of is nobody's loss. One that runs has not: it may be given up.
 void SessionMover::GiveAway(const TurnId& dropped) const {
   if (on_loss_ == nullptr) return;
   const ParkedCounts* newest = scheduler_.parked().Newest(dropped.session);
-  if (newest != nullptr && dropped < newest->id) return;
+  if (newest != nullptr && dropped < newest->id && !Runs(newest->id)) return;
   try {
     if (KvBytes kv = executor_.Parked(dropped); !kv.empty()) on_loss_(dropped, std::move(kv));
   } catch (const std::bad_alloc&) {
@@ -156,13 +157,18 @@ void SessionMover::GiveAway(const TurnId& dropped) const {
   }
 }
 
+bool SessionMover::Runs(const TurnId& turn) const {
+  const std::span<const int32_t> running = scheduler_.running_sequences();
+  return std::any_of(running.begin(), running.end(), [&](int32_t index) {
+    const Request& request = scheduler_.sequence(index).request;
+    return request.session == turn.session && request.turn == turn.turn;
+  });
+}
+
 KvBytes SessionMover::ReadParked(const TurnId& turn, bool* is_coming) const {
   *is_coming = scheduler_.FindPark(turn) != nullptr;
-  for (const int32_t index : scheduler_.running_sequences()) {
-    const Request& request = scheduler_.sequence(index).request;
-    // It has ended for its client, and a row of it is in flight.
-    if (request.session == turn.session && request.turn == turn.turn) *is_coming = true;
-  }
+  // Else it has ended for its client, and a row of it is in flight.
+  *is_coming = *is_coming || Runs(turn);
   return *is_coming || scheduler_.parked().Find(turn) == nullptr ? KvBytes() : executor_.Parked(turn);
 }
 

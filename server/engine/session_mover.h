@@ -79,6 +79,7 @@ class SessionMover {
   void Drop(std::span<const TurnId> turns);
   void Tell(const TurnId& dropped);
   void GiveAway(const TurnId& dropped) const;
+  bool Runs(const TurnId& turn) const;
   // KvReading::ahead. O(waiting sequences).
   std::optional<int32_t> AheadOf(uint64_t session) const;
   void ReadRunning(int32_t index, KvReading* out);

@@ -133,10 +133,11 @@ ApiResult<PreparedPrompt> EncodePrompt(RequestPrompt& from, const GenerationFiel
   return prompt;
 }
 
-// Which tokens its cache keeps. A session that goes on has one answer for its life, whatever lengths its turns have.
+// Which tokens its cache keeps. A session that goes on has one answer for its life, whatever lengths its turns have; a turn
+// that recalls has that of its whole prompt.
 std::optional<ApiError> ResolvePromptKv(const GenerationFields& request, const SessionPast* past,
                                         const ServingContext& context, PreparedPrompt* prompt) {
-  if (prompt->continues && prompt->spec == past->spec) {
+  if (prompt->continues && prompt->spec == past->spec && !prompt->spec.recalls()) {
     prompt->kv = past->kv;
     return CheckPins(prompt->spec, context.kv);
   }
@@ -147,20 +148,13 @@ std::optional<ApiError> ResolvePromptKv(const GenerationFields& request, const S
   return std::nullopt;
 }
 
-int64_t BlocksOf(const TenantRules& rules, const ServingContext& context) {
-  return rules.blocks_max > 0 ? std::min<int64_t>(rules.blocks_max, context.limits.blocks) : context.limits.blocks;
-}
-
-// What a turn leaves of its prompt for the next one: where that recalls, what it would not compute again if it found it among prefixes,
-// with the scores to start from. The sequence needs room for it beside what it keeps. Elsewhere: -1, what it holds at its end.
-int32_t HistoryOf(const PreparedPrompt& prompt, int32_t max_tokens, const TenantRules& rules,
-                  const ServingContext& context) {
-  if (!prompt.spec.recall) return -1;
-  const auto length = static_cast<int32_t>(prompt.ids.size());
+// What a turn leaves of its prompt for the next one, if that is to recall and its policy's sums of scores can be gone on from.
+// Elsewhere: -1, what it holds at its end.
+int32_t HistoryOf(const PreparedPrompt& prompt, const ServingContext& context) {
+  if (!prompt.spec.recalls()) return -1;
   const PrefixUse use = SharePrefixes(prompt.kv.policy, {}, /*whole_prompt=*/false);
-  const bool has_room = PeakBlocksShared(length, max_tokens, prompt.kv.budget) <= BlocksOf(rules, context);
-  if (!context.prefix_caching || use.scores != ScoreNeed::kSnapshot || !has_room) return 0;
-  return std::max(0, length - use.rows_computed_min) / kBlockSlots * kBlockSlots;
+  const bool can = context.prefix_caching && use.scores == ScoreNeed::kSnapshot;
+  return can ? WholePromptBlocks(static_cast<int32_t>(prompt.ids.size())) : 0;
 }
 
 // Whether the turn goes on from what its session has parked. Returns the most slots it will occupy at once.
@@ -169,9 +163,7 @@ int64_t ResumeFrom(const SessionTurn* turn, const GenerationFields& request, Pre
   const ParkedTurn* parked = turn == nullptr ? nullptr : turn->parked();
   // Log-probabilities of a prompt take all of it.
   const bool scores_prompt = (request.echo && request.logprobs >= 0) || request.prompt_logprobs >= 0;
-  // Whatever was parked, a turn that recalls computes the rows that it would compute from nothing.
-  const bool too_much = parked != nullptr && prompt->history >= 0 && parked->computed > prompt->history;
-  if (parked == nullptr || scores_prompt || too_much || !prompt->continues || prompt->spec != turn->past()->spec) {
+  if (parked == nullptr || scores_prompt || !prompt->continues || prompt->spec != turn->past()->spec) {
     return PeakSlotsFrom(0, 0, length, request.max_tokens, prompt->kv.budget);
   }
   prompt->resumes = parked->id.turn;
@@ -195,6 +187,10 @@ ApiResult<std::shared_ptr<const LogitRules>> MakeLogitRules(const GenerationFiel
   }
   if (rules.neutral()) return std::shared_ptr<const LogitRules>();
   return std::shared_ptr<const LogitRules>(std::make_shared<LogitRules>(std::move(rules)));
+}
+
+int64_t BlocksOf(const TenantRules& rules, const ServingContext& context) {
+  return rules.blocks_max > 0 ? std::min<int64_t>(rules.blocks_max, context.limits.blocks) : context.limits.blocks;
 }
 
 // The most tokens of an answer that did not say how long it may be: the default there is for that, or what the context, the
@@ -234,7 +230,9 @@ std::optional<ApiError> SettlePrompt(const SessionTurn* turn, const ServingConte
     fields->max_tokens = RoomForAnswer(length, *fields, prompt->spec, context, rules);
   }
   if (std::optional<ApiError> error = ResolvePromptKv(*fields, past, context, prompt)) return error;
-  if (turn != nullptr) prompt->history = HistoryOf(*prompt, fields->max_tokens, rules, context);
+  if (turn != nullptr) prompt->history = HistoryOf(*prompt, context);
+  const bool goes_on = prompt->spec.recalls() && prompt->continues && prompt->spec == past->spec;
+  if (goes_on) prompt->turn_tokens = static_cast<int32_t>(length) - past->computed;
   const int64_t slots = ResumeFrom(turn, *fields, prompt);
   if (std::optional<ApiError> error = CheckLength(length, fields->max_tokens, slots, prompt->kv, context)) return error;
   if (std::optional<ApiError> error = CheckKept(prompt->kv.budget, length + fields->max_tokens, rules)) return error;

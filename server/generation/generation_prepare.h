@@ -78,6 +78,8 @@ struct PreparedPrompt : PromptText {
   uint64_t resumes = 0;  // Request::resumes
   int32_t parked = 0;    // SequenceRequest::parked_tokens
   int32_t history = -1;  // Request::history
+  // Tokens of the turn, where it recalls: these choose what it keeps. 0: those of the whole prompt may.
+  int32_t turn_tokens = 0;
   // DecodeOptions::shaper of every sample, before its first token; null when nothing is asked of tokens.
   std::shared_ptr<const LogitShaper> shaper;
 };
@@ -103,6 +105,9 @@ struct PreparedGeneration {
 // The largest text that is tokenized whole although it need not fit the context: what a context's worth of anything takes, and no less
 // than a mebibyte.
 constexpr int64_t TextBytesMax(int32_t context) { return std::max<int64_t>(1 << 20, int64_t{16} * context); }
+
+// The tokens in the whole blocks of a prompt, but for its last token: what a turn that recalls leaves, if it can.
+constexpr int32_t WholePromptBlocks(int32_t tokens) { return (tokens - 1) / kBlockSlots * kBlockSlots; }
 
 // How an endpoint prepares its requests.
 using PrepareFunction = ApiResult<PreparedGeneration> (*)(std::string_view body, const ServingContext& context,

@@ -208,7 +208,7 @@ bool GenerationRun::IsComputedFaster(double prefill_rate) const {
   const KvFileHeader& header = *turn_->kv_file();
   const double read_rate = context_.sessions->kv()->read_rate();
   const PreparedPrompt& prompt = prepared_.prompts.front();
-  const bool changes_it = prompt.kv.policy.evicts && !prompt.spec.recall;
+  const bool changes_it = prompt.kv.policy.evicts && !prompt.spec.recalls();
   if (changes_it || read_rate <= 0 || prefill_rate <= 0) return false;
   return static_cast<double>(header.payload_bytes()) / read_rate > header.binding.computed / prefill_rate;
 }
@@ -238,6 +238,7 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   sequence.parked_tokens = prompt.parked;
   if (staging_ != nullptr) sequence.staged = std::move(staging_->kv);  // a turn has one sequence
   sequence.policy = prompt.kv.policy;
+  if (prompt.turn_tokens > 0) sequence.policy.pin_rows = std::min(sequence.policy.pin_rows, prompt.turn_tokens);
   if (const int32_t rows = sequence.policy.pin_rows; rows > 0) {
     request.tail_tokens = rows;
     sequence.segment_starts = context_.sentence_ends->SegmentStarts(prompt.ids);
@@ -250,7 +251,7 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   sequence.states = choices_[choice].states;
   if (context_.prefix_caching) {
     const bool takes_all = sequence.prompt_logprobs >= 0 || fields.pooling == Pooling::kMean;
-    request.prefix = SharePrefixes(prompt.kv.policy, prefix_salt_, takes_all);
+    request.prefix = SharePrefixes(sequence.policy, prefix_salt_, takes_all);
   }
   if (prompt.shaper != nullptr) sequence.shaper = std::make_shared<LogitShaper>(*prompt.shaper);
   if (!fields.stop.empty()) {
@@ -339,7 +340,7 @@ void GenerationRun::EndTurn(FinishReason finish) {
   // A token that only says that the text is over is no part of it.
   const bool drop_last = finish == FinishReason::kStop && !prepared_.fields.include_stop_str_in_output;
   SessionPast past = answer_->PastWith(prompt.ids, prompt.text, prompt.client_ranges, drop_last);
-  if (prompt.history >= 0) past.computed = prompt.history;
+  if (prompt.spec.recalls()) past.computed = WholePromptBlocks(static_cast<int32_t>(prompt.ids.size()));
   past.added_special_tokens = prompt.added_special_tokens;
   past.spec = prompt.spec;
   past.kv = prompt.kv;

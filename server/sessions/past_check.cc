@@ -58,7 +58,7 @@ std::optional<ApiError> CheckPast(const SessionPast& past, int32_t vocab, const 
   }
   // A session that recalls has the first blocks of its last prompt. Else the last token of an answer has not been
   // computed; a stop token that is not kept has been the one after it.
-  if (past.spec.recall) {
+  if (past.spec.recalls()) {
     if (past.computed >= tokens || past.computed % kBlockSlots != 0) {
       return InvalidField("computed", "A session that recalls has whole blocks of its last prompt computed.");
     }

@@ -165,7 +165,7 @@ ApiResult<TurnPrompt> MakeTurnPrompt(const RequestPrompt& said, const Generation
   // What it kept are the past's tokens; nothing need be new after them.
   const bool keeps = KeepTokens(*past, said, tokenizer, ids_max, &prompt) ||
                      KeepReasoningTokens(*past, said, tokenizer, ids_max, &prompt);
-  prompt.continues = keeps && static_cast<size_t>(past->computed) < prompt.ids.size();
+  prompt.continues = keeps && past->said() < prompt.ids.size();
   return prompt;
 }
 
@@ -180,8 +180,9 @@ size_t TokensKept(const RequestPrompt& said, const SessionPast& past, const Toke
 }
 
 bool Continues(const std::vector<int32_t>& ids, const SessionPast* past) {
-  if (past == nullptr || past->tokens.empty() || static_cast<size_t>(past->computed) >= ids.size()) return false;
-  return std::equal(past->tokens.begin(), past->tokens.begin() + past->computed, ids.begin());
+  if (past == nullptr || past->tokens.empty() || past->said() >= ids.size()) return false;
+  return std::equal(past->tokens.begin(), past->tokens.begin() + static_cast<std::ptrdiff_t>(past->said()),
+                    ids.begin());
 }
 
 }  // namespace hydrant

@@ -69,7 +69,8 @@ using TurnNotes = std::vector<std::shared_ptr<const TurnNote>>;  // in order
 // SessionPast is the history that ended turns have left. Immutable.
 struct SessionPast {
   std::vector<int32_t> tokens;  // prompt and answer of the last turn, and so all there is; without a final stop token
-  // How many of these; the last token of an answer is not. Where the session recalls: Request::history of the last turn.
+  // How many of these; the last token of an answer is not. Where the session recalls: those of the whole blocks of its
+  // last prompt, but for its last token, whether or not they were parked.
   int32_t computed = 0;
   int32_t added_special_tokens = 0;  // leading tokens that the server added
   // What a client that sends its whole history begins with: what was sent and what was generated, a stop string included.
@@ -85,8 +86,12 @@ struct SessionPast {
   TurnNotes notes;      // of turns that are to be found again
   uint64_t turn = 0;    // the last
   std::string adapter;  // LoadedAdapter::digest of the adapter that computed all of it; empty: none did
-  KvSpec spec;          // what was asked for, and what that came to: it holds for the session's life
+  // What was asked for, and what that came to: it holds for the session's life, or for the turn where it recalls.
+  KvSpec spec;
   KvResolution kv;
+
+  // Tokens that whoever goes on from it begins with: all that were computed, parked or not.
+  size_t said() const { return spec.recalls() && !tokens.empty() ? tokens.size() - 1 : static_cast<size_t>(computed); }
 };
 
 // The owner of sessions: a tenant, and how many it may have.

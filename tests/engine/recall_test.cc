@@ -29,8 +29,11 @@ std::vector<RecallPolicy> RecallPolicies() {
   roomy.recent = 60;
   std::vector<RecallPolicy> policies = {{"h2o", h2o}, {"h2o_periodic", h2o, 24}, {"prompts_fit_at_first", roomy}};
   if (!HarnessDeviceQueues()) {  // a CUDA device, which chooses no pins
-    policies.push_back({"pins", Pinning(h2o)});
-    policies.push_back({"pins_periodic", Pinning(h2o), 24});
+    EvictionPolicy pins = Pinning(h2o);
+    policies.push_back({"pins", pins});
+    pins.pin_rows = 40;  // more than some turns have
+    policies.push_back({"pins_of_the_turn_alone", pins});
+    policies.push_back({"pins_periodic", pins, 24});
   }
   return policies;
 }
@@ -42,9 +45,15 @@ std::vector<int32_t> RandomIds(std::mt19937& random, int32_t length) {
 }
 
 // What a turn leaves of its prompt.
-int32_t HistoryOf(const SequenceRequest& request) {
-  const int32_t last = request.request.prefix.rows_computed_min;
-  return std::max(0, static_cast<int32_t>(request.request.prompt.size()) - last) / kBlockSlots * kBlockSlots;
+int32_t HistoryOf(const std::vector<int32_t>& prompt) {
+  return (static_cast<int32_t>(prompt.size()) - 1) / kBlockSlots * kBlockSlots;
+}
+
+// Its own rows choose, where there was one before it that left so much.
+EvictionPolicy PolicyOf(const EvictionPolicy& policy, const std::vector<int32_t>& prompt, int32_t left) {
+  EvictionPolicy own = policy;
+  if (left > 0) own.pin_rows = std::min(own.pin_rows, static_cast<int32_t>(prompt.size()) - left);
+  return own;
 }
 
 struct ChatOptions {
@@ -60,14 +69,15 @@ class Recall : public testing::TestWithParam<const char*> {
   static DType Type() { return std::string(GetParam()) == "gqa_tied" ? DType::kBF16 : DType::kF32; }
 
   static SequenceRequest Turn(uint64_t id, const std::vector<int32_t>& history, const RecallPolicy& policy,
-                              int32_t turn) {
-    SequenceRequest request = Sharing(With(Greedy(id, history, 14), policy.policy, policy.beta));
+                              int32_t turn, int32_t left) {
+    const EvictionPolicy own = PolicyOf(policy.policy, history, left);
+    SequenceRequest request = Sharing(With(Greedy(id, history, 14), own, policy.beta));
     request.logprobs = 0;
     request.request.prefix.salt.low = id;  // nothing is found but what is parked
     request.request.session = kSession;
     request.request.turn = static_cast<uint64_t>(turn + 1);
     request.request.resumes = static_cast<uint64_t>(turn);
-    request.request.history = HistoryOf(request);
+    request.request.history = HistoryOf(history);
     return request;
   }
 
@@ -90,7 +100,7 @@ class Recall : public testing::TestWithParam<const char*> {
     for (int32_t turn = 0; turn < kTurns; ++turn) {
       const std::vector<int32_t> said = RandomIds(random, turn == 0 ? 110 : 3 + 9 * turn);
       history.insert(history.end(), said.begin(), said.end());
-      const SequenceRequest request = Turn(next_id++, history, policy, turn);
+      const SequenceRequest request = Turn(next_id++, history, policy, turn, left);
       std::vector<SequenceRequest> together = {request};
       std::mt19937 others(static_cast<uint32_t>(turn));
       for (int32_t i = 0; how.company && i < 5; ++i) {
@@ -118,11 +128,13 @@ class Recall : public testing::TestWithParam<const char*> {
     std::vector<Generation> all;
     std::mt19937 random(29);
     std::vector<int32_t> history;
+    int32_t left = 0;
     for (int32_t turn = 0; turn < kTurns; ++turn) {
       EngineHarness harness(GoldenPath(GetParam()), {.dtype = Type(), .kv_type = kv_type, .overlap = false});
       const std::vector<int32_t> said = RandomIds(random, turn == 0 ? 110 : 3 + 9 * turn);
       history.insert(history.end(), said.begin(), said.end());
-      SequenceRequest request = With(Greedy(1, history, 14), policy.policy, policy.beta);
+      SequenceRequest request = With(Greedy(1, history, 14), PolicyOf(policy.policy, history, left), policy.beta);
+      left = HistoryOf(history);
       request.logprobs = 0;
       all.push_back(harness.RunOne(request));
       const std::vector<int32_t> answer = turns[static_cast<size_t>(turn)].tokens();
@@ -153,7 +165,7 @@ TEST_P(Recall, ATurnIsWhatTheWholeHistoryWouldBe) {
       const std::vector<Generation> turns = Chat(policy, {.kv_type = kv_type});
       ExpectTheSame(turns, FromNothing(policy, turns, kv_type));
       ExpectTheSame(turns, Chat(policy, {.company = true, .kv_type = kv_type}));
-      ExpectTheSame(turns, Chat(policy, {.company = true, .chunk = 32, .kv_type = kv_type}));
+      ExpectTheSame(turns, Chat(policy, {.company = true, .chunk = 64, .kv_type = kv_type}));
       ExpectTheSame(turns, Chat(policy, {.parked_blocks = 0, .kv_type = kv_type}));
     }
   }

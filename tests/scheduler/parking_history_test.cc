@@ -104,15 +104,58 @@ TEST(ParkingHistory, AHistoryForWhichThereIsNoRoomIsNotLeft) {
   EXPECT_EQ(driver.finished[2].prompt_computed, 150);
 }
 
-TEST(ParkingHistory, AHistoryHasRoomBesideWhatIsKept) {
+TEST(ParkingHistory, ATurnOfOneTokenLeavesItToo) {
+  for (const int32_t max_tokens : {0, 1}) {
+    Driver driver(RecallOptions());
+    Request request = Recalling(1, 100, 0, 80);
+    request.max_tokens = max_tokens;
+    ASSERT_TRUE(driver.scheduler.Add(request).ok());
+    DrainParks(driver);
+    ASSERT_NE(driver.scheduler.parked().Find({1, 1}), nullptr) << max_tokens;
+    EXPECT_EQ(driver.scheduler.parked().Find({1, 1})->live, 80);
+    EXPECT_EQ(driver.used(), 0);
+  }
+}
+
+TEST(ParkingHistory, ATurnGivenUpBeforeItLeavesSomethingLeavesNothing) {
+  SchedulerOptions options = RecallOptions();
+  options.tokens_max = 64;
+  Driver driver(options);
+  ASSERT_TRUE(driver.scheduler.Add(Recalling(1, 100, 0, 80)).ok());
+  EXPECT_EQ(driver.Step().size(), 1u) << "a part of its prompt";
+  driver.scheduler.SettleTurn({1, 1}, /*keep=*/false);
+  DrainParks(driver);
+  EXPECT_EQ(driver.scheduler.counters().parks, 0u);
+  EXPECT_EQ(driver.scheduler.parked().Newest(1), nullptr);
+}
+
+TEST(ParkingHistory, WhatCameBackIsFoundByNobodyElse) {
+  Driver driver(RecallOptions());
+  ASSERT_TRUE(driver.scheduler.Add(Recalling(1, 100, 0, 96)).ok());
+  DrainParks(driver);
+  driver.scheduler.ResetPrefixes();
+  ASSERT_TRUE(driver.scheduler.Add(Recalling(2, 150, 1, 144)).ok());
+  DrainParks(driver);
+  ASSERT_EQ(driver.finished[2].restored, 96);
+  EXPECT_EQ(driver.scheduler.parked().Find({1, 2})->live, 144);
+  Request same = Recalling(3, 150, 0, 144);
+  same.session = 2;
+  same.prefix.salt.low = 2;
+  ASSERT_TRUE(driver.scheduler.Add(same).ok());
+  DrainParks(driver);
+  EXPECT_EQ(driver.finished[3].cached, 0);
+}
+
+TEST(ParkingHistory, WithoutRoomForItATurnLeavesNothingAndRunsAllTheSame) {
   // 7 blocks for the prompt and 2 for what is kept of it.
   for (const int32_t blocks : {8, 9}) {
     SchedulerOptions options = RecallOptions();
     options.blocks = blocks;
     Driver driver(options);
-    const absl::Status status = driver.scheduler.Add(Recalling(1, 100, 0, 80)).status();
-    EXPECT_EQ(status.ok(), blocks == 9) << status;
-    if (status.ok()) DrainParks(driver);
+    ASSERT_TRUE(driver.scheduler.Add(Recalling(1, 100, 0, 80)).ok());
+    DrainParks(driver);
+    EXPECT_EQ(driver.finished[1].finish, FinishReason::kLength);
+    EXPECT_EQ(driver.scheduler.counters().parks, blocks == 9 ? 1u : 0u);
   }
 }
 
@@ -123,15 +166,16 @@ TEST(ParkingHistory, OnlyAHistoryThatCanBeGoneOnFromIsLeft) {
   };
   EXPECT_TRUE(refused(Recalling(1, 100, 0, 81))) << "half a block";
   EXPECT_TRUE(refused(Recalling(1, 100, 0, 112))) << "more than there is";
-  Request request = Recalling(1, 100, 0, 96);
-  request.prefix.rows_computed_min = 5;
-  EXPECT_TRUE(refused(request)) << "rows that are computed whatever is parked";
-  request = Recalling(1, 100, 0, 80);
+  EXPECT_TRUE(refused(Recalling(1, 96, 0, 96))) << "all there is";
+  Request request = Recalling(1, 100, 0, 80);
   request.prefix.scores = ScoreNeed::kZeros;
   EXPECT_TRUE(refused(request)) << "no scores to start from";
   request = Recalling(1, 100, 0, 80);
   request.prefix.publishes = false;
   EXPECT_TRUE(refused(request));
+  request = Recalling(1, 100, 0, 80);
+  request.budget.prompt_stride = 32;
+  EXPECT_TRUE(refused(request)) << "cut on its way";
   request = Recalling(1, 100, 0, 80);
   request.session = 0;
   EXPECT_TRUE(refused(request)) << "of no session";

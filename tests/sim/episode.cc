@@ -293,7 +293,7 @@ void Episode::Begin(SimRequest& request, const Sequence& sequence) {
   if (sequence.cached > 0) executor_.TakeOver(request, sequence.cached, sequence.blocks.blocks());
 }
 
-// What turns leave of their prompts while they go on. There may be no room for it beside what others keep, nor for its scores.
+// What turns leave of their prompts while they go on, where there was room for the scores.
 void Episode::SeeHistories() {
   for (const Session& session : sessions_) {
     SimRequest* request = session.turn;
@@ -303,7 +303,9 @@ void Episode::SeeHistories() {
     request->seen_history = true;
     const TurnId id = {asked.session, asked.turn};
     const bool parked = core_->scheduler().parked().Find(id) != nullptr;
-    turns_.OnLeave(id, BlocksForSlots(asked.history), parked);
+    // Who is cancelled, or ended without its text, need not.
+    const bool goes_on = !request->cancelled && !request->solo.text.empty();
+    turns_.OnLeave(id, BlocksForSlots(asked.history), parked || (request->has_history && goes_on));
     result_.histories_left += parked ? 1 : 0;
   }
 }

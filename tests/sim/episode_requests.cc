@@ -151,24 +151,35 @@ void Episode::MakeTurn(uint64_t session, SequenceRequest& made) {
       made.request.resumes = 0;
     }
   }
-  Workload::NameSegments(&made);
   made.request.session = session;
   made.request.turn = made.request.id;
   LetItRecall(own.last == nullptr ? nullptr : &own.last->request.request, &made);
+  Workload::NameSegments(&made);
 }
 
-// All turns of a session recall, or none does. Drawn apart: an episode in which nobody does is the same as if nobody ever did.
+// All turns of a session recall, or none does. Half of those that evict and share do, with scores that can be gone on from.
 void Episode::LetItRecall(const Request* before, SequenceRequest* made) const {
   Request& request = made->request;
-  const PrefixUse& use = request.prefix;
-  const bool can = use.publishes && use.scores == ScoreNeed::kSnapshot && request.budget.prompt_stride == 0 &&
-                   request.budget.turn_heavy == 0 && !made->policy.rolling;
-  const bool does = before != nullptr ? before->history >= 0 : Random(Mix(request.id + 5)).Chance(70);
-  if (!can || !does) return;
+  EvictionPolicy& policy = made->policy;
+  const bool can = policy.evicts && !policy.rolling && request.prefix.publishes;
+  if (before == nullptr ? !can || !Random(Mix(request.id + 5)).Chance(50) : before->history < 0) return;
+  const PrefixSalt salt = request.prefix.salt;
+  if (before == nullptr) {
+    policy.score_source = EvictionPolicy().score_source;
+    policy.score_rows = 0;
+    policy.decay = 1.0f;
+    request.budget.prompt_stride = request.budget.turn_heavy = 0;
+  }
   const int32_t length = static_cast<int32_t>(request.prompt.size());
-  request.history = std::max(0, length - use.rows_computed_min) / kBlockSlots * kBlockSlots;
+  // What the turn before left may hold some of the rows that would choose.
+  if (before != nullptr && length > before->history) {
+    policy.pin_rows = std::min(policy.pin_rows, length - before->history);
+  }
+  request.prefix = SharePrefixes(policy, PrefixSalt(), made->prompt_logprobs >= 0);
+  request.prefix.salt = salt;
+  request.history = (length - 1) / kBlockSlots * kBlockSlots;
   if (HistoryBlocks(*made) > tenants_.BlocksMax(request.tenant)) request.history = 0;
-  if (before != nullptr && before->history > request.history) request.resumes = 0;
+  if (before != nullptr && before->history > request.history && request.history > 0) request.resumes = 0;
 }
 
 // A conversation that has reached the context's end, or whose parked KV is lost where only that would fit: most clients

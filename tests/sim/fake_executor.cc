@@ -348,7 +348,7 @@ void FakeExecutor::RunBehindEnd(const StepRow& row, SimRequest& request) {
     ++ends_known_;
     return;
   }
-  const bool is_parked = request.request.request.session != 0 && EndsByItself(request.solo.finish);
+  const bool is_parked = request.request.request.parks_at_end() && EndsByItself(request.solo.finish);
   if (is_parked && request.policy.evicts && !request.cancelled) {
     failure_.Set("step ", step_, ": a row behind the end of request ", request.id(), " spoils its session's scores");
   }
@@ -408,12 +408,13 @@ bool FakeExecutor::RunPrefill(const StepRow& row, SimRequest& request, uint64_t*
 }
 
 // Scores as they are on the way through the row's tokens.
-bool FakeExecutor::TakeSnapshots(const StepRow& row, const SimRequest& request, int32_t end) {
+bool FakeExecutor::TakeSnapshots(const StepRow& row, SimRequest& request, int32_t end) {
   for (const ScoreSnapshot& snapshot : row.snapshots) {
     if (snapshot.slots <= row.live || snapshot.slots > end || snapshot.slots % kBlockSlots != 0 ||
         snapshot.score_blocks.size() != static_cast<size_t>(snapshot.slots / kBlockSlots)) {
       return failure_.Set("step ", step_, ": a snapshot at ", snapshot.slots, " of a chunk to ", end);
     }
+    request.has_history |= snapshot.slots == request.request.request.history;
     AddRow(row, request, snapshot.slots, snapshot.slots - 1);
     for (size_t i = 0; i < snapshot.score_blocks.size(); ++i) {
       memory_.PutScoreBlock(memory_.score_block(row.score_table[i]), snapshot.score_blocks[i]);

@@ -150,7 +150,7 @@ class FakeExecutor : public Executor {
   bool CheckRanks(const StepRow& row, const SimRequest& request);
   bool CheckWrites(const StepRow& row, const SimRequest& request, int32_t slot);
   void AddRow(const StepRow& row, const SimRequest& request, int32_t live, int32_t position);
-  bool TakeSnapshots(const StepRow& row, const SimRequest& request, int32_t end);
+  bool TakeSnapshots(const StepRow& row, SimRequest& request, int32_t end);
   bool CopyBlocks(const StepRow& row, SimRequest& request);
   void RunRow(const StepRow& row, RowOutput& output);
   bool RunPrefill(const StepRow& row, SimRequest& request, uint64_t* read);

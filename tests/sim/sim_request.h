@@ -42,6 +42,7 @@ struct SimRequest {
   const SimRequest* past = nullptr;    // the turn it may go on from
   const SimRequest* before = nullptr;  // … and does, but for one that recalls: that goes by the tokens alone
   bool seen_history = false;           // it has computed what it leaves of its prompt
+  bool has_history = false;            // … and the scores with it
 
   // What the scores are when the row at `position` was added last, and pins were chosen if they were to be.
   uint64_t ScoreState(int32_t position) const {

@@ -11,9 +11,9 @@ void TurnChecks::OnEnd(const TurnId& id, int64_t blocks) {
   blocks_wanted_ += blocks;
 }
 
-void TurnChecks::OnLeave(const TurnId& id, int64_t blocks, bool parked) {
+void TurnChecks::OnLeave(const TurnId& id, int64_t blocks, bool is_due) {
   blocks_wanted_ += blocks;
-  if (parked) due_[id] = {.blocks = blocks};
+  if (is_due) due_[id] = {.blocks = blocks};
 }
 
 void TurnChecks::AfterStep(const Scheduler& scheduler, int64_t executor_blocks) {

@@ -20,8 +20,8 @@ class TurnChecks {
   void BeforeStep(const Scheduler& scheduler);
   // In the step a turn ended by itself, which nobody had given up before, with so many blocks.
   void OnEnd(const TurnId& id, int64_t blocks);
-  // In the step a turn may have left so many blocks of its prompt; `parked`: it has.
-  void OnLeave(const TurnId& id, int64_t blocks, bool parked);
+  // In the step a turn may have left so many blocks of its prompt; `is_due`: it has to.
+  void OnLeave(const TurnId& id, int64_t blocks, bool is_due);
   // `executor_blocks`: parked, as far as the executor knows; -1: it has something yet to do.
   void AfterStep(const Scheduler& scheduler, int64_t executor_blocks);
 

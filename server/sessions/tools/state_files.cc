@@ -45,8 +45,9 @@ Kinship KinshipOf(const SessionFile& first, const SessionFile& second) {
   if (!a.has_value() || !b.has_value()) return Kinship::kOthers;
   // What a turn adds comes after the computed tokens of the one before; its last token may have been sent otherwise.
   const auto begins = [](const SessionPast& longer, const SessionPast& shorter) {
-    return longer.tokens.size() >= static_cast<size_t>(shorter.computed) &&
-           std::equal(shorter.tokens.begin(), shorter.tokens.begin() + shorter.computed, longer.tokens.begin());
+    const auto said = static_cast<std::ptrdiff_t>(shorter.said());
+    return std::ssize(longer.tokens) >= said &&
+           std::equal(shorter.tokens.begin(), shorter.tokens.begin() + said, longer.tokens.begin());
   };
   if (first.turn > second.turn && begins(*a, *b)) return Kinship::kFirstGoesOn;
   if (second.turn > first.turn && begins(*b, *a)) return Kinship::kSecondGoesOn;

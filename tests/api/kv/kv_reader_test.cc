@@ -206,12 +206,16 @@ TEST(KvReaderTest, ATurnRecallsWhereAskedAndNothingElseContradictsIt) {
   EXPECT_TRUE(recalls(R"({"policy":"h2o","budget":64,"recall":"turn"})", off));
   EXPECT_FALSE(recalls(R"({"policy":"h2o","budget":64,"recall":"off"})", off));
   EXPECT_FALSE(recalls(R"({"policy":"h2o","budget":64,"recall":null})", off));
-  EXPECT_FALSE(recalls(R"({"policy":"full","recall":"turn"})", off)) << "it forgets nothing";
+  EXPECT_TRUE(recalls(R"({"policy":"full","recall":"turn"})", off)) << "for policies that evict";
   KvSpec on = off;
   on.recall = true;
   EXPECT_TRUE(recalls(R"({"policy":"auto","budget":64})", on));
   EXPECT_FALSE(recalls(R"({"recall":"off"})", on));
-  EXPECT_FALSE(recalls(R"({"policy":"full"})", on));
+  EXPECT_FALSE(Read(R"({"policy":"full"})", on).spec.recalls()) << "it forgets nothing";
+  KvSpec full;
+  full.recall = true;
+  EXPECT_TRUE(recalls(R"({"policy":"h2o","budget":64})", full)) << "a default for policies that evict";
+  EXPECT_FALSE(recalls(R"({"policy":"h2o-streaming"})", full));
   // Nobody asked for both.
   EXPECT_FALSE(recalls(R"({"policy":"h2o","budget":64,"position":"rolling"})", on));
   EXPECT_FALSE(recalls(R"({"policy":"h2o","budget":64,"prefill":"budgeted"})", on));

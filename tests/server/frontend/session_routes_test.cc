@@ -382,10 +382,29 @@ TEST(Sessions, ATurnThatRecallsBeginsWithTheBlocksOfTheLastPrompt) {
     history += TextOf(response) + " And then?";
   }
   EXPECT_TRUE(server.BecomesIdle()) << "nothing of it is left in the pool";
+  // The same again has no turn before it to begin with.
+  history.resize(history.size() - 10 - 20);
+  EXPECT_THAT(server.Ask(Turn(history)).body, HasSubstr(R"("resumed":false})"));
   // Where the beginning is another text, nothing of it is gone on from; what is shorter than what was left is computed, too.
   history[0] = 'y';
   EXPECT_THAT(server.Ask(Turn(history)).body, HasSubstr(R"("resumed":false})"));
   EXPECT_THAT(server.Ask(Turn(history.substr(0, 60))).body, HasSubstr(R"("resumed":false})"));
+}
+
+TEST(Sessions, ATurnThatRecallsKeepsWhatItsWholePromptComesTo) {
+  TestServerOptions options;
+  options.http.context.prefix_caching = true;
+  options.spare_score_blocks = 1024;
+  TestServer server(std::move(options));
+  std::string history(80, 'x');
+  for (int turn = 0; turn < 3; ++turn) {
+    const std::string kv =
+        turn > 0 ? "" : R"(,"kv":{"policy":"h2o","budget":{"ratio_of_prompt":0.25},"recall":"turn"})";
+    const Response response = server.Ask(Turn(history, kv + R"(,"kv_report":true)"));
+    EXPECT_THAT(response.body, HasSubstr(R"("budget":)" + std::to_string(history.size() / 4) + ","));
+    EXPECT_THAT(response.body, HasSubstr(turn == 0 ? R"("resumed":false})" : R"("resumed":true})"));
+    history += TextOf(response) + std::string(60, 'y');
+  }
 }
 
 TEST(Sessions, AreListedByPageFoundAndDeleted) {

@@ -63,8 +63,9 @@ TEST(PastCheck, ASessionThatRecallsHasWholeBlocksOfItsPromptComputed) {
   EXPECT_EQ(ParamOf(past), "kv.recall");
   past = PastUnder(KvPreset::kFull, KvBudgetKind::kUnset, 0);
   past.spec.recall = true;
+  EXPECT_EQ(ParamOf(past), "");
   past.computed = 0;
-  EXPECT_EQ(ParamOf(past), "kv.recall");
+  EXPECT_EQ(ParamOf(past), "computed") << "it evicts nothing, and recalls nothing";
 }
 
 TEST(PastCheck, AConversationMayHaveItemsAndNoTokensYet) {

@@ -277,6 +277,21 @@ class LimitNoter : public PairTokenizer {
   mutable size_t limit = 0;
 };
 
+// What is parked of a session that recalls is less than what was said in it, or nothing.
+TEST(Continues, NeedsAllThatWasSaidWhereTheSessionRecalls) {
+  SessionPast past = PastOf({1, 2, 3, 4});
+  past.spec.preset = KvPreset::kH2o;
+  past.spec.recall = true;
+  past.computed = 0;
+  EXPECT_TRUE(Continues({1, 2, 3, 4, 5}, &past));
+  EXPECT_TRUE(Continues({1, 2, 3, 9}, &past)) << "the last token may have been sent otherwise";
+  EXPECT_FALSE(Continues({1, 2, 3}, &past)) << "nothing is new";
+  EXPECT_FALSE(Continues({9, 2, 3, 4, 5}, &past));
+  past.spec.preset = KvPreset::kFull;
+  past.computed = 3;
+  EXPECT_TRUE(Continues({1, 2, 3, 9}, &past)) << "what forgets nothing goes on as ever";
+}
+
 TEST(MakeTurnPrompt, EncodesNothingWithoutTheLimit) {
   const SessionPast past = PastOf({'x', 'a', 'b'});
   const SessionPast other = PastOf({'x', 'a', PairTokenizer::kPair});

@@ -127,7 +127,7 @@ class Test:
                 said, cached = say(server, kv, turn, length=120, durable="kv")
                 assert said == expected[kv][turn - 1], f"{kv}, turn {turn}: not what it says of all of its history"
                 prompt_before = 120 * (turn - 1) + 12 * (turn - 2)
-                assert turn == 1 or prompt_before - 80 <= cached < prompt_before, f"{kv}, turn {turn}: {cached} of {prompt_before}"
+                assert turn == 1 or prompt_before - 16 <= cached < prompt_before, f"{kv}, turn {turn}: {cached} of {prompt_before}"
             assert metric(server, "hydrant_session_kv_rejected_total") == 0
             server.process.kill()
             server.process.wait()
