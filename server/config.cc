@@ -229,6 +229,14 @@ std::string FinishRanks(const Config& config) {
   return "";
 }
 
+std::string FinishAudit(const Config& config) {
+  if (config.kv_audit == 0) return "";
+  if (config.weights_memory_bytes > 0)
+    return "--kv-audit: each of its short steps would read the weights (--weights-memory)";
+  if (!config.kv_dump_path.empty()) return "--kv-audit: a dump is of requests' steps alone (--debug-kv-dump)";
+  return "";
+}
+
 // What the flags mean together. Returns an error that names the flag, or nothing.
 std::string Finish(const RawConfig& raw, Config* config) {
   if (raw.dtype != "auto") {
@@ -275,6 +283,7 @@ std::string Finish(const RawConfig& raw, Config* config) {
     return "--weights-image-dir needs --weights-memory";
   }
   if (std::string wrong = FinishRanks(*config); !wrong.empty()) return wrong;
+  if (std::string wrong = FinishAudit(*config); !wrong.empty()) return wrong;
   if (std::string wrong = FinishSessions(raw, config); !wrong.empty()) return wrong;
   if (std::string wrong = FinishGateways(raw, config); !wrong.empty()) return wrong;
   if (std::string wrong = FinishAdapters(raw, config); !wrong.empty()) return wrong;

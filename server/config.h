@@ -72,6 +72,7 @@ struct Config {
   int32_t blocks_override = 0;        // 0: not given
   double memory_utilization = 0;      // 0: not given
   KvSpec kv;                          // server-wide default
+  double kv_audit = 0;                // share of the turns under policies that evict; 0: none is audited
   bool prefix_caching = true;
   double swap_space_gib = 0;                    // host memory for sequences that step aside; 0: none does
   std::optional<int64_t> session_memory_bytes;  // nullopt: as large as the pool

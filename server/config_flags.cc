@@ -175,6 +175,10 @@ void AddKvFlags(CLI::App& app, Config& config, RawConfig& raw) {
       .AddWithDefault("--kv-recall", "WHEN", raw.kv_recall,
                       "what a session's turn goes by: off: what was kept of the turns before; turn: all of them")
       ->check(CLI::IsMember({"off", "turn"}));
+  group
+      .AddWithDefault("--kv-audit", "SHARE", config.kv_audit,
+                      "share of the answers under a policy that evicts that are compared with full attention when idle")
+      ->check(RealRange(0.0, 1.0));
   group.AddWithDefault("--kv-cache-dtype", "TYPE", raw.kv_type,
                        "type of cached keys and values: auto (as the weights), float32, bfloat16, float16, int8");
   group.AddWithDefault("--block-size", "TOKENS", raw.block_size, "token slots of a block; only 16 is supported");

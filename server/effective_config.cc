@@ -156,6 +156,7 @@ void AddKv(const Config& config, Settings* out) {
   out->Text("kv_budget", BudgetOf(config.kv));
   out->IntegerIfAny("kv_recent", config.kv.recent.value_or(0));
   out->Text("kv_recall", config.kv.recall ? "turn" : "off");
+  out->Json("kv_audit", Number(config.kv_audit));
   out->Text("kv_cache_dtype", NameOrAuto(config.kv_type));
   out->Integer("block_size", kBlockSlots);
   out->IntegerIfAny("kv_cache_memory_bytes", config.kv_cache_memory_bytes);

@@ -24,7 +24,7 @@ ModelExecutorOptions ExecutorOptionsOf(const Config& config, const Sizing& sizin
   options.weights = sizing.weights;
   if (sizing.stream_bytes > 0) options.stream = {sizing.stream_bytes, ImagePath(config)};
   options.kv_type = sizing.kv_type;
-  options.blocks = sizing.limits.blocks;
+  options.blocks = sizing.limits.blocks + sizing.replay_blocks;
   options.spare_score_blocks = sizing.limits.spare_score_blocks;
   options.sequences_max = sizing.limits.sequences_max;
   options.batch_tokens_max = sizing.limits.batch_tokens_max;

@@ -32,6 +32,7 @@
 #include "server/generation/chat_setup.h"
 #include "server/generation/generation_defaults.h"
 #include "server/limit_store_setup.h"
+#include "server/metrics_setup.h"
 #include "server/model_path.h"
 #include "server/process/clock.h"
 #include "server/process/host_facts.h"
@@ -165,6 +166,7 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Sizing& sizing, co
   options.scheduler.parked_blocks_max = limits.parked_blocks;
   options.scheduler.swap_blocks_max = limits.swap_blocks;
   options.layer_heads = model.layers * model.kv_heads;
+  options.replay_blocks = sizing.replay_blocks;
   options.vocab = model.vocab;
   options.context = limits.context_max;
   options.overlap = overlap;
@@ -219,22 +221,6 @@ FrontendOptions MakeFrontendOptions(const Config& config, const SystemdNotifier&
   return options;
 }
 
-MetricsOptions MakeMetricsOptions(const ServingContext& context, const Sizing& sizing, const TenantRegistry& tenants) {
-  MetricsOptions options;
-  options.model_name = context.request.model_names.front();
-  options.context = sizing.limits.context_max;
-  options.blocks = sizing.limits.blocks;
-  options.prefix_caching = context.prefix_caching;
-  options.score_block_bytes = sizing.score_block_bytes;
-  options.kv_block_bytes = sizing.kv_block_bytes;
-  options.block_slots = kBlockSlots;
-  options.cache_dtype = KvTypeName(sizing.kv_type);
-  options.weight_bytes = sizing.weight_bytes;
-  options.policy_names = KvPolicyLabels();
-  options.tenant_names = tenants.names();
-  return options;
-}
-
 // The parts of a running server, in the order they are built; they go in the opposite one.
 struct Parts {
   std::unique_ptr<LoadingServer> loading;  // has the ports until http goes on with them
@@ -249,8 +235,9 @@ struct Parts {
   std::unique_ptr<LimitStore> limit_store;  // null: without --shared-limits
   std::unique_ptr<SessionJournal> journal;  // null: without --session-dir
   std::future<absl::StatusOr<Sha256Digest>>
-      model_digest;              // with a journal, from when the checkpoint is open; it is read meanwhile
-  std::unique_ptr<KvKeeper> kv;  // null: no KV is kept on disk
+      model_digest;                // with a journal, from when the checkpoint is open; it is read meanwhile
+  std::unique_ptr<KvKeeper> kv;    // null: no KV is kept on disk
+  std::unique_ptr<KvAudit> audit;  // null: without --kv-audit
   std::unique_ptr<SessionStore> sessions;
   std::unique_ptr<AdapterRegistry> adapters;  // null: without --enable-lora
   // The engine's thread posts to http, so it ends first; http's last connections name the engine, so that goes last.
@@ -346,7 +333,10 @@ std::unique_ptr<SessionStore> MakeSessions(const Limits& limits, const ModelId& 
   options.sessions_max = options.journal != nullptr ? std::max(limits.sessions_max, 1 << 20) : limits.sessions_max;
   options.bytes_max = limits.session_bytes_max;
   options.clock = MonotonicUs;
-  options.on_forget = [parts](uint64_t session) { parts->engine->DropSession(session); };
+  options.on_forget = [parts](uint64_t session) {
+    parts->engine->DropSession(session);
+    if (parts->audit != nullptr) parts->audit->Forget(session);
+  };
   options.on_settle = [parts](const TurnId& turn, bool keep) { parts->engine->SettleTurn(turn, keep); };
   return std::make_unique<SessionStore>(std::move(options));
 }
@@ -434,6 +424,7 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
 
   const KvModelFacts facts = FactsOf(checkpoint.config, sizing.limits, *parts->device);
   const ModelId model_id = MakeModelId(*checkpoint.tokenizer, checkpoint.config, facts);
+  parts->audit = MakeAudit(config, sizing.limits, *parts->tenants);
   parts->sessions = MakeSessions(sizing.limits, model_id, parts);
   absl::StatusOr<ChatSetup> chat = MakeChats(config, checkpoint);
   if (!chat.ok()) return chat.status();
@@ -442,6 +433,7 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   context.sessions = parts->sessions.get();
   parts->adapters = MakeAdapters(config, checkpoint, sizing, *parts->executor);
   context.adapters = parts->adapters.get();
+  context.audit = parts->audit.get();
   parts->summary = absl::StrCat(context.request.model_names.front(), " in ", sizing.weight_formats, " on ",
                                 parts->device->name(), "; ", DescribeRoom(sizing.limits));
   parts->metrics = std::make_unique<Metrics>(MakeMetricsOptions(context, sizing, *parts->tenants));
@@ -469,7 +461,9 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   };
   hooks.kv_dump = parts->kv_dump.get();
   hooks.keeps_parked = parts->kv != nullptr;
+  hooks.replays = parts->audit.get();
   parts->engine = std::make_unique<Engine>(std::move(*core), http.limits(), std::move(hooks));
+  if (parts->audit != nullptr) parts->audit->SetWake([engine = parts->engine.get()] { engine->LookForReplays(); });
   parts->tenants->SetHooks({[&metrics](const std::string& name) { metrics.AddTenant(name); },
                             [parts](const std::vector<TenantOptions>& set) { parts->engine->SetTenants(set); }});
   if (absl::Status status = LoadAdapters(config, parts->adapters.get()); !status.ok()) return status;

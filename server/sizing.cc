@@ -191,6 +191,21 @@ void SizeParked(const Config& config, int64_t block_bytes, int64_t left_bytes, S
 // its graphs and its library take some.
 constexpr double kHostShare = 0.25, kDeviceShare = 0.9;
 
+// Memory for a text that is audited (--kv-audit): a context, but no more than a sixteenth of the pool. Where the pool is a share of the
+// memory, it is of that share.
+constexpr int32_t kReplayPart = 16;
+
+void SizeReplays(const Config& config, Sizing* sizing) {
+  if (config.kv_audit == 0) return;
+  const int64_t context_blocks = BlocksForSlots(sizing->limits.context_max);
+  const int32_t most = std::max(1, sizing->limits.blocks / kReplayPart);
+  sizing->replay_blocks = static_cast<int32_t>(std::min<int64_t>(context_blocks, most));
+  if (config.blocks_override == 0) sizing->limits.blocks = std::max(1, sizing->limits.blocks - sizing->replay_blocks);
+  sizing->explanation.push_back(absl::StrCat("--kv-audit: ", sizing->replay_blocks,
+                                             " blocks beside the pool, for texts of ",
+                                             sizing->replay_blocks * kBlockSlots, " tokens at most"));
+}
+
 // Sets the pool's limits and says where they come from. What a flag says is of `free_bytes`; else `logits_bytes` are not the pool's.
 absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t free_bytes, int64_t logits_bytes,
                       const DeviceFacts& device, const HostFacts& host, Sizing* sizing) {
@@ -224,6 +239,7 @@ absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t fr
   // Slots are counted in 32 bits.
   const int64_t blocks_max = std::numeric_limits<int32_t>::max() / kBlockSlots / (1 + spares);
   sizing->limits.blocks = static_cast<int32_t>(std::min(blocks, blocks_max));
+  SizeReplays(config, sizing);
   sizing->limits.spare_score_blocks = spares * sizing->limits.blocks;
   sizing->explanation.push_back(
       absl::StrCat("KV block ", block_bytes, " bytes = ", model.layers, " layers x ", model.kv_heads, " heads x ",
@@ -235,7 +251,7 @@ absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t fr
   const int64_t outside_bytes = sizing->kv_block_bytes;
   const int64_t left_bytes = device.memory_bytes.has_value()
                                  ? host.available_memory_bytes
-                                 : free_bytes - int64_t{sizing->limits.blocks} * block_bytes;
+                                 : free_bytes - (int64_t{sizing->limits.blocks} + sizing->replay_blocks) * block_bytes;
   if (absl::Status status = SizeSwaps(config, outside_bytes, left_bytes, sizing); !status.ok()) return status;
   SizeParked(config, outside_bytes, left_bytes - sizing->limits.swap_blocks * outside_bytes, sizing);
   return absl::OkStatus();

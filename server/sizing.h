@@ -46,6 +46,7 @@ struct Sizing {
   int64_t block_bytes = 0;               // of a block with its part of the spare score blocks: the pool's unit
   int64_t kv_block_bytes = 0;            // KvCache::BytesPerBlock: of a block outside the pool
   int64_t score_block_bytes = 0;         // KvCache::BytesPerScoreBlock
+  int32_t replay_blocks = 0;             // EngineCoreOptions::replay_blocks, beside limits.blocks
   std::vector<std::string> explanation;  // lines for the log: every term of every sum
   std::vector<std::string> warnings;     // lines for the log: what an operator would not expect
 };

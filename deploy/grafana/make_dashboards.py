@@ -238,6 +238,15 @@ def kv():
         graph("Blocks given back per second, by cause", "prefill: cut after a prompt; periodic: cut on the way; shrink: a budget was lowered; "
               "finish, cancel: the end; shared: a copy took the place of a shared block.",
               [(total_rate("hydrant_freed_blocks_total", "cause"), "{{cause}}")], stacked=True),
+        graph("Agreement with the whole history", "With --kv-audit: share of the answers' tokens where full attention has the same best token; of the "
+              "last 256 turns of a policy and budget. Falling, or lower than you want: raise that budget, or choose another policy.",
+              [(of("hydrant_kv_agreement"), "{{tenant}} {{policy}} {{budget}}")], unit="percentunit"),
+        graph("Log-probability gap", "With --kv-audit: log-probability of the answers' tokens by the whole history, less that by what was kept; "
+              "nats a token. 0: eviction costs nothing; further below: more.",
+              [(of("hydrant_kv_logprob_gap"), "{{tenant}} {{policy}} {{budget}}")]),
+        graph("Audits per second, by result", "Turns of the sample of --kv-audit. crowded_out: the server is hardly ever idle, so lower the share; "
+              "no_room: the pool is too small for whole histories.",
+              [(f"{total_rate('hydrant_kv_audits_total', 'result')} > 0", "{{result}}")], unit="ops"),
         graph("Budgets lowered per second", "Elastic budgets that gave way to somebody who waited. Steadily above zero: the pool is too small for "
               "the budgets asked for.", [(total_rate("hydrant_shrinks_total"), "shrinks")], unit="ops"),
     ]  # fmt: skip

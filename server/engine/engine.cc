@@ -235,21 +235,26 @@ void Engine::FailEverything() {
   route();
   router_.FailAll();
   takings_.clear();
+  if (!core_->replay().active()) return;
+  core_->replay().Stop();
+  hooks_.replays->OnEnd(ReplayEnd::kError);
 }
 
 Engine::Round Engine::Work(bool may_wait) {
   if ((core_->idle() || stuck_) && !closing_ && router_.Flush()) {
     step_started_us_.store(0, std::memory_order_relaxed);
-    if (may_wait) {
-      inbox_.WaitAndDrain(&batch_);
+    const bool replayed = ReplaySome();
+    if (may_wait && !replayed) {
+      WaitForOrders();
     } else {
       inbox_.Drain(&batch_);
-      if (batch_.empty()) return Round::kWaits;
     }
+    if (batch_.empty()) return replayed ? Round::kWorked : Round::kWaits;
   } else {
     inbox_.Drain(&batch_);
   }
   const int64_t started = core_->now_us();
+  if (!batch_.items.empty() || !core_->idle()) quiet_since_us_ = started;
   step_started_us_.store(started, std::memory_order_relaxed);
   TakeOrders();
   if (!takings_.empty()) GiveParked();
@@ -266,6 +271,48 @@ Engine::Round Engine::Work(bool may_wait) {
   if (!batch_.cancels.empty()) Publish();  // their blocks are free; the step to come may be long
   Step(started);
   return Round::kWorked;
+}
+
+bool Engine::MayReplay() const {
+  return hooks_.replays != nullptr && core_->idle() && !core_->in_flight() && !core_->scheduler().admission_paused() &&
+         (core_->replay().active() || hooks_.replays->has_text());
+}
+
+void Engine::WaitForOrders() {
+  if (!MayReplay()) return inbox_.WaitAndDrain(&batch_);
+  inbox_.WaitAndDrainFor(&batch_, quiet_since_us_ + kQuietUs - core_->now_us());
+}
+
+bool Engine::ReplaySome() {
+  const int64_t started = core_->now_us();
+  if (!MayReplay() || started - quiet_since_us_ < kQuietUs) return false;
+  step_started_us_.store(started, std::memory_order_relaxed);
+  try {
+    Replay();
+  } catch (const std::bad_alloc&) {
+    // No user's request ends for it.
+    core_->replay().Stop();
+    hooks_.replays->OnEnd(ReplayEnd::kNoMemory);
+  } catch (...) {
+    core_->replay().Stop();
+    hooks_.replays->OnEnd(ReplayEnd::kError);
+    throw;
+  }
+  step_started_us_.store(0, std::memory_order_relaxed);
+  return true;
+}
+
+void Engine::Replay() {
+  IdleReplay& replay = core_->replay();
+  if (!replay.active()) {
+    std::optional<ReplayText> text = hooks_.replays->Next();
+    if (text.has_value() && !replay.Begin(*std::move(text))) hooks_.replays->OnEnd(ReplayEnd::kNoRoom);
+    return;
+  }
+  const std::optional<std::span<const SampleResult>> scores = replay.Step();
+  if (!scores.has_value()) return hooks_.replays->OnEnd(ReplayEnd::kNoAdapter);
+  if (!hooks_.replays->OnScores(*scores)) return replay.Stop();
+  if (!replay.active()) hooks_.replays->OnEnd(ReplayEnd::kDone);
 }
 
 void Engine::CancelEverything() {

@@ -25,6 +25,7 @@
 #include "server/engine/engine_port.h"
 #include "server/engine/event_router.h"
 #include "server/engine/inbox.h"
+#include "server/engine/replay_source.h"
 #include "server/engine/step_pacer.h"
 #include "server/process/limits.h"
 
@@ -41,6 +42,8 @@ struct EngineHooks {
   std::function<void(std::span<const TurnId> dropped, std::span<const ParkedTurn> parked)> on_parked;
   KvDump* kv_dump = nullptr;  // outlives the engine
   bool keeps_parked = false;  // what is parked may outlive the engine
+  // Has texts to be computed once more while there is nothing else to do (IdleReplay); outlives the engine. May be null.
+  ReplaySource* replays = nullptr;
 };
 
 class Engine : public EnginePort {
@@ -80,6 +83,14 @@ class Engine : public EnginePort {
   // The same once Stop has returned, which lets KV that is on its way out of the pool leave it where EngineHooks::keeps_parked.
   KvBytes ReadParked(const TurnId& turn) const;
 
+  // EngineHooks::replays may have a text now. Any thread; throws std::bad_alloc.
+  void LookForReplays() {
+    inbox_.PushCall([] {});
+  }
+  // How long there has to have been nothing to do before a text is computed once more: who sends one request after the other
+  // never waits for a step of it.
+  static constexpr int64_t kQuietUs = 250'000;
+
   EngineCounters counters() const override;
   // True if the engine is dead, or has been busy with one step for longer than limits.engine_stall_s.
   bool stalled() const override;
@@ -103,6 +114,12 @@ class Engine : public EnginePort {
   };
 
   Round Work(bool may_wait);
+  // Until there are some, or it has been quiet for long enough.
+  void WaitForOrders();
+  bool MayReplay() const;
+  // A step of it, if it is time. False: it is not.
+  bool ReplaySome();
+  void Replay();
   void Step(int64_t started);
   void CancelEverything();
   void TakeOrders();
@@ -131,8 +148,9 @@ class Engine : public EnginePort {
   uint64_t stalls_ = 0;   // steps that took longer than limits_.engine_stall_s
   bool closing_ = false;  // everything is cancelled, for Stop was called
   std::list<Taking>
-      takings_;         // of KV that is on its way out of the pool: bounded by those who wait for the end of a turn
-  bool stuck_ = false;  // the last step could do nothing: whatever runs is paused, and no KV waits to be moved
+      takings_;  // of KV that is on its way out of the pool: bounded by those who wait for the end of a turn
+  int64_t quiet_since_us_ = 0;  // when somebody was last there
+  bool stuck_ = false;          // the last step could do nothing: whatever runs is paused, and no KV waits to be moved
 
   // Bounds are checked with what fetch_add returns, so that no interleaving lets in more than the limit. Relaxed: they
   // are numbers, nothing is published through them.

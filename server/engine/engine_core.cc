@@ -56,7 +56,10 @@ EngineCore::EngineCore(const EngineCoreOptions& options, Executor& executor, Eng
           [this] {
             if (in_flight_ > 0) Answer(flight(0));
           },
-          options.on_loss) {
+          options.on_loss),
+      replay_(executor, {.first = options.scheduler.blocks,
+                         .count = options.replay_blocks,
+                         .first_score = options.scheduler.blocks + options.scheduler.spare_score_blocks}) {
   const size_t rows = static_cast<size_t>(options.scheduler.sequences_max);
   for (InFlightStep& flight : flights_) {
     flight.blank.resize(rows);

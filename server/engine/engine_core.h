@@ -34,6 +34,7 @@
 #include "scheduler/scheduler.h"
 #include "server/engine/answer_mask.h"
 #include "server/engine/engine_types.h"
+#include "server/engine/idle_replay.h"
 #include "server/engine/kv_reading.h"
 #include "server/engine/sequence_request.h"
 #include "server/engine/session_mover.h"
@@ -47,6 +48,8 @@ struct EngineCoreOptions {
   // > 0. prompt + max_tokens may not exceed it; with rolling positions, what the request holds at once: the prompt with
   // what its session had parked, then the budget and what it grows beyond that.
   int32_t context = 0;
+  // That the executor has behind the scheduler's, and as many score blocks behind the spare ones: IdleReplay's alone.
+  int32_t replay_blocks = 0;
   // For an executor whose Launch returns before the work is done; for others it would only delay events.
   bool overlap = false;
   // Where the masks of answers with a shape are computed; outlives the core. Null: in Step, by the thread that calls it.
@@ -97,6 +100,9 @@ class EngineCore {
   KvBytes ReadParked(const TurnId& turn, bool* is_coming) const { return mover_.ReadParked(turn, is_coming); }
   // Parks what ReadParked gave, in this process or in one before it. False: there is no room. Throws std::bad_alloc.
   bool Adopt(const TurnId& turn, int32_t tenant, const KvBytes& kv) { return mover_.Adopt(turn, tenant, kv); }
+
+  // Work for when nothing is in flight.
+  IdleReplay& replay() { return replay_; }
 
   // Copies a session's KV, of its turn in progress or parked, into `out`.
   //
@@ -204,6 +210,7 @@ class EngineCore {
   Scheduler scheduler_;
   std::vector<Extras> extras_;  // [scheduler_.sequence_indices()]
   SessionMover mover_;
+  IdleReplay replay_;
 
   std::array<InFlightStep, kStepsInFlight> flights_;  // in turn
   size_t oldest_ = 0;                                 // of the flights

@@ -1,6 +1,6 @@
 // Inbox is the one way into the engine thread: a bounded queue of many writers and one reader.
 //
-// Thread: TryPush, PushCancels, PushResume, PushCall and Close any; Drain and WaitAndDrain engine.
+// Thread: TryPush, PushCancels, PushResume, PushCall and Close any; Drain, WaitAndDrain and WaitAndDrainFor engine.
 //
 // Calls are orders (other tenants, a pause, a session that is done with): the reader runs them before the items of the same
 // batch, so that an item finds what was ordered before it was pushed.
@@ -11,6 +11,7 @@
 #ifndef HYDRANT_SERVER_ENGINE_INBOX_H_
 #define HYDRANT_SERVER_ENGINE_INBOX_H_
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -94,13 +95,23 @@ class Inbox {
   // The same, after waiting until there is something or the inbox is closed.
   void WaitAndDrain(Batch* batch) {
     std::unique_lock<std::mutex> lock(mutex_);
-    arrived_.wait(lock, [this] {
-      return closed_ || !items_.empty() || !cancels_.empty() || !resumes_.empty() || !calls_.empty();
-    });
+    arrived_.wait(lock, [this] { return HasAny(); });
+    TakeAll(batch);
+  }
+
+  // The same, but after `us` microseconds also with nothing.
+  void WaitAndDrainFor(Batch* batch, int64_t us) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    arrived_.wait_for(lock, std::chrono::microseconds(us), [this] { return HasAny(); });
     TakeAll(batch);
   }
 
  private:
+  // REQUIRES: mutex_ held.
+  bool HasAny() const {
+    return closed_ || !items_.empty() || !cancels_.empty() || !resumes_.empty() || !calls_.empty();
+  }
+
   // REQUIRES: mutex_ held.
   void TakeAll(Batch* batch) {
     batch->items.clear();

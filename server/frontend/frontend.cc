@@ -109,6 +109,7 @@ EventRouter::FanOut Frontend::fan_out() {
 absl::Status Frontend::Open(EnginePort& engine) {
   engine_ = &engine;
   metrics_.ReadShapes(options_.context.shapes);
+  metrics_.ReadAudit(options_.context.audit);
   metrics_.ReadAdapters(options_.context.adapters);
   admission_ = std::make_unique<AdmissionControl>(options_.limits, engine, metrics_, options_.limit_store);
   generations_ = std::make_unique<GenerationService>(options_.context, engine, metrics_, *admission_, workers_,

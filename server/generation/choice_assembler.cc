@@ -100,7 +100,7 @@ void ChoiceAssembler::AddToken(const TokenEvent& event) {
   if (event.token >= 0) {
     ++generated_;
     output_.token_ids.push_back(event.token);
-    if (event.logprobs != nullptr)
+    if (event.logprobs != nullptr && request_.logprobs >= 0)
       output_.logprobs.push_back(MakeLogprobs(event.token, event.logprobs.get(), request_.logprobs));
     // The token that stops a sequence is counted and reported, but is not text.
     const bool is_text = event.finish != FinishReason::kStop || request_.include_stop_str_in_output;

@@ -22,6 +22,7 @@
 #include "model/tokenizer/tokenizer.h"
 #include "scheduler/request/token_ids.h"
 #include "server/adapters/adapter_registry.h"
+#include "server/audit/kv_audit.h"
 #include "server/engine/logit_shaper.h"
 #include "server/generation/chat_setup.h"
 #include "server/kv/kv_resolution.h"
@@ -49,6 +50,7 @@ struct ServingContext {
   PrefixSalts prefix_salts;
   SessionStore* sessions = nullptr;                     // never null in a server; outlives it
   AdapterRegistry* adapters = nullptr;                  // null: there are none; outlives it
+  KvAudit* audit = nullptr;                             // null: no turn is audited; outlives it
   std::shared_ptr<ShapeCache> shapes;                   // null: no request has a constraint
   Durability session_durability = Durability::kTokens;  // of tenants that say nothing else
   std::string system_fingerprint;

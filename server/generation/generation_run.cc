@@ -69,6 +69,7 @@ GenerationRun::GenerationRun(PreparedGeneration prepared, const ServingContext& 
       Choice& choice = choices_.emplace_back();
       choice.prompt = static_cast<int32_t>(p);
       if (fields.pooling != Pooling::kNone) choice.states = std::make_shared<PooledStates>(fields.pooling);
+      choice.audit = DrawAudit(prompt);
       choice.assembler =
           std::make_unique<ChoiceAssembler>(*context_.tokenizer, fields, *stops_, prompt.ids,
                                             prompt.added_special_tokens, prompt.show_specials, prepared_.reasoning);
@@ -219,6 +220,19 @@ void GenerationRun::StopStaging(KvReject why) {
   context_.sessions->StopReadingKv(why);
 }
 
+// Turns are drawn that generate, under a policy that evicts.
+std::unique_ptr<TurnAudit> GenerationRun::DrawAudit(const PreparedPrompt& prompt) const {
+  if (context_.audit == nullptr || !prompt.kv.policy.evicts || prepared_.fields.max_tokens == 0) return nullptr;
+  AuditedTurn turn;
+  turn.tenant = tenant_;
+  turn.policy = prompt.kv.policy_label;
+  turn.session = turn_.has_value() ? turn_->session() : 0;
+  turn.prompt = prompt.ids;
+  turn.has_adapter = adapter_ != nullptr;
+  if (turn.has_adapter) turn.adapter = adapter_->slot;
+  return TurnAudit::Draw(context_.audit, std::move(turn));
+}
+
 SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   const GenerationFields& fields = prepared_.fields;
   const PreparedPrompt& prompt = prepared_.prompts[static_cast<size_t>(choices_[choice].prompt)];
@@ -246,6 +260,7 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   sequence.policy_label = prompt.kv.policy_label;
   if (adapter_ != nullptr) sequence.adapter = adapter_->slot->number;
   static_cast<ScoringOptions&>(sequence) = fields;
+  if (choices_[choice].audit != nullptr) sequence.logprobs = std::max(sequence.logprobs, 1);
   if (fields.echo) sequence.prompt_logprobs = std::max(fields.logprobs, fields.prompt_logprobs);
   sequence.prompt_ranks = fields.prompt_logprobs >= 0;
   sequence.states = choices_[choice].states;
@@ -318,6 +333,7 @@ void GenerationRun::AddToken(Choice& choice, const TokenEvent& event) {
     choice.last_token_us = event.time_us;
     if (answer_.has_value()) answer_->Add(event.token);
   }
+  if (choice.audit != nullptr) choice.audit->Take(event, batch_.status[static_cast<size_t>(event.choice)]);
   choice.assembler->AddToken(event);
   if (std::optional<ApiError> error = ErrorOf(event.finish)) error_ = std::move(error);
   if (choice.states != nullptr && choice.ended_in_engine && !error_.has_value())

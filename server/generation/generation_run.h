@@ -17,6 +17,7 @@
 #include "api/response/answer.h"
 #include "api/wire/api_error.h"
 #include "block_manager/prefix_index.h"
+#include "server/audit/turn_audit.h"
 #include "server/engine/engine_port.h"
 #include "server/engine/sequence_request.h"
 #include "server/engine/stream_mailbox.h"
@@ -104,6 +105,7 @@ class GenerationRun {
     bool announced = false;        // its first chunk is out
     bool closed = false;           // its last chunk is out
     int64_t last_token_us = -1;
+    std::unique_ptr<TurnAudit> audit;      // null: it is not in the sample
     std::shared_ptr<PooledStates> states;  // null: its prompt's are not asked for
   };
 
@@ -112,6 +114,7 @@ class GenerationRun {
   void Cancel() noexcept;
   void AbsorbBatch();
   int64_t generated_tokens() const;
+  std::unique_ptr<TurnAudit> DrawAudit(const PreparedPrompt& prompt) const;
   SequenceRequest MakeSequence(size_t choice) const;
   void AddToken(Choice& choice, const TokenEvent& event);
   // Why the states of a prompt that has ended like this are no vector, if so.

@@ -20,6 +20,7 @@
 
 #include "absl/strings/str_join.h"
 #include "server/adapters/adapter_registry.h"
+#include "server/metrics/audit_series.h"
 #include "server/metrics/sampled_series.h"
 #include "server/process/limits.h"
 #include "server/sessions/journal/session_journal.h"
@@ -218,7 +219,8 @@ struct Metrics::Series {
   prometheus::Family<Gauge>* adapter_family = nullptr;
   Gauge* adapter_demand = nullptr;  // the family's only series
   AdapterRegistry::Demand adapters_seen;
-  std::vector<Counter*> evicted;  // by policy_label
+  std::unique_ptr<AuditSeries> audit;  // null: no turn is audited
+  std::vector<Counter*> evicted;       // by policy_label
   Gauge* open_fds;
   Gauge* resident_bytes;
   Gauge* virtual_bytes;
@@ -524,6 +526,12 @@ void Metrics::ReadAdapters(const AdapterRegistry* adapters) {
                                  .Register(series_->registry);
 }
 
+void Metrics::ReadAudit(const KvAudit* audit) {
+  if (audit == nullptr) return;
+  const std::lock_guard<std::mutex> lock(series_->render_mutex);
+  series_->audit = std::make_unique<AuditSeries>(*audit, &series_->registry);
+}
+
 std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& sessions, bool stalled,
                             const SessionJournal* journal, const KvKeeper* kv) {
   Series& series = *series_;
@@ -548,6 +556,7 @@ std::string Metrics::Render(const EngineCounters& engine, const SessionCounts& s
   }
   series.RenderTenants(engine);
   series.RenderAdapters();
+  if (series.audit != nullptr) series.audit->Update();
 
   rusage usage_times{};
   getrusage(RUSAGE_SELF, &usage_times);

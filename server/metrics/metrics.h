@@ -22,6 +22,7 @@ namespace hydrant {
 class AdapterRegistry;
 enum class AskEnd : uint8_t;
 struct EngineCounters;
+class KvAudit;
 class KvKeeper;
 class SessionJournal;
 class ShapeCache;
@@ -76,6 +77,8 @@ class Metrics {
   void ReadShapes(std::shared_ptr<const ShapeCache> shapes);
   // Whose demand is, unless it is null. Outlives the last scrape.
   void ReadAdapters(const AdapterRegistry* adapters);
+  // Whose results are, unless it is null. Outlives the last scrape.
+  void ReadAudit(const KvAudit* audit);
 
   // Engine thread.
   void ObserveStep(int32_t tokens, int64_t plan_us, int64_t device_us, int64_t commit_us, int64_t move_us);

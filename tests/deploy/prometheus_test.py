@@ -35,6 +35,7 @@ ZERO = {
     "hydrant_session_kv_passed_total": "the same",
     "hydrant_session_log_damaged_total": "the same",
     "hydrant_session_log_read_only": "the same",
+    "hydrant_kv_logprob_gap": "it is below zero",
 }
 
 
@@ -48,8 +49,12 @@ class Live(unittest.TestCase):
         folder = serving.folder("prometheus")
         sessions = tempfile.mkdtemp(dir=folder)  # mode 0700, as a session directory has to be
         cls.addClassCleanup(shutil.rmtree, sessions)
-        cls.server = serving.TenantServer(folder, traffic.TENANTS, (*traffic.FLAGS, "--session-dir", sessions, "--session-dir-unsafe"))
+        flags = (*traffic.FLAGS, "--session-dir", sessions, "--session-dir-unsafe", "--kv-audit", 1)
+        cls.server = serving.TenantServer(folder, traffic.TENANTS, flags)
         cls.addClassCleanup(cls.server.stop)
+        # Before it has anything else to do.
+        cls.server.complete("chats", prompt=list(range(300, 400)), max_tokens=8, ignore_eos=True, kv={"policy": "h2o", "budget": 32})
+        wait_for("a turn is audited", lambda: cls.server.metric("hydrant_kv_audits_total", result="done"))
         cls.address = cls.server.admin.removeprefix("http://")
         cpu = cls.server.cpu_s()
         with traffic.Traffic(cls.server) as load:

@@ -1,5 +1,6 @@
 """Every series of /metrics: name -> (type, labels that tell its series apart, buckets). vLLM's names, labels and buckets are
-vLLM's; a series that is not here does not exist, and one that is here exists from the first scrape, at zero."""
+vLLM's; a series that is not in `table` does not exist, and one that is exists from the first scrape, at zero. Those in
+AUDITED exist with --kv-audit."""
 
 FIRST_TOKEN = [.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560]  # fmt: skip
 TOKEN = [.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80]  # fmt: skip
@@ -17,6 +18,14 @@ STORE = [.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .5, 1]
 POLICIES = ["full", "h2o", "h2o-real", "h2o-llama3", "h2o-decay", "h2o-plus", "h2o-streaming", "snapkv", "sinks", "window", "auto"]
 REASONS = ["invalid", "overloaded", "draining", "concurrency", "rpm", "tpm", "queue", "sessions", "timeout",
            "queue_timeout"]
+
+
+AUDIT_RESULTS = "done nothing_evicted too_long no_room crowded_out forgotten no_adapter no_memory error".split()
+AUDITED = {
+    "hydrant_kv_audits_total": "counter", "hydrant_kv_audits_waiting": "gauge", "hydrant_kv_audit_computed_tokens_total": "counter",
+    # These when a turn of a tenant, policy and budget was audited.
+    "hydrant_kv_agreement": "gauge", "hydrant_kv_logprob_gap": "gauge", "hydrant_kv_audited_tokens_total": "counter",
+}  # fmt: skip
 
 
 def one_two_five(most):

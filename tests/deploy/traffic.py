@@ -82,6 +82,8 @@ class Traffic:
 
     def periodic(self, noise, number, turn):
         self.complete("chats", self.ids(noise, 100), 120, kv={"policy": "h2o-plus", "budget": 64, "cadence": {"periodic": 16}})
+        # Of which nothing is evicted, so that there is nothing to audit.
+        self.complete("chats", self.ids(noise, 10), 4, kv={"policy": "h2o", "budget": 256})
 
     def capped(self, noise, number, turn):
         self.complete("capped", self.ids(noise, 20), 60)

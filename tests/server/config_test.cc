@@ -183,6 +183,8 @@ TEST(Config, AStoreOfSharedLimits) {
 TEST(Config, RanksAreAskedForAlone) {
   EXPECT_EQ(Good({}).ranks, 1);
   EXPECT_EQ(Good({"--tensor-parallel-size", "2"}).ranks, 2);
+  EXPECT_EQ(Good({"--kv-audit", "0.25"}).kv_audit, 0.25);
+  EXPECT_EQ(Good({"--kv-audit", "0", "--debug-kv-dump", "f"}).kv_audit, 0);
   EXPECT_EQ(Good({"--tensor-parallel-size", "1", "--enable-lora", "--weights-memory", "1000"}).ranks, 1);
 }
 
@@ -222,6 +224,9 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--kv-cache-dtype", "fp8"}, "--kv-cache-dtype fp8 is not supported: int8 takes the same memory"},
       {{"--kv-cache-dtype", "fp8_e4m3"}, "--kv-cache-dtype fp8_e4m3 is not supported: int8"},
       {{"--kv-cache-dtype", "fp8_e5m2"}, "--kv-cache-dtype fp8_e5m2 is not supported: int8"},
+      {{"--kv-audit", "1.5"}, "--kv-audit"},
+      {{"--kv-audit", "0.5", "--weights-memory", "1000"}, "--kv-audit: each of its short steps would read the weights"},
+      {{"--kv-audit", "0.5", "--debug-kv-dump", "f"}, "--kv-audit: a dump is of requests' steps alone"},
       {{"--tensor-parallel-size", "0"}, "--tensor-parallel-size"},
       {{"--tensor-parallel-size", "2", "--device", "cuda"}, "--tensor-parallel-size 2: several GPUs"},
       {{"--tensor-parallel-size", "2", "--enable-lora"},

@@ -517,5 +517,24 @@ TEST(DeriveLimits, TheScratchIsThatOfTheWeightsAsTheyAreMultiplied) {
   }
 }
 
+TEST(Sizing, AuditsHaveBlocksOfTheirOwnOutOfAShareAndBesideACount) {
+  Config config;
+  config.kv_audit = 0.1;
+  config.blocks_override = 320;
+  Sizing sizing = *DeriveLimits(config, Model(), kDevice, kHost);
+  EXPECT_EQ(sizing.limits.blocks, 320) << "the pool is what was asked for";
+  EXPECT_EQ(sizing.replay_blocks, 20) << "a sixteenth";
+  config.blocks_override = 100'000;
+  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, kHost)->replay_blocks, 8192 / 16) << "a context is enough";
+  config.blocks_override = 0;
+  config.max_model_len = 1024;
+  sizing = *DeriveLimits(config, Model(), kDevice, kHost);
+  EXPECT_EQ(sizing.replay_blocks, 64);
+  config.kv_audit = 0;
+  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, kHost)->limits.blocks, sizing.limits.blocks + 64)
+      << "of the same memory";
+  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, kHost)->replay_blocks, 0);
+}
+
 }  // namespace
 }  // namespace hydrant

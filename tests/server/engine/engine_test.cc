@@ -1,5 +1,6 @@
 #include "server/engine/engine.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -23,6 +24,32 @@ class FirstOfTenant : public SequenceLedger {
   void OnAdmitted(int32_t /*choice*/) override {}
   void OnEnded(int32_t /*choice*/, int32_t /*prompt_computed*/, int32_t /*generated*/) override {}
   bool first_of_tenant() const override { return true; }
+};
+
+// Has one text of 40 tokens, again and again, and keeps what it hears.
+class OneText : public ReplaySource {
+ public:
+  bool has_text() const override { return texts > 0; }
+  std::optional<ReplayText> Next() override {
+    --texts;
+    ReplayText text;
+    text.tokens = std::vector<int32_t>(static_cast<size_t>(size), 'x');
+    text.begin = 30;
+    return text;
+  }
+  bool OnScores(std::span<const SampleResult> some) override {
+    scores += std::ssize(some);
+    ++steps;
+    return wanted;
+  }
+  void OnEnd(ReplayEnd end) override { ends.push_back(end); }
+
+  std::atomic<int> texts = 1;
+  int size = 40;
+  bool wanted = true;
+  int64_t scores = 0;
+  int steps = 0;
+  std::vector<ReplayEnd> ends;
 };
 
 // An engine over a ScriptedExecutor whose mailboxes are read by the test.
@@ -57,7 +84,8 @@ class EngineTest : public testing::Test {
     options.scheduler.parked_blocks_max = 64;
     options.vocab = 258;
     options.context = limits_.context_max;
-    auto core = EngineCore::Create(options, executor_, MonotonicUs);
+    options.replay_blocks = 4;
+    auto core = EngineCore::Create(options, executor_, clock_);
     ASSERT_TRUE(core.ok()) << core.status();
     EngineHooks hooks;
     hooks.fan_out = [this](const EventRouter::MailboxList& list) {
@@ -66,6 +94,7 @@ class EngineTest : public testing::Test {
     };
     hooks.on_step = [this](const StepReport&) { ++steps_; };
     hooks.on_death = [this](const std::string&) { died_ = true; };
+    hooks.replays = replays_;
     engine_ = std::make_unique<Engine>(std::move(*core), limits_, std::move(hooks));
   }
 
@@ -108,6 +137,8 @@ class EngineTest : public testing::Test {
   int32_t waiting_max_ = 8;
   int32_t blocks_ = 64;
   int64_t swap_blocks_ = 0;
+  EngineClock clock_ = MonotonicUs;
+  ReplaySource* replays_ = nullptr;
   ScriptedExecutor executor_;
   std::atomic<int> steps_ = 0;
   std::atomic<bool> died_ = false;
@@ -372,6 +403,145 @@ TEST_F(EngineTest, WhatTheCoreRefusesFailsAlone) {
   EXPECT_EQ(ReadAll(*bad.mailbox, 1).back().finish, FinishReason::kRefused);
   EXPECT_EQ(ReadAll(*Submit(5, 2).mailbox, 1).back().finish, FinishReason::kLength);
   EXPECT_TRUE(Eventually([&] { return engine_->backlog().sequences == 0; }));
+}
+
+// Its time is the test's, and its rounds are made by hand.
+class ReplayTest : public EngineTest {
+ protected:
+  ReplayTest() {
+    clock_ = [this] { return now_us_; };
+    replays_ = &source_;
+  }
+  ~ReplayTest() override {
+    if (engine_ == nullptr) return;
+    engine_->Stop();
+    while (engine_->MakeRound(false) != Engine::Round::kEnded) {
+    }
+  }
+  // Until there is nothing to do any more.
+  void Run() {
+    while (engine_->MakeRound(false) != Engine::Round::kWaits) {
+    }
+  }
+  void PassTime() { now_us_ += Engine::kQuietUs; }
+
+  int64_t now_us_ = 0;
+  OneText source_;
+};
+
+TEST_F(ReplayTest, ATextIsComputedInShortStepsWhenItHasBeenQuiet) {
+  Create();
+  const Sent user = Submit(5, 3);
+  Run();
+  EXPECT_EQ(source_.steps, 0) << "somebody was there just now";
+  now_us_ += Engine::kQuietUs - 1;
+  Run();
+  EXPECT_EQ(source_.steps, 0);
+  now_us_ += 1;
+  const EngineCounters before = engine_->counters();
+  const int users_steps = steps_;
+  Run();
+  EXPECT_EQ(source_.steps, 3) << "39 tokens, 16 at a time";
+  EXPECT_EQ(source_.scores, 10);
+  EXPECT_THAT(source_.ends, testing::ElementsAre(ReplayEnd::kDone));
+  engine_->LookForReplays();
+  Run();
+  const EngineCounters after = engine_->counters();
+  EXPECT_EQ(after.scheduler.prompt_tokens, before.scheduler.prompt_tokens);
+  EXPECT_EQ(after.scheduler.admitted, before.scheduler.admitted);
+  EXPECT_EQ(after.tenants[0].charged, before.tenants[0].charged);
+  EXPECT_EQ(after.blocks_used, 0);
+  EXPECT_EQ(steps_, users_steps);
+  EXPECT_EQ(engine_->backlog().sequences, 0);
+}
+
+TEST_F(ReplayTest, ItRestsWhileSomebodyIsThere) {
+  Create();
+  PassTime();
+  EXPECT_EQ(engine_->MakeRound(false), Engine::Round::kWorked) << "it begins";
+  EXPECT_EQ(engine_->MakeRound(false), Engine::Round::kWorked) << "and makes a step";
+  EXPECT_EQ(source_.steps, 1);
+  const Sent user = Submit(90, 3);
+  (void)engine_->MakeRound(false);
+  const int steps = source_.steps;
+  EXPECT_LE(steps, 2) << "the step in progress is the last";
+  EXPECT_EQ(engine_->counters().running, 1) << "and the user's first comes right behind it";
+  PassTime();
+  while (engine_->counters().running > 0) (void)engine_->MakeRound(false);
+  Run();
+  EXPECT_EQ(source_.steps, steps) << "it is not quiet yet";
+  PassTime();
+  Run();
+  EXPECT_THAT(source_.ends, testing::ElementsAre(ReplayEnd::kDone));
+  EXPECT_EQ(source_.steps, 3) << "nothing is computed twice";
+  EXPECT_EQ(source_.scores, 10);
+  EXPECT_EQ(ReadAll(*user.mailbox, 1).size(), 3u);
+}
+
+TEST_F(ReplayTest, ItWaitsWhileAdmissionIsPaused) {
+  Create();
+  engine_->PauseAdmission(true);
+  Run();
+  PassTime();
+  Run();
+  EXPECT_EQ(source_.texts, 1);
+  engine_->PauseAdmission(false);
+  Run();
+  EXPECT_EQ(source_.steps, 3);
+}
+
+TEST_F(ReplayTest, WhatNobodyWantsAnyMoreIsNotComputed) {
+  source_.wanted = false;
+  Create();
+  PassTime();
+  Run();
+  EXPECT_EQ(source_.steps, 1);
+  EXPECT_TRUE(source_.ends.empty());
+  EXPECT_TRUE(Submit(5, 3).id.has_value());
+  Run();
+}
+
+TEST_F(ReplayTest, ThereIsNoRoomForATextLongerThanItsBlocks) {
+  source_.size = 70;
+  Create();
+  PassTime();
+  Run();
+  EXPECT_THAT(source_.ends, testing::ElementsAre(ReplayEnd::kNoRoom));
+}
+
+TEST_F(ReplayTest, ItEndsWithTheEngine) {
+  Create();
+  PassTime();
+  (void)engine_->MakeRound(false);
+  executor_.fails = true;
+  while (engine_->MakeRound(false) != Engine::Round::kEnded) {
+  }
+  EXPECT_TRUE(died_);
+  EXPECT_THAT(source_.ends, testing::ElementsAre(ReplayEnd::kError));
+}
+
+TEST_F(ReplayTest, AStopDropsItAtOnce) {
+  Create();
+  PassTime();
+  (void)engine_->MakeRound(false);
+  (void)engine_->MakeRound(false);
+  engine_->Stop();
+  while (engine_->MakeRound(false) != Engine::Round::kEnded) {
+  }
+  EXPECT_LE(source_.steps, 2) << "the step in progress is the last";
+  EXPECT_TRUE(source_.ends.empty()) << "nobody hears of it any more";
+}
+
+TEST_F(EngineTest, ATextIsFoundByAThreadThatSleeps) {
+  OneText source;
+  source.texts = 0;
+  replays_ = &source;
+  Start();
+  source.texts = 1;
+  engine_->LookForReplays();
+  EXPECT_TRUE(Eventually([&] { return executor_.steps == 3; }));
+  engine_->Stop();
+  EXPECT_THAT(source.ends, testing::ElementsAre(ReplayEnd::kDone));
 }
 
 }  // namespace

@@ -111,6 +111,67 @@ TEST_F(GenerationRunTest, AnAdaptersSlotIsTheEnginesAndNotTheReaders) {
   EXPECT_TRUE(slot.expired()) << "the answer is still to be read";
 }
 
+// A token with the log-probability -1 and the best one 'z'.
+TokenEvent Scored(int32_t choice, int32_t token, FinishReason finish) {
+  TokenEvent event;
+  event.choice = choice;
+  event.token = token;
+  event.finish = finish;
+  event.logprobs = std::make_unique<SampleResult>();
+  event.logprobs->id = token;
+  event.logprobs->logprob = -1.0f;
+  event.logprobs->top = {{'z', -0.5f}};
+  return event;
+}
+
+TEST_F(GenerationRunTest, AnAuditedTurnHasLogProbabilitiesThatItsClientDoesNotSee) {
+  KvAudit::Options options;
+  options.share = 1;
+  options.context = 1000;
+  options.policy_names = KvPolicyLabels();
+  options.tenant_name = [](int32_t) { return std::string("t"); };
+  KvAudit audit(std::move(options));
+  context_.audit = &audit;
+  SequenceProgress status;
+  status.budget = 16;
+  status.evicted = 3;
+  for (const char* stream : {"false", "true"}) {
+    const std::string body =
+        std::string(R"({"prompt":"abc","max_tokens":1,"n":2,"kv":{"policy":"h2o","budget":16},"stream":)") + stream +
+        "}";
+    const auto run = Start(body);
+    for (const SequenceRequest& sequence : queue_.job.sequences) EXPECT_EQ(sequence.logprobs, 1);
+    for (int32_t choice = 0; choice < 2; ++choice) {
+      (void)queue_.job.mailbox->PushToken(Scored(choice, 'd', FinishReason::kLength), status);
+    }
+    run->Absorb();
+    std::string out;
+    if (stream[0] == 't') {
+      run->AppendEvents(&out);
+    } else {
+      out = run->Body();
+    }
+    EXPECT_THAT(out, HasSubstr(R"("text":"d")"));
+    EXPECT_THAT(out, HasSubstr(R"("logprobs":null)"));
+    EXPECT_THAT(out, Not(HasSubstr("-0.5"))) << out;
+    EXPECT_THAT(out, Not(HasSubstr("-1.0"))) << out;
+    for (int32_t choice = 0; choice < 2; ++choice) {
+      const std::optional<ReplayText> text = audit.Next();
+      ASSERT_TRUE(text.has_value()) << "every choice is a turn";
+      EXPECT_EQ(text->tokens.vector(), (std::vector<int32_t>{'a', 'b', 'c', 'd'}));
+      EXPECT_EQ(text->begin, 3);
+      audit.OnEnd(ReplayEnd::kNoRoom);
+    }
+    EXPECT_FALSE(audit.has_text());
+  }
+  Start(R"({"prompt":"abc","max_tokens":1,"logprobs":0,"kv":{"policy":"h2o","budget":16}})");
+  EXPECT_EQ(queue_.job.sequences.front().logprobs, 1);
+  Start(R"({"prompt":"abc","max_tokens":1,"logprobs":4,"kv":{"policy":"h2o","budget":16}})");
+  EXPECT_EQ(queue_.job.sequences.front().logprobs, 4) << "its own are enough";
+  Start(R"({"prompt":"abc","max_tokens":1})");
+  EXPECT_EQ(queue_.job.sequences.front().logprobs, -1) << "nothing is evicted";
+}
+
 // Nothing else is work for an io thread: masks may be in its way.
 TEST_F(GenerationRunTest, AFormIsFollowedWhereTheAnswerHasBegunOrHasToBeClosed) {
   struct Case {

@@ -1,0 +1,216 @@
+#include "server/audit/kv_audit.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <new>
+#include <utility>
+
+namespace hydrant {
+namespace {
+
+// Any two of a counter's values come to numbers that have nothing to do with each other (SplitMix64).
+uint64_t Mixed(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+AuditResult ResultOf(ReplayEnd end) {
+  switch (end) {
+    case ReplayEnd::kDone:
+      return AuditResult::kDone;
+    case ReplayEnd::kNoRoom:
+      return AuditResult::kNoRoom;
+    case ReplayEnd::kNoAdapter:
+      return AuditResult::kNoAdapter;
+    case ReplayEnd::kNoMemory:
+      return AuditResult::kNoMemory;
+    case ReplayEnd::kError:
+      break;
+  }
+  return AuditResult::kError;
+}
+
+}  // namespace
+
+const char* AuditResultName(AuditResult result) {
+  static constexpr const char* kNames[kAuditResults] = {
+      "done", "nothing_evicted", "too_long", "no_room", "crowded_out", "forgotten", "no_adapter", "no_memory", "error"};
+  return kNames[static_cast<size_t>(result)];
+}
+
+KvAudit::KvAudit(Options options) : options_(std::move(options)) {
+  assert(options_.share > 0 && options_.share <= 1 && options_.context > 0);
+}
+
+bool KvAudit::Draws() {
+  const uint64_t number = drawn_.fetch_add(1, std::memory_order_relaxed);
+  return static_cast<double>(Mixed(options_.seed + number) >> 11) * 0x1p-53 < options_.share;
+}
+
+void KvAudit::Skip(AuditResult why) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  CountLocked(why);
+}
+
+void KvAudit::Add(AuditedTurn turn) {
+  assert(turn.kept.size() == turn.answer.size() && !turn.prompt.empty() && !turn.answer.empty());
+  const size_t size = turn.prompt.size() + turn.answer.size();
+  if (size > static_cast<size_t>(options_.context)) return Skip(AuditResult::kTooLong);
+  try {
+    std::vector<int32_t> tokens;
+    tokens.reserve(size);
+    tokens.assign(turn.prompt.begin(), turn.prompt.end());
+    tokens.insert(tokens.end(), turn.answer.begin(), turn.answer.end());
+    Waiting waiting;
+    waiting.begin = static_cast<int32_t>(turn.prompt.size());
+    waiting.tokens = std::move(tokens);
+    turn.prompt = {};
+    turn.answer = {};
+    turn.kept.shrink_to_fit();
+    waiting.turn = std::move(turn);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Push(std::move(waiting));
+  } catch (const std::bad_alloc&) {
+    return Skip(AuditResult::kNoMemory);
+  }
+  try {
+    wake_();
+  } catch (const std::bad_alloc&) {
+    // It is found when somebody was there and went.
+  }
+}
+
+void KvAudit::Push(Waiting waiting) {
+  const auto tokens = static_cast<int64_t>(waiting.tokens.size());
+  waiting_.push_back(std::move(waiting));
+  waiting_tokens_ += tokens;
+  while (waiting_.size() > kWaitingMax || (waiting_tokens_ > options_.tokens_max && waiting_.size() > 1)) {
+    CountLocked(AuditResult::kCrowdedOut);
+    Pop();
+  }
+  waiting_count_.store(static_cast<int64_t>(waiting_.size()), std::memory_order_relaxed);
+}
+
+void KvAudit::Pop() {
+  waiting_tokens_ -= static_cast<int64_t>(waiting_.front().tokens.size());
+  waiting_.pop_front();
+  waiting_count_.store(static_cast<int64_t>(waiting_.size()), std::memory_order_relaxed);
+}
+
+void KvAudit::Forget(uint64_t session) {
+  if (session == 0) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (current_.has_value()) forgotten_ |= current_->turn.session == session;
+  const auto gone = std::erase_if(waiting_, [&](const Waiting& each) {
+    if (each.turn.session != session) return false;
+    waiting_tokens_ -= static_cast<int64_t>(each.tokens.size());
+    return true;
+  });
+  results_[static_cast<size_t>(AuditResult::kForgotten)] += gone;
+  waiting_count_.store(static_cast<int64_t>(waiting_.size()), std::memory_order_relaxed);
+}
+
+std::optional<ReplayText> KvAudit::Next() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  assert(!current_.has_value());
+  if (waiting_.empty()) return std::nullopt;
+  const Waiting& waiting = current_.emplace(std::move(waiting_.front()));
+  waiting_.pop_front();
+  waiting_tokens_ -= static_cast<int64_t>(waiting.tokens.size());
+  waiting_count_.store(static_cast<int64_t>(waiting_.size()), std::memory_order_relaxed);
+  forgotten_ = not_finite_ = false;
+  outcome_ = Outcome();
+  ReplayText text;
+  text.tokens = waiting.tokens;
+  text.begin = waiting.begin;
+  text.has_adapter = waiting.turn.has_adapter;
+  text.adapter = waiting.turn.adapter;
+  return text;
+}
+
+bool KvAudit::OnScores(std::span<const SampleResult> scores) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (forgotten_) {
+    CountLocked(AuditResult::kForgotten);
+    current_.reset();
+    return false;
+  }
+  for (const SampleResult& score : scores) {
+    const AuditToken& kept = current_->turn.kept[static_cast<size_t>(outcome_.tokens++)];
+    not_finite_ |= !score.finite || score.top.empty();
+    if (not_finite_) continue;
+    outcome_.agreed += score.top.front().id == kept.best ? 1 : 0;
+    outcome_.gap += static_cast<double>(score.logprob) - static_cast<double>(kept.logprob);
+  }
+  return true;
+}
+
+void KvAudit::OnEnd(ReplayEnd end) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!current_.has_value()) return;  // there was no memory to say which
+  AuditResult result = ResultOf(end);
+  if (forgotten_) {
+    result = AuditResult::kForgotten;
+  } else if (not_finite_) {
+    result = AuditResult::kError;
+  }
+  try {
+    if (result == AuditResult::kDone) Observe();
+  } catch (const std::bad_alloc&) {
+    result = AuditResult::kNoMemory;
+  }
+  current_.reset();
+  CountLocked(result);
+}
+
+void KvAudit::Observe() {
+  const AuditedTurn& turn = current_->turn;
+  assert(outcome_.tokens == std::ssize(turn.kept));
+  const auto budget = static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(std::max(turn.budget, 1))));
+  const Key key = {turn.tenant, turn.policy, budget};
+  if (!windows_.contains(key) && windows_.size() >= kSeriesMax) {
+    windows_.erase(std::min_element(windows_.begin(), windows_.end(),
+                                    [](const auto& a, const auto& b) { return a.second.changed < b.second.changed; }));
+  }
+  Window& window = windows_[key];
+  if (window.last.size() < kTurnsMean) {
+    window.last.push_back(outcome_);
+  } else {
+    window.last[window.next] = outcome_;
+    window.next = (window.next + 1) % kTurnsMean;
+  }
+  window.tokens += static_cast<uint64_t>(outcome_.tokens);
+  window.changed = ++changes_;
+  computed_tokens_ += current_->tokens.size();
+}
+
+KvAudit::Counts KvAudit::counts() const {
+  Counts counts;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  counts.results = results_;
+  counts.waiting = std::ssize(waiting_) + (current_.has_value() ? 1 : 0);
+  counts.computed_tokens = computed_tokens_;
+  for (const auto& [key, window] : windows_) {
+    if (window.last.empty()) continue;
+    Outcome sum;
+    int64_t tokens = 0, agreed = 0;
+    for (const Outcome& each : window.last) {
+      tokens += each.tokens;
+      agreed += each.agreed;
+      sum.gap += each.gap;
+    }
+    Series& series = counts.series.emplace_back();
+    series.tenant = options_.tenant_name(key.tenant);
+    series.policy = options_.policy_names[static_cast<size_t>(key.policy)];
+    series.budget = std::to_string(key.budget);
+    series.agreement = static_cast<double>(agreed) / static_cast<double>(tokens);
+    series.logprob_gap = sum.gap / static_cast<double>(tokens);
+    series.tokens = window.tokens;
+  }
+  return counts;
+}
+
+}  // namespace hydrant

@@ -1,0 +1,44 @@
+#include "server/audit/turn_audit.h"
+
+#include <new>
+#include <utility>
+
+namespace hydrant {
+
+std::unique_ptr<TurnAudit> TurnAudit::Draw(KvAudit* audit, AuditedTurn turn) {
+  if (audit == nullptr || !audit->Draws()) return nullptr;
+  return std::unique_ptr<TurnAudit>(new TurnAudit(*audit, std::move(turn)));
+}
+
+void TurnAudit::Take(const TokenEvent& event, const SequenceProgress& status) {
+  try {
+    if (event.token >= 0 && fails_ == AuditResult::kDone) Record(event);
+  } catch (const std::bad_alloc&) {
+    fails_ = AuditResult::kNoMemory;
+  }
+  if (EndsByItself(event.finish)) End(status);
+}
+
+void TurnAudit::Record(const TokenEvent& event) {
+  if (turn_.prompt.size() + turn_.answer.size() >= static_cast<size_t>(audit_.context())) {
+    fails_ = AuditResult::kTooLong;
+    turn_ = {};
+    return;
+  }
+  if (event.logprobs == nullptr || event.logprobs->top.empty()) {
+    fails_ = AuditResult::kError;
+    return;
+  }
+  turn_.answer.push_back(event.token);
+  turn_.kept.push_back({event.logprobs->top.front().id, event.logprobs->logprob});
+}
+
+void TurnAudit::End(const SequenceProgress& status) {
+  if (status.evicted == 0) return audit_.Skip(AuditResult::kNothingEvicted);
+  if (fails_ != AuditResult::kDone) return audit_.Skip(fails_);
+  if (turn_.answer.empty()) return;  // nothing was asked for
+  turn_.budget = status.budget;
+  audit_.Add(std::move(turn_));
+}
+
+}  // namespace hydrant
