@@ -129,8 +129,9 @@ KvSpec ReadKvSpec(ObjectReader* request, const KvSpec& default_value, int32_t bu
     spec.preset = preset;
     if (preset != default_value.preset || kv.Has("budget")) spec.recent.reset();
     if (kv.Has("budget")) spec.floor.reset();
-    // Nobody asked this preset for it.
+    // Nobody asked this preset for them.
     if (!CanPrefillBudgeted(preset)) spec.budgeted_prefill = false;
+    if (!CanRoll(preset)) spec.position.reset();
   }
   ReadBudget(&kv, budget_max, &spec);
   const std::optional<int64_t> recent = kv.OptionalInteger("recent", 1, budget_max);

@@ -15,15 +15,16 @@ struct PresetFacts {
   std::string_view name;
   // CanPrefillBudgeted. Not where only the last rows of a prompt are scored, or rows count less the longer ago they were.
   bool prefills_budgeted;
+  bool rolls = true;  // CanRoll
 };
 
 constexpr PresetFacts kPresets[] = {
-    {KvPreset::kFull, "full", false},          {KvPreset::kH2o, "h2o", true},
+    {KvPreset::kFull, "full", false, false},   {KvPreset::kH2o, "h2o", true},
     {KvPreset::kH2oReal, "h2o-real", true},    {KvPreset::kH2oLlama3, "h2o-llama3", true},
     {KvPreset::kWindow, "window", true},       {KvPreset::kSinks, "sinks", true},
     {KvPreset::kSnapKv, "snapkv", false},      {KvPreset::kH2oPlus, "h2o-plus", false},
     {KvPreset::kH2oDecay, "h2o-decay", false}, {KvPreset::kH2oStreaming, "h2o-streaming", true},
-    {KvPreset::kAuto, "auto", false},
+    {KvPreset::kAuto, "auto", false, false},
 };
 
 const PresetFacts& FactsOf(KvPreset preset) {
@@ -84,6 +85,8 @@ std::string_view KvPresetNames() {
 
 bool CanPrefillBudgeted(KvPreset preset) { return FactsOf(preset).prefills_budgeted; }
 
+bool CanRoll(KvPreset preset) { return FactsOf(preset).rolls; }
+
 std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max) {
   const std::string name(KvPresetName(spec.preset));
   if (spec.budgeted_prefill && !CanPrefillBudgeted(spec.preset)) {
@@ -98,6 +101,11 @@ std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max) {
     return InvalidField("kv.position",
                         "'kv.position': \"rolling\" has no meaning with policy full, which evicts nothing. Choose a "
                         "'kv.policy' that evicts.");
+  }
+  if (spec.rolls() && !CanRoll(spec.preset)) {
+    return InvalidField("kv.position", absl::StrCat("'kv.position': \"rolling\" is not possible with policy ", name,
+                                                    ", which goes by the sentences of the text. Use "
+                                                    "\"absolute\" or another policy."));
   }
   if (!spec.evicts()) {
     if (spec.elastic || spec.floor.has_value()) {

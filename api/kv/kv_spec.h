@@ -83,10 +83,13 @@ inline constexpr int32_t kStreamingRecent = 2000;
 // are of the prompt's end, and far from it they are 0.
 bool CanPrefillBudgeted(KvPreset preset);
 
+// Whether positions may roll. Not where nothing is evicted, nor where sentences count: those are of the text, and a rolling
+// cache does not know which token of it a slot has.
+bool CanRoll(KvPreset preset);
+
 // Checks what can be checked without a prompt: a budget is there when the preset needs one and inside
-// [smallest, budget_max]; `recent` fits a budget in tokens; `full` comes alone; prefill budgeted where it can be; recall
-// where nothing is evicted inside a prompt and positions are absolute. Errors
-// name the member.
+// [smallest, budget_max]; `recent` fits a budget in tokens; `full` comes alone; prefill budgeted and positions roll where
+// they can; recall where nothing is evicted inside a prompt and positions are absolute. Errors name the member.
 std::optional<ApiError> CheckKvSpec(const KvSpec& spec, int32_t budget_max);
 
 // budget = budget_tokens | int(ratio * prompt_tokens) | int(ratio * (prompt_tokens + max_tokens)), raised to the

@@ -261,6 +261,21 @@ TEST(KvReaderTest, PositionsRollWhereAskedAndWhereThePresetDoes) {
   EXPECT_FALSE(Read(R"({"policy":"h2o","budget":64})", streaming).spec.rolls()) << "that was the preset's own way";
 }
 
+TEST(KvReaderTest, WhatAPresetCannotDoIsNotTakenOverFromADefault) {
+  KvSpec default_value = ServerDefault();
+  default_value.position = KvPosition::kRolling;
+  default_value.budgeted_prefill = true;
+  const Outcome chosen = Read(R"({"policy":"auto"})", default_value);
+  ASSERT_FALSE(chosen.error.has_value()) << chosen.error->message;
+  EXPECT_EQ(chosen.spec.preset, KvPreset::kAuto);
+  EXPECT_FALSE(chosen.spec.rolls());
+  EXPECT_FALSE(chosen.spec.budgeted_prefill);
+  const Outcome asked = Read(R"({"policy":"auto","position":"rolling"})", default_value);
+  ASSERT_TRUE(asked.error.has_value()) << "it was asked for";
+  EXPECT_EQ(asked.error->param, "kv.position");
+  EXPECT_EQ(asked.error->status, 400);
+}
+
 TEST(KvReaderTest, ConsentToALowerBudgetIsAFloorOrAWord) {
   KvSpec elastic = ServerDefault();
   elastic.elastic = true;

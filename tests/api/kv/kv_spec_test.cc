@@ -172,6 +172,21 @@ TEST(KvSpecTest, AFloorIsTheBudgetUnlessSomebodyAgreedToLess) {
   EXPECT_EQ(slots.error().param, "kv.floor");
 }
 
+TEST(KvSpecTest, PositionsRollUnderWhatEvictsButNotByTheSentencesOfATextThatIsGone) {
+  for (int number = 0; number <= static_cast<int>(kKvPresetLast); ++number) {
+    const auto preset = static_cast<KvPreset>(number);
+    SCOPED_TRACE(KvPresetName(preset));
+    EXPECT_EQ(CanRoll(preset), preset != KvPreset::kFull && preset != KvPreset::kAuto);
+    KvSpec spec = preset == KvPreset::kFull ? KvSpec() : Tokens(preset, 64);
+    spec.position = KvPosition::kRolling;
+    const std::optional<ApiError> error = CheckKvSpec(spec, 1024);
+    EXPECT_EQ(error.has_value(), !CanRoll(preset));
+    if (error.has_value()) {
+      EXPECT_EQ(error->param, "kv.position");
+    }
+  }
+}
+
 TEST(KvSpecTest, RecentAboveAResolvedRatioIsRefused) {
   const KvSpec spec = Ratio(KvPreset::kH2o, KvBudgetKind::kRatioOfPrompt, 0.1, 20);
   ASSERT_EQ(CheckKvSpec(spec, 1024), std::nullopt);
