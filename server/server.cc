@@ -133,14 +133,16 @@ bool KeepsKvFiles(const Config& config, const Limits& limits) {
          config.session_disk_bytes > 0 && limits.parked_blocks > 0;
 }
 
-absl::StatusOr<std::unique_ptr<TenantRegistry>> MakeTenants(const Config& config, const Limits& limits) {
+absl::StatusOr<std::unique_ptr<TenantRegistry>> MakeTenants(const Config& config, const Limits& limits,
+                                                            const KvModelFacts& model) {
   const TenantFacts facts = {limits.blocks,
                              limits.sequences_max,
                              limits.context_max,
                              config.kv,
                              config.tenant_floor_share,
                              config.session_dir.empty() ? Durability::kNone : config.session_durability,
-                             KeepsKvFiles(config, limits)};
+                             KeepsKvFiles(config, limits),
+                             [model](const KvSpec& spec) { return CheckKvDefault(spec, model); }};
   if (!config.tenants_path.empty()) return TenantRegistry::FromFile(config.tenants_path, facts);
   if (!config.api_key_path.empty()) return TenantRegistry::FromKeyFile(config.api_key_path, facts);
   return std::make_unique<TenantRegistry>(SingleTenant(config.api_key), facts);
@@ -341,17 +343,6 @@ std::unique_ptr<SessionStore> MakeSessions(const Limits& limits, const ModelId& 
   return std::make_unique<SessionStore>(std::move(options));
 }
 
-// A default that no request of this model could use is a mistake on the command line, not one of every request.
-absl::Status CheckKvDefault(const Config& config, const KvModelFacts& facts) {
-  std::optional<ApiError> error = CheckKvSpec(config.kv, facts.budget_max);
-  if (!error.has_value()) {
-    const ApiResult<KvResolution> longest = ResolveKvPolicy(config.kv, facts.budget_max, 1, facts);
-    if (longest.ok()) return absl::OkStatus();
-    error = longest.error();
-  }
-  return absl::InvalidArgumentError(absl::StrCat("--kv-policy and its budget: ", error->message));
-}
-
 absl::Status Build(const Config& config, const Checkpoint& checkpoint, const LoadProgress& on_load, Sizing* sizing,
                    Parts* parts) {
   absl::StatusOr<OpenedDevice> opened = OpenDeviceFor(config, checkpoint.config);
@@ -383,7 +374,9 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, const Loa
   *sizing = std::move(*derived);
   for (const std::string& line : sizing->explanation) Log(LogLevel::kDebug, line);
   for (const std::string& line : sizing->warnings) Log(LogLevel::kWarning, line);
-  if (absl::Status status = CheckKvDefault(config, FactsOf(model, sizing->limits, device)); !status.ok()) return status;
+  if (const auto error = CheckKvDefault(config.kv, FactsOf(model, sizing->limits, device)); error.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("--kv-policy and its budget: ", error->message));
+  }
   if (!config.kv_dump_path.empty()) {
     absl::StatusOr<std::unique_ptr<KvDump>> dump = KvDump::Open(config.kv_dump_path, KvPolicyLabels());
     if (!dump.ok()) return dump.status();
@@ -405,7 +398,8 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, const Loa
 
 absl::Status Start(const Config& config, const SystemdNotifier& systemd, const Checkpoint& checkpoint,
                    const Sizing& sizing, Parts* parts) {
-  absl::StatusOr<std::unique_ptr<TenantRegistry>> tenants = MakeTenants(config, sizing.limits);
+  const KvModelFacts facts = FactsOf(checkpoint.config, sizing.limits, *parts->device);
+  absl::StatusOr<std::unique_ptr<TenantRegistry>> tenants = MakeTenants(config, sizing.limits, facts);
   if (!tenants.ok()) return tenants.status();
   parts->tenants = std::move(*tenants);
   const LinearSpec& matrix = parts->executor->weights().layers.front().o->spec();
@@ -422,7 +416,6 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   if (!core.ok()) return core.status();
   if (parts->kv_dump != nullptr) parts->kv_dump->Attach(**core);
 
-  const KvModelFacts facts = FactsOf(checkpoint.config, sizing.limits, *parts->device);
   const ModelId model_id = MakeModelId(*checkpoint.tokenizer, checkpoint.config, facts);
   parts->audit = MakeAudit(config, sizing.limits, *parts->tenants);
   parts->sessions = MakeSessions(sizing.limits, model_id, parts);

@@ -54,11 +54,6 @@ std::optional<ApiError> CheckPins(const KvSpec& spec, const KvModelFacts& model)
     return InvalidField("kv.policy",
                         absl::StrCat("'", name, "' is not available on this server's device. Use 'h2o-plus'."));
   }
-  if (spec.rolls()) {
-    return InvalidField("kv.position", absl::StrCat("'kv.position': \"rolling\" is not possible with policy ", name,
-                                                    ", which goes by the sentences of the text. Use "
-                                                    "\"absolute\" or another policy."));
-  }
   if (model.step_tokens < rows + kBlockSlots - 1) {
     return InvalidField("kv.policy", absl::StrCat("'", name, "' needs steps with room for ", rows + kBlockSlots - 1,
                                                   " prompt tokens; this server's have ", model.step_tokens,
@@ -103,6 +98,12 @@ ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_token
   resolution.policy.recent = count.recent;
   resolution.policy.rolling = spec.rolls();
   return resolution;
+}
+
+std::optional<ApiError> CheckKvDefault(const KvSpec& spec, const KvModelFacts& model) {
+  if (std::optional<ApiError> error = CheckKvSpec(spec, model.budget_max)) return error;
+  const ApiResult<KvResolution> longest = ResolveKvPolicy(spec, model.budget_max, 1, model);
+  return longest.ok() ? std::nullopt : std::optional(longest.error());
 }
 
 std::vector<std::string> KvPolicyLabels() {

@@ -41,16 +41,18 @@ struct KvModelFacts {
 // window: no heavy slots; sinks: the first kSinkSlots positions for ever, no scores; snapkv: the mean over the group of
 // the last 32 prompt rows, pooled over 7 for the prompt's cut; h2o-plus: squares of the last 64 rows with decay 15/16,
 // pooled over 15 for good; h2o-decay: h2o with decay 1 - 1/128; h2o-streaming: h2o with rolling positions; auto: h2o with
-// pins; full: no eviction. Every one that evicts may be asked for with rolling or absolute positions, but auto: segments are
-// of the text, and a rolling cache does not know which token of it a slot has.
+// pins; full: no eviction.
 // Errors: those of api's ResolveKvSlots; 400 for h2o-real on a model with grouped queries, or without its own `recent`,
-// and for rolling positions where they are not rotary or the preset is auto; for auto on a device that chooses no pins, and
-// where steps are too short for the rows that choose them.
+// and for rolling positions where they are not rotary; for auto on a device that chooses no pins, and where steps are too
+// short for the rows that choose them. REQUIRES: CheckKvSpec(spec, model.budget_max) found nothing.
 ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_tokens, int32_t max_tokens,
                                         const KvModelFacts& model);
 
 // The part of it that holds for a session that goes on as well, with what its spec once came to: it may have begun on another device.
 std::optional<ApiError> CheckPins(const KvSpec& spec, const KvModelFacts& model);
+
+// A default that no request of this model could use: a mistake where it is set, not one of every request.
+std::optional<ApiError> CheckKvDefault(const KvSpec& spec, const KvModelFacts& model);
 
 // Preset names by policy_label.
 std::vector<std::string> KvPolicyLabels();

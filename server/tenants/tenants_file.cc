@@ -113,6 +113,8 @@ void ReadKv(ObjectReader* reader, const TenantFacts& facts, TenantConfig* tenant
   KvSpec default_value = facts.kv;
   if (CheckKvSpec(default_value, budget_max).has_value()) default_value = KvSpec();
   tenant->kv = ReadKvSpec(reader, default_value, budget_max);
+  if (reader->failed() || !facts.check_kv) return;
+  if (const std::optional<ApiError> wrong = facts.check_kv(*tenant->kv)) reader->Fail(wrong->param, wrong->message);
 }
 
 // What is running is not stopped for others, so that whoever waits for its memory waits this long at most, where nothing else is said.

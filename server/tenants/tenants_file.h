@@ -13,10 +13,14 @@
 #define HYDRANT_SERVER_TENANTS_TENANTS_FILE_H_
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "api/kv/kv_spec.h"
+#include "api/wire/api_error.h"
 #include "api/wire/durability.h"
 #include "server/tenants/tenant_config.h"
 
@@ -33,6 +37,8 @@ struct TenantFacts {
   double floor_share = 0;
   Durability durability = Durability::kNone;  // of sessions, of tenants that say nothing else
   bool keeps_kv_files = false;                // KV can be on the disk: a tenant may have it promised
+  // What is wrong with a tenant's `kv` whatever its requests are, on this model and device; null: nothing.
+  std::function<std::optional<ApiError>(const KvSpec& spec)> check_kv;
 };
 
 // Errors: FAILED_PRECONDITION, one line: "FILE:LINE: …" for text that is not JSON, "FILE: tenants[2].weight: …" for a

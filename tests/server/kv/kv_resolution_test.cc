@@ -129,15 +129,10 @@ TEST(KvResolution, AutoIsH2oWithPinsForTheWorkOfATurn) {
 }
 
 TEST(KvResolution, AutoIsRefusedByNameWhereItCannotBe) {
-  KvSpec spec = Tokens(KvPreset::kAuto, 100);
-  spec.position = KvPosition::kRolling;
-  ApiResult<KvResolution> refused = ResolveKvPolicy(spec, 300, 50, kGrouped);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().param, "kv.position");
-  spec.position.reset();
+  const KvSpec spec = Tokens(KvPreset::kAuto, 100);
   KvModelFacts facts = kGrouped;
   facts.pins = false;
-  refused = ResolveKvPolicy(spec, 300, 50, facts);
+  ApiResult<KvResolution> refused = ResolveKvPolicy(spec, 300, 50, facts);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().param, "kv.policy");
   EXPECT_THAT(refused.error().message, testing::HasSubstr("'auto' is not available on this server's device"));
@@ -149,6 +144,29 @@ TEST(KvResolution, AutoIsRefusedByNameWhereItCannotBe) {
   refused = ResolveKvPolicy(spec, 300, 50, facts);
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.error().message, testing::HasSubstr("--max-num-batched-tokens"));
+}
+
+TEST(KvResolution, ADefaultIsRefusedWhereNoPromptCouldUseIt) {
+  KvModelFacts facts = kGrouped;
+  EXPECT_EQ(CheckKvDefault(KvSpec(), facts), std::nullopt);
+  EXPECT_EQ(CheckKvDefault(Tokens(KvPreset::kAuto, 100), facts), std::nullopt);
+  facts.step_tokens = 78;
+  std::optional<ApiError> error = CheckKvDefault(Tokens(KvPreset::kAuto, 100), facts);
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->param, "kv.policy");
+  error = CheckKvDefault(Tokens(KvPreset::kH2o, 5000), facts);
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->param, "kv.budget");
+  KvSpec ratio;
+  ratio.preset = KvPreset::kH2o;
+  ratio.budget_kind = KvBudgetKind::kRatioOfPrompt;
+  ratio.budget_ratio = 0.01;
+  ratio.recent = 40;
+  EXPECT_EQ(CheckKvDefault(ratio, facts), std::nullopt) << "a long prompt has a budget of 40";
+  ratio.recent = 41;
+  error = CheckKvDefault(ratio, facts);
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->param, "kv.recent");
 }
 
 TEST(KvResolution, StreamingKeeps48HeavyAnd2000RecentTokensAndRolls) {

@@ -164,6 +164,17 @@ TEST(TenantsFile, ABudgetMaximumMustAdmitTheServersDefault) {
   EXPECT_TRUE(ParseTenants(One(R"("kv":{"budget_max":255,"policy":"window","budget":255})"), "t", facts).ok());
 }
 
+TEST(TenantsFile, ADefaultThatNoRequestCouldUseIsRefusedByItsPlace) {
+  TenantFacts facts = SmallServer();
+  facts.check_kv = [](const KvSpec& spec) {
+    return spec.preset == KvPreset::kAuto ? std::optional(InvalidField("kv.policy", "not here")) : std::nullopt;
+  };
+  const auto config = ParseTenants(One(R"("kv":{"policy":"auto","budget":64})"), "t", facts);
+  EXPECT_EQ(config.status(), absl::FailedPreconditionError("t: tenants[0].kv.policy: not here"));
+  EXPECT_TRUE(ParseTenants(One(R"("kv":{"policy":"h2o","budget":64})"), "t", facts).ok());
+  EXPECT_TRUE(ParseTenants(One(R"("kv":{"budget_max":64})"), "t", facts).ok()) << "it has the server's default";
+}
+
 TEST(TenantsFile, FloorsThatNobodyNamesAreSharedByWeight) {
   TenantFacts facts = SmallServer();
   facts.blocks = 1000;
