@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What a policy keeps of sentences, through the real server: four planted facts of one kind in a context of 1,024 tokens, a
 question about each with the facts in view, and the perplexity of the text behind a prompt beside it. The kinds differ in how far
-a value stands from the name that the question asks for. Prints tables; --results FILE keeps what was measured, and a second
-run goes on from there. Python's standard library only.
+a value stands from the name that the question asks for. Prints tables with 95 % intervals; --results FILE keeps what was
+measured, and a second run goes on from there. Python's standard library only.
 
-    tests/bench/kv_sentences.py --contexts 20:23 --texts docs --documents 26"""
+    tests/bench/kv_sentences.py --contexts 25:85 --texts docs --documents 57"""
 
 import argparse
 import concurrent.futures
@@ -24,6 +24,7 @@ from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ROOT, ServerProcess
 
 IN_FLIGHT = 16
 FACTS = 4
+RESAMPLES = 2000
 # Left for the question and the beginning of its answer.
 QUESTION_TOKENS = 48
 
@@ -96,35 +97,76 @@ def measure(server, arguments, cells, save):
             for form in arguments.forms:
                 asked = list(questions(server, form, number, found[(number * 7 + len(form)) % len(found)]))
                 for policy, budget, kv in settings:
-                    key = f"recall/{form}/{policy}/{budget}/{number}"
+                    key = f"recall/{arguments.texts}/{form}/{policy}/{budget}/{number}"
                     if key not in cells:
                         cells[key] = list(pool.map(lambda item: ask(server, item, kv), asked))
             save()
         for policy, budget, kv in settings if arguments.documents else []:
-            key = f"perplexity/{policy}/{budget}"
-            if key not in cells:
-                cells[key] = list(pool.map(lambda ids: perplexity.server_loss(server, ids, kv), found[: arguments.documents]))
-                save()
+            cell = cells.setdefault(f"perplexity/{arguments.texts}/{policy}/{budget}", [])
+            left = found[len(cell) : arguments.documents]
+            cell += pool.map(lambda ids: perplexity.server_loss(server, ids, kv), left)
+            save()
 
 
-def show(cells):
+def interval(contexts, statistic):
+    """The middle 95 % of `statistic` over contexts drawn again with replacement: a context's questions share its text."""
+    generator = random.Random(1)
+    drawn = sorted(statistic(generator.choices(contexts, k=len(contexts))) for _ in range(RESAMPLES))
+    return drawn[RESAMPLES // 40], drawn[-1 - RESAMPLES // 40]
+
+
+def share(contexts):
+    """Of (answered, answered by the other) of each context: the first number's share of the second."""
+    own, other = (sum(column) for column in zip(*contexts))
+    return own / other if other else math.inf
+
+
+def of_full(values, full):
+    """How many times as often as `full` a setting answers, with its interval. Both: {context: [[answered, log p], ...]}."""
+    contexts = [tuple(sum(answered for answered, _ in cell[number]) for cell in (values, full)) for number in values if number in full]
+    low, high = interval(contexts, share)
+    return f"{share(contexts):.2f} of full ({low:.2f}-{high:.2f})"
+
+
+def show_recall(cells):
     table = {}
     for key, values in cells.items():
         if key.startswith("recall/"):
-            table.setdefault(tuple(key.split("/")[1:4]), []).extend(values)
-    for (form, policy, budget), values in sorted(table.items(), key=lambda row: (row[0][0], int(row[0][2]), row[0][1])):
+            *row, number = key.split("/")[1:]
+            table.setdefault(tuple(row), {})[number] = values
+    for (texts, form, policy, budget), contexts in sorted(table.items(), key=lambda row: (*row[0][:2], int(row[0][3]), row[0][2])):
+        values = [value for cell in contexts.values() for value in cell]
         exact, log_p = (sum(column) / len(values) for column in zip(*values))
-        print(f"{form:9} {policy:9} {budget:>4} {len(values):4} questions  {exact:.3f}  log p {log_p:6.2f}")
-    for key, values in sorted(cells.items(), key=lambda cell: cell[0].split("/")[-1]):
-        if not key.startswith("perplexity/"):
-            continue
-        _, policy, budget = key.split("/")
-        parts = []
-        for other in (f"perplexity/{name}/{size}" for name, size in (("full", 0), ("h2o", budget), ("h2o-plus", budget))):
-            if other != key and len(cells.get(other, [])) == len(values):
-                mean, half = perplexity.relative(values, cells[other])
-                parts.append(f"{other.split('/')[1]} {math.exp(mean):.4f} ({math.exp(mean - half):.4f}-{math.exp(mean + half):.4f})")
-        print(f"{policy:9} {budget:>4} perplexity relative to " + ", ".join(parts))
+        full = table.get((texts, form, "full", "0"), {})
+        compared = of_full(contexts, full) if policy != "full" and full else ""
+        print(f"{texts} {form:9} {policy:9} {budget:>4} {len(values):4} questions  {exact:.3f}  log p {log_p:6.2f}  {compared}")
+
+
+def show_perplexity(cells):
+    """Each cell beside those of the same documents; the last line of a setting is over all texts."""
+    table = {}
+    for key, values in cells.items():
+        if key.startswith("perplexity/"):
+            texts, policy, budget = key.split("/")[1:]
+            table.setdefault((policy, budget), {})[texts] = values
+    for (policy, budget), own in sorted(table.items(), key=lambda row: (int(row[0][1]), row[0][0])):
+        for chosen in [[texts] for texts in own] + ([list(own)] if len(own) > 1 else []):
+            values = [value for texts in chosen for value in own[texts]]
+            parts = []
+            for name, size in (("full", "0"), ("h2o", budget), ("h2o-plus", budget)):
+                other = [value for texts in chosen for value in table.get((name, size), {}).get(texts, [])]
+                if (name, size) != (policy, budget) and len(other) == len(values) > 0:
+                    mean, half = perplexity.relative(values, other)
+                    parts.append(f"{name} {math.exp(mean):.4f} ({math.exp(mean - half):.4f}-{math.exp(mean + half):.4f})")
+            if parts:
+                print(f"{'+'.join(chosen):15} {policy:9} {budget:>4} {len(values):3} documents, perplexity relative to {', '.join(parts)}")
+
+
+def save(path, cells):
+    if path:
+        beside = path.with_suffix(".new")
+        beside.write_text(json.dumps(cells))
+        beside.replace(path)
 
 
 def main():
@@ -144,8 +186,9 @@ def main():
     cells = json.loads(path.read_text()) if path and path.exists() else {}
     flags = ["--debug-kv-dump", "/dev/null", *arguments.server_flag]
     with ServerProcess(arguments.binary, arguments.model, flags) as server:
-        measure(server, arguments, cells, lambda: path and path.write_text(json.dumps(cells)))
-    show(cells)
+        measure(server, arguments, cells, lambda: save(path, cells))
+    show_recall(cells)
+    show_perplexity(cells)
 
 
 if __name__ == "__main__":
