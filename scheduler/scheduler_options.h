@@ -25,7 +25,8 @@ struct SchedulerOptions {
   int32_t waiting_max = 4096;                // held beyond those, in all queues
   int32_t tokens_max =
       512;  // in one step; >= sequences_max + 15 (invariant 3: one block of prefill beside all decodes)
-  // Prefill tokens in a step that also decodes: bounds how long running streams wait for their next token. >= 16.
+  // Prefill tokens in a step that also decodes: bounds how long running streams wait for their next token. >= 16. The end of a
+  // prompt with Request::tail_tokens is one chunk all the same, of fewer than tail_tokens + 16 tokens, if it is a step's first.
   int32_t prefill_tokens_max = 128;
   // Slots to which a token's attention costs as much as everything else of it (prefill_cost.h); 0: attention is free.
   int32_t attention_slots_per_token = 0;

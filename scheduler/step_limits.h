@@ -11,7 +11,8 @@ namespace hydrant {
 struct StepLimits {
   static constexpr double kUnbounded = 1e12;  // a cost that no step comes near
 
-  // Cost of prompts: `alone` without decodes beside them, `beside_decodes` with; one block is computed whatever it costs.
+  // Cost of prompts: `alone` without decodes beside them, `beside_decodes` with; one block is computed whatever it costs,
+  // and the end of a prompt that has Request::tail_tokens.
   double alone = kUnbounded;           // >= kBlockSlots
   double beside_decodes = kUnbounded;  // >= kBlockSlots
   // Cost of all rows, when several tenants have something to compute (step_shares.h).

@@ -159,7 +159,7 @@ void AddModelFlags(CLI::App& app, Config& config, RawConfig& raw) {
       ->check(CLI::Range(32, 1 << 17));
   group
       .AddWithDefault("--max-prefill-tokens", "TOKENS", config.prefill_tokens_max,
-                      "most prompt tokens of a step that also decodes")
+                      "most prompt tokens of a step that also decodes (a prompt's end under auto: 79)")
       ->check(CLI::Range(16, 1 << 17));
 }
 

@@ -68,12 +68,41 @@ TEST(StepBuilder, TheTailOfAPromptComesBesideDecodes) {
   ASSERT_TRUE(driver.scheduler.Add(request).ok());
   int32_t steps = 0;
   std::vector<int32_t> ends;
+  int32_t longest = 0;
   while (driver.finished.count(2) == 0 && ++steps < 20) {
     for (const PlanRow& row : driver.Step()) {
-      if (row.prefill) ends.push_back(row.position + static_cast<int32_t>(row.tokens.size()));
+      if (!row.prefill) continue;
+      ends.push_back(row.position + static_cast<int32_t>(row.tokens.size()));
+      longest = std::max(longest, static_cast<int32_t>(row.tokens.size()));
     }
   }
   EXPECT_THAT(ends, ElementsAre(16, 32, 48, 64, 140));
+  EXPECT_GT(longest, options.prefill_tokens_max) << "it is one chunk all the same";
+  EXPECT_LT(longest, request.tail_tokens + kBlockSlots);
+}
+
+// What it makes others wait for is bounded: two tails that are due pass the limit one step after the other.
+TEST(StepBuilder, OneTailAStepPassesTheLimit) {
+  SchedulerOptions options = SmallOptions(64);
+  options.tokens_max = 256;
+  options.sequences_max = 8;
+  options.prefill_tokens_max = 16;
+  Driver driver(options);
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 5, 200)).ok());
+  driver.Step();
+  Request request = MakeRequest(2, 79, 1);
+  request.tail_tokens = 64;
+  ASSERT_TRUE(driver.scheduler.Add(request).ok());
+  request.id = 3;
+  ASSERT_TRUE(driver.scheduler.Add(request).ok());
+  int32_t steps = 0, tails = 0;
+  while (driver.finished.size() < 2 && ++steps < 20) {
+    int32_t tokens = 0;
+    for (const PlanRow& row : driver.Step()) tokens += row.prefill ? static_cast<int32_t>(row.tokens.size()) : 0;
+    EXPECT_LE(tokens, 79);
+    if (tokens > options.prefill_tokens_max) ++tails;
+  }
+  EXPECT_EQ(tails, 2);
 }
 
 TEST(StepBuilder, ATailThatNoStepHasRoomForIsRefused) {
