@@ -23,7 +23,7 @@ bool ParksScores(const Request& request) { return request.parks_at_end() && requ
 absl::Status CheckPins(const SequenceRequest& request) {
   const EvictionPolicy& policy = request.policy;
   if (policy.pin_rows == 0) return absl::OkStatus();
-  const bool fits = policy.scores() && !policy.rolling && policy.pin_rows > 0 &&
+  const bool fits = policy.scores() && !policy.rolling && policy.pin_rows > 0 && policy.pool_width == 1 &&
                     request.segment_starts.size() * 64 >= request.request.prompt.size();
   return fits ? absl::OkStatus()
               : absl::InvalidArgumentError("the request does not say what its policy needs for pins");

@@ -162,6 +162,8 @@ bool ReadResolution(ByteReader* reader, bool pins, KvResolution* kv) {
   kv->policy.pins_min = pins ? ReadInt(reader) : 0;
   kv->policy.decays_prompt = pins ? ReadBool(reader) : true;
   kv->policy.pin_decay = pins ? std::bit_cast<float>(reader->Fixed<uint32_t>()) : 1.0f;
+  // What EngineCore asks of a policy that pins.
+  if (pins && (kv->policy.pool_width != 1 || kv->policy.rolling || !kv->policy.scores())) return false;
   return reader->ok() && pins == (kv->policy.pin_rows > 0) && kv->policy.pin_decay > 0 && kv->policy.pin_decay <= 1 &&
          kv->budget.valid() && kv->policy.recent >= 1 && kv->policy.pool_width % 2 == 1 && kv->policy.decay > 0 &&
          kv->policy.decay <= 1 && source <= static_cast<uint8_t>(ScoreSource::kNone) &&

@@ -102,6 +102,43 @@ TEST(ShrinkLossTest, WithoutScoresEverySlotCountsTheSame) {
   }
 }
 
+// The sign of a score says that its slot is pinned, and not that less of the scores is there.
+TEST(ShrinkLossTest, APinGoesLastAndCountsWhatItWasScored) {
+  const EvictionPolicy policy = [] {
+    EvictionPolicy pins = Policy(20, 12);
+    pins.pin_rows = 64;
+    return pins;
+  }();
+  const int32_t slots = 33;
+  PlantedCache cache(slots, policy);
+  if (!cache.fixture().device->ChoosesPins()) GTEST_SKIP() << "a device that chooses no pins";
+  std::vector<int32_t> positions(slots);
+  std::iota(positions.begin(), positions.end(), 0);
+  std::vector<float> scores(slots);
+  for (int32_t slot = 0; slot < slots; ++slot) scores[static_cast<size_t>(slot)] = static_cast<float>(slots - slot);
+  for (const size_t pin : {10, 11, 12, 13, 14, 15}) scores[pin] = -scores[pin];
+  for (int32_t layer = 0; layer < kShape.layers; ++layer) {
+    for (int32_t head = 0; head < kShape.kv_heads; ++head) cache.Plant(layer, head, positions, scores);
+  }
+  std::vector<float> losses(2);
+  const LossOp op{.live = slots,
+                  .logical_length = slots,
+                  .keep_max = 24,
+                  .policy = policy,
+                  .block_table = cache.sequence().block_table,
+                  .losses = losses};
+  cache.fixture().device->MeasureLosses({&op, 1}, cache.fixture().kv);
+  const double total = 33.0 * 34 / 2;
+  // 24 slots: 9 recent ones, and of 15 others the six pins and the nine oldest, of the highest scores. 8: 3, and five pins.
+  double kept = 0;
+  for (int32_t slot = 0; slot < slots; ++slot)
+    kept += slot < 9 || (slot >= 10 && slot < 16) || slot >= 24 ? slots - slot : 0;
+  EXPECT_NEAR(losses[0], 1 - kept / total, 1e-6);
+  kept = 0;
+  for (int32_t slot = 0; slot < slots; ++slot) kept += (slot >= 10 && slot < 15) || slot >= 30 ? slots - slot : 0;
+  EXPECT_NEAR(losses[1], 1 - kept / total, 1e-6);
+}
+
 TEST(ShrinkLossTest, WhatFitsLosesNothing) {
   PlantedCache cache(20, Policy(40, 24));
   std::vector<int32_t> positions(20);

@@ -400,6 +400,29 @@ TEST_F(EngineCoreTest, RequestsThatWouldBreakOthersAreRefused) {
       << "the scheduler's own checks come through";
 }
 
+TEST_F(EngineCoreTest, APolicyThatPinsIsRefusedWithoutWhatPinsNeed) {
+  SequenceRequest pins = MakeRequest(1, 100, 2, 16);
+  pins.policy.pin_rows = 8;
+  pins.request.tail_tokens = 8;
+  pins.segment_starts.resize(2);
+  const struct {
+    const char* name;
+    void (*hurt)(SequenceRequest& request);
+  } cases[] = {
+      {"pooled", [](SequenceRequest& request) { request.policy.pool_width = 3; }},
+      {"rolling", [](SequenceRequest& request) { request.policy.rolling = true; }},
+      {"without scores", [](SequenceRequest& request) { request.policy.score_source = ScoreSource::kNone; }},
+      {"rows below 0", [](SequenceRequest& request) { request.policy.pin_rows = -8; }},
+      {"segments of a part", [](SequenceRequest& request) { request.segment_starts.resize(1); }},
+  };
+  for (const auto& c : cases) {
+    SequenceRequest request = pins;
+    c.hurt(request);
+    EXPECT_EQ(core->Add(request).code(), absl::StatusCode::kInvalidArgument) << c.name;
+  }
+  EXPECT_TRUE(core->Add(pins).ok());
+}
+
 TEST_F(EngineCoreTest, CancelWithNothingElseToDoIsDeliveredByTheNextStep) {
   ASSERT_TRUE(core->Add(MakeRequest(1, 5, 50)).ok());
   core->Step();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/server/generation/byte_context.h"
+#include "tests/server/sessions/idle_store.h"
 
 namespace hydrant {
 namespace {
@@ -202,6 +203,36 @@ TEST(PrepareCompletion, TheContextIsABoundary) {
       EXPECT_EQ(PrepareCompletion(body, context).ok(), extra == 0) << body;
     }
   }
+}
+
+// Sessions come from other servers, and go on with what their policy came to there.
+TEST(PrepareCompletion, ASessionThatPinsGoesOnOnlyWhereTheDeviceDoes) {
+  ServingContext context = ByteContext(400);
+  SessionStore sessions(IdleStore());
+  context.sessions = &sessions;
+  ApiResult<PreparedGeneration> began =
+      PrepareCompletion(R"({"session_id":"s","prompt":"hi","kv":{"policy":"auto","budget":64}})", context);
+  ASSERT_TRUE(began.ok()) << began.error().message;
+  PreparedGeneration first = std::move(began.value());
+  SessionPast past;
+  past.tokens = first.prompts[0].ids.vector();
+  past.tokens.push_back('!');
+  past.computed = static_cast<int32_t>(past.tokens.size()) - 1;
+  past.spec = first.prompts[0].spec;
+  past.kv = first.prompts[0].kv;
+  first.turn->End(std::move(past));
+  const std::string next = R"({"session_id":"s","prompt":"hi! And?"})";
+  {
+    const ApiResult<PreparedGeneration> goes_on = PrepareCompletion(next, context);
+    ASSERT_TRUE(goes_on.ok()) << goes_on.error().message;
+    EXPECT_TRUE(goes_on.value().prompts[0].continues);
+    EXPECT_EQ(goes_on.value().prompts[0].kv.policy.pin_rows, 64);
+  }
+  context.kv.pins = false;
+  const ApiResult<PreparedGeneration> refused = PrepareCompletion(next, context);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().param, "kv.policy");
+  EXPECT_EQ(refused.error().status, 400);
 }
 
 TEST(PreparePrompts, TheRestOfTheContextIsWhatThePromptLeaves) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,17 @@ class PastCodec : public testing::Test {
     past.kv.budget = KvBudget::Exact(64);
     past.kv.policy = {.evicts = true, .heavy = 40, .recent = 24, .decay = 0.9375f, .rolling = true};
     past.kv.policy_label = 3;
+    return past;
+  }
+  static SessionPast PinningPast() {
+    SessionPast past = PastOf(1);
+    past.spec.preset = KvPreset::kAuto;
+    past.kv.policy.rolling = false;
+    past.kv.policy.pin_rows = 64;
+    past.kv.policy.pin_tokens = 512;
+    past.kv.policy.pin_decay = 0.9375f;
+    past.kv.policy.pins_min = 64;
+    past.kv.policy.decays_prompt = false;
     return past;
   }
   static void ExpectSame(const SessionPast& a, const SessionPast& b) {
@@ -89,14 +101,7 @@ TEST_F(PastCodec, TheAdapterComesBackAndStandsInTheKeyOfItsKv) {
 }
 
 TEST_F(PastCodec, WhatAPolicyPinsComesBackAndOthersAreWrittenAsBefore) {
-  SessionPast pins = PastOf(1), two = PastOf(2);
-  pins.spec.preset = KvPreset::kAuto;
-  pins.kv.policy.rolling = false;
-  pins.kv.policy.pin_rows = 64;
-  pins.kv.policy.pin_tokens = 512;
-  pins.kv.policy.pin_decay = 0.9375f;
-  pins.kv.policy.pins_min = 64;
-  pins.kv.policy.decays_prompt = false;
+  SessionPast pins = PinningPast(), two = PastOf(2);
   std::vector<std::string> bodies = {EncodePast(pins, nullptr, kModel)};
   // A server that pins nothing must not go on with it.
   EXPECT_EQ(bodies[0][0], 4);
@@ -122,8 +127,7 @@ TEST_F(PastCodec, WhatAPolicyPinsComesBackAndOthersAreWrittenAsBefore) {
 
 TEST_F(PastCodec, WhetherASessionRecallsComesBackAndStandsInTheKeyOfItsKv) {
   for (const bool pins : {false, true}) {
-    SessionPast one = PastOf(1), two = PastOf(2);
-    if (pins) one.kv.policy.pin_rows = 64;
+    SessionPast one = pins ? PinningPast() : PastOf(1), two = PastOf(2);
     SessionPast forgets = one;
     one.spec.recall = true;
     one.computed = 0;
@@ -145,6 +149,43 @@ TEST_F(PastCodec, WhetherASessionRecallsComesBackAndStandsInTheKeyOfItsKv) {
     ASSERT_TRUE(past.has_value());
     EXPECT_FALSE(past->spec.recall);
     ExpectSame(*past, two);
+  }
+}
+
+TEST_F(PastCodec, PinsAndAnAdapterComeBackTogether) {
+  SessionPast both = PinningPast();
+  both.adapter = "sixteen bytes !!";
+  const std::vector<std::string> bodies = {EncodePast(both, nullptr, kModel)};
+  EXPECT_EQ(bodies[0][0], 4);
+  const std::optional<SessionPast> past = DecodePast(bodies, kModel);
+  ASSERT_TRUE(past.has_value());
+  ExpectSame(*past, both);
+  EXPECT_EQ(past->adapter, both.adapter);
+  EXPECT_EQ(past->kv.policy.pin_rows, 64);
+  EXPECT_NE(EncodeKvPolicy(both), EncodeKvPolicy(PinningPast()));
+}
+
+TEST_F(PastCodec, PinsThatNoPolicyHasAreNone) {
+  const struct {
+    const char* name;
+    void (*hurt)(EvictionPolicy& policy);
+  } cases[] = {
+      {"rows below 0", [](EvictionPolicy& policy) { policy.pin_rows = -64; }},
+      {"no decay", [](EvictionPolicy& policy) { policy.pin_decay = 0; }},
+      {"decay above 1", [](EvictionPolicy& policy) { policy.pin_decay = 1.5f; }},
+      {"decay that is no number", [](EvictionPolicy& policy) { policy.pin_decay = std::nanf(""); }},
+      {"pooled", [](EvictionPolicy& policy) { policy.pool_width = 3; }},
+      {"rolling", [](EvictionPolicy& policy) { policy.rolling = true; }},
+      {"without scores", [](EvictionPolicy& policy) { policy.score_source = ScoreSource::kNone; }},
+      {"of a dense cache", [](EvictionPolicy& policy) { policy.evicts = false; }},
+      {"for fewer tokens than none", [](EvictionPolicy& policy) { policy.pin_tokens = -1; }},
+      {"fewer than none", [](EvictionPolicy& policy) { policy.pins_min = -1; }},
+  };
+  for (const auto& c : cases) {
+    SessionPast past = PinningPast();
+    ASSERT_TRUE(DecodePast(std::vector{EncodePast(past, nullptr, kModel)}, kModel).has_value());
+    c.hurt(past.kv.policy);
+    EXPECT_FALSE(DecodePast(std::vector{EncodePast(past, nullptr, kModel)}, kModel).has_value()) << c.name;
   }
 }
 
