@@ -43,6 +43,12 @@ void AppendModel(std::string* out, const ModelCard& card) {
   AppendJsonInteger(out, card.max_model_len);
   out->append(",\"kv_block_bytes\":");
   AppendJsonInteger(out, card.kv_block_bytes);
+  out->append(",\"kv_policies\":[");
+  for (size_t i = 0; i < card.kv_policies.size(); ++i) {
+    if (i > 0) out->push_back(',');
+    AppendJsonString(out, card.kv_policies[i]);
+  }
+  out->push_back(']');
   // OpenAI dropped `permission` long ago; clients of vLLM's server still read it.
   out->append(",\"permission\":[{\"id\":");
   AppendJsonString(out, "modelperm-" + card.id);

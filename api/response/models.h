@@ -17,8 +17,9 @@ struct ModelCard {
   int64_t created = 0;  // Unix seconds
   std::string root;     // what was loaded: the folder's or file's name, never an absolute path
   int32_t max_model_len = 0;
-  int64_t kv_block_bytes = 0;  // that 16 tokens take in the KV cache, in all layers and heads
-  std::string parent = {};     // of an adapter, the model that it changes; empty: it is none
+  int64_t kv_block_bytes = 0;                 // that 16 tokens take in the KV cache, in all layers and heads
+  std::string parent = {};                    // of an adapter, the model that it changes; empty: it is none
+  std::vector<std::string> kv_policies = {};  // that a request may name
 };
 
 std::string ModelJson(const ModelCard& card);

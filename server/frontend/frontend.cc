@@ -124,6 +124,7 @@ absl::Status Frontend::Open(EnginePort& engine) {
   card.root = options_.model_root;
   card.max_model_len = options_.context.request.context;
   card.kv_block_bytes = options_.kv_block_bytes;
+  card.kv_policies = options_.kv_policies;
   Authenticate metrics_reader;
   if (options_.metrics_keys->size() > 0) {
     metrics_reader =

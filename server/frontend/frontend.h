@@ -60,9 +60,10 @@ struct FrontendOptions {
   double shutdown_timeout_s = 30;         // after that delay: running requests are ended
   LimitStore* limit_store = nullptr;      // AdmissionControl's; outlives the frontend
   ServingContext context;
-  KvShape kv_shape;            // of the model
-  int64_t kv_block_bytes = 0;  // of the pool, for /v1/models
-  std::string model_root;      // what was loaded, for /v1/models
+  KvShape kv_shape;                           // of the model
+  int64_t kv_block_bytes = 0;                 // of the pool, for /v1/models
+  std::vector<std::string> kv_policies = {};  // the same: that requests may name
+  std::string model_root;                     // what was loaded, for /v1/models
   std::string version;
   bool ui = true;
   bool handle_signals = false;

@@ -106,6 +106,21 @@ std::optional<ApiError> CheckKvDefault(const KvSpec& spec, const KvModelFacts& m
   return longest.ok() ? std::nullopt : std::optional(longest.error());
 }
 
+std::vector<std::string> AvailableKvPolicies(const KvModelFacts& model) {
+  std::vector<std::string> names;
+  for (const PresetPolicy& row : kPresets) {
+    KvSpec spec;
+    spec.preset = row.preset;
+    if (spec.evicts()) {
+      spec.budget_kind = KvBudgetKind::kTokens;
+      spec.budget_tokens = model.budget_max;
+    }
+    if (row.preset == KvPreset::kH2oReal) spec.recent = 1;
+    if (!CheckKvDefault(spec, model).has_value()) names.emplace_back(KvPresetName(row.preset));
+  }
+  return names;
+}
+
 std::vector<std::string> KvPolicyLabels() {
   std::vector<std::string> names;
   for (const PresetPolicy& row : kPresets) names.emplace_back(KvPresetName(row.preset));

@@ -54,6 +54,9 @@ std::optional<ApiError> CheckPins(const KvSpec& spec, const KvModelFacts& model)
 // A default that no request of this model could use: a mistake where it is set, not one of every request.
 std::optional<ApiError> CheckKvDefault(const KvSpec& spec, const KvModelFacts& model);
 
+// Those of the names that some request of this model can have on its device.
+std::vector<std::string> AvailableKvPolicies(const KvModelFacts& model);
+
 // Preset names by policy_label.
 std::vector<std::string> KvPolicyLabels();
 

@@ -290,6 +290,17 @@ class Conversation(page_case.PageCase):
         self.chat("Once more.")
         self.assertEqual({**self.bodies[2], "messages": None}, {**self.bodies[0], "messages": None})
 
+    def test_what_the_server_cannot_keep_is_not_offered(self):
+        offered = "[...document.getElementById('policy').options].filter(o => !o.disabled && !o.hidden).map(o => o.value)"
+        self.assertIn("auto", self.browser.evaluate(offered), "a server that lists none may have all")
+        self.set("policy", "auto")
+        self.server.models = lambda request: (200, {"data": [{"id": "few", "kv_policies": ["full", "h2o", "h2o-plus"]}]})
+        self.visit()
+        self.wait(f"{offered}.length === 3")
+        self.assertEqual(self.browser.evaluate(offered), ["h2o-plus", "h2o", "full"])
+        self.chat()
+        self.assertEqual(self.bodies[-1]["kv"], {"policy": "h2o-plus", "budget": 128})
+
     def test_an_answer_has_the_form_that_is_asked_for(self):
         schema = {"enum": ["yes", "no"]}
         self.set("schema", json.dumps(schema)[:-1])

@@ -6,6 +6,7 @@ import { keepSettings, keptSettings } from "./store.js";
 // What each policy is called, and what it keeps. Those for chats first.
 export const POLICIES = {
   "h2o-plus": ["Useful lately", "what the last 64 tokens looked at most, and the newest"],
+  auto: ["Sentences asked for", "the sentences that your message points at, what the text uses most, and the newest"],
   h2o: ["Useful so far", "what all of the text looked at most, and the newest"],
   "h2o-decay": ["Useful so far, fading", "what the text looked at most, forgetting slowly, and the newest"],
   snapkv: ["Useful to your message", "what the end of your message looked at, and the newest"],
@@ -85,9 +86,13 @@ export class Settings {
     }
   }
 
-  // The model's card of /v1/models: from here on budgets have a size.
+  // The model's card of /v1/models: from here on budgets have a size, and what the server cannot do is not offered.
   know(model) {
     this.model = model;
+    for (const option of find("policy").options) {
+      option.hidden = option.disabled = model.kv_policies?.includes(option.value) === false;
+    }
+    if (find("policy").selectedOptions[0].disabled) find("policy").value = DEFAULTS.policy;
     for (const option of find("budget").options) {
       const bytes = this.bytesOf(Number(option.value) + 1);
       if (bytes > 0) option.textContent = `${whole(Number(option.value))} tokens · ${size(bytes)}`;

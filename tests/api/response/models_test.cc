@@ -33,6 +33,12 @@ TEST(ModelsTest, AnAdapterHasTheModelAsItsParent) {
   EXPECT_EQ(model["max_model_len"], 8192);
 }
 
+TEST(ModelsTest, PoliciesOfTheCacheAreListed) {
+  EXPECT_EQ(Json::parse(ModelJson({"m", 1, "m", 8192, 737280}))["kv_policies"], Json::array());
+  const Json model = Json::parse(ModelJson({"m", 1, "m", 8192, 737280, "", {"full", "auto"}}));
+  EXPECT_EQ(model["kv_policies"], Json({"full", "auto"}));
+}
+
 TEST(ModelsTest, NamesAreEscaped) {
   EXPECT_EQ(Json::parse(ModelJson({"a\"b\xff", 0, "", 1, 1}))["id"], "a\"b\xef\xbf\xbd");
 }

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 namespace hydrant {
 namespace {
 
@@ -167,6 +171,25 @@ TEST(KvResolution, ADefaultIsRefusedWhereNoPromptCouldUseIt) {
   error = CheckKvDefault(ratio, facts);
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->param, "kv.recent");
+}
+
+TEST(KvResolution, OnlyPoliciesThatCanRunAreOffered) {
+  KvModelFacts facts = kMultiHead;
+  EXPECT_EQ(AvailableKvPolicies(facts), KvPolicyLabels());
+  const auto missing = [](const KvModelFacts& model) {
+    std::vector<std::string> names = KvPolicyLabels();
+    for (const std::string& name : AvailableKvPolicies(model)) names.erase(std::find(names.begin(), names.end(), name));
+    return names;
+  };
+  EXPECT_THAT(missing(kGrouped), testing::ElementsAre("h2o-real"));
+  facts.pins = false;
+  EXPECT_THAT(missing(facts), testing::ElementsAre("auto"));
+  facts.pins = true;
+  facts.step_tokens = 78;
+  EXPECT_THAT(missing(facts), testing::ElementsAre("auto"));
+  facts.step_tokens = 79;
+  facts.rotary = false;
+  EXPECT_THAT(missing(facts), testing::ElementsAre("h2o-streaming"));
 }
 
 TEST(KvResolution, StreamingKeeps48HeavyAnd2000RecentTokensAndRolls) {
