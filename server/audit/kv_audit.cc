@@ -193,6 +193,8 @@ KvAudit::Counts KvAudit::counts() const {
   counts.results = results_;
   counts.waiting = std::ssize(waiting_) + (current_.has_value() ? 1 : 0);
   counts.computed_tokens = computed_tokens_;
+  int32_t last_tenant = -1;
+  std::string name;
   for (const auto& [key, window] : windows_) {
     if (window.last.empty()) continue;
     Outcome sum;
@@ -203,7 +205,9 @@ KvAudit::Counts KvAudit::counts() const {
       sum.gap += each.gap;
     }
     Series& series = counts.series.emplace_back();
-    series.tenant = options_.tenant_name(key.tenant);
+    // Ordered by tenant: each is asked for once.
+    if (last_tenant != key.tenant) name = options_.tenant_name(last_tenant = key.tenant);
+    series.tenant = name;
     series.policy = options_.policy_names[static_cast<size_t>(key.policy)];
     series.budget = std::to_string(key.budget);
     series.agreement = static_cast<double>(agreed) / static_cast<double>(tokens);
