@@ -24,7 +24,9 @@ void AddFields(HttpResponse* response, TenantAccount::Fields fields) {
 // A request's place and bytes. Goes with its exchange, which the connection's coroutine owns.
 class AdmissionControl::Place : public RequestPlace {
  public:
-  Place(AdmissionControl& control, Caller tenant) : control_(control), tenant_(std::move(tenant)) {}
+  // `generates`: it will use tokens.
+  Place(AdmissionControl& control, Caller tenant, bool generates = false)
+      : control_(control), tenant_(std::move(tenant)), generates_(generates) {}
   ~Place() override {
     Close();
     if (body_bytes_ + answer_bytes_ > 0) {
@@ -71,6 +73,12 @@ class AdmissionControl::Place : public RequestPlace {
     std::optional<LimitDemand> demand = account.SharedDemand();
     if (!demand.has_value()) co_return std::nullopt;
     LimitStore& store = *control_.store_;
+    // A place that is asked for, and given back because there are no tokens, costs the store two scripts.
+    if (std::optional<Refusal> none = generates_ ? account.TokensRefusal(MonotonicUs()) : std::nullopt) {
+      ReleaseBody();
+      Close();  // it counts for rpm, as one whose tokens are refused when they are known
+      co_return control_.Reject(*tenant_, *none);
+    }
     std::optional<Refusal> refusal = account.KnownRefusal(*demand, MonotonicUs());
     if (!refusal.has_value()) {
       ask_ = store.Ask(*std::move(demand), exchange.Waker());
@@ -90,6 +98,7 @@ class AdmissionControl::Place : public RequestPlace {
  private:
   AdmissionControl& control_;
   const Caller tenant_;
+  const bool generates_;
   const int64_t opened_us_ = MonotonicUs();
   bool open_ = false;
   std::shared_ptr<LimitAsk> ask_;  // what it holds at the store
@@ -108,7 +117,7 @@ Admitted AdmissionControl::AdmitGeneration(const HttpExchange& exchange) {
   const TenantEntry& tenant = *exchange.caller();
   metrics_.CountRequest(tenant.index());
   if (refusing()) return {nullptr, Reject(tenant, Draining())};
-  return AdmitWork(exchange);
+  return Admit(exchange, static_cast<int64_t>(exchange.head().content_length), /*generates=*/true);
 }
 
 Admitted AdmissionControl::AdmitWork(const HttpExchange& exchange) {
@@ -116,7 +125,11 @@ Admitted AdmissionControl::AdmitWork(const HttpExchange& exchange) {
 }
 
 Admitted AdmissionControl::AdmitWork(const HttpExchange& exchange, int64_t held_bytes) {
-  auto place = std::make_unique<Place>(*this, exchange.caller());
+  return Admit(exchange, held_bytes, /*generates=*/false);
+}
+
+Admitted AdmissionControl::Admit(const HttpExchange& exchange, int64_t held_bytes, bool generates) {
+  auto place = std::make_unique<Place>(*this, exchange.caller(), generates);
   std::optional<Refusal> refusal = place->Open();
   if (!refusal.has_value()) refusal = place->TryHold(held_bytes);
   if (refusal.has_value()) return {nullptr, Reject(*exchange.caller(), *refusal)};

@@ -69,6 +69,7 @@ class AdmissionControl {
  private:
   class Place;
 
+  Admitted Admit(const HttpExchange& exchange, int64_t held_bytes, bool generates);
   static std::optional<Refusal> RefusalFor(std::optional<ByteBudget::Lack> lack);
 
   const EnginePort& engine_;

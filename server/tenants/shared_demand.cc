@@ -86,6 +86,19 @@ std::optional<Refusal> TenantAccount::KnownRefusal(const LimitDemand& demand, in
                  static_cast<int64_t>(std::ceil(missing / per_us)));
 }
 
+std::optional<Refusal> TenantAccount::TokensRefusal(int64_t now_us) const {
+  LimitDemand one = {name_, LimitKind::kTokens, 0, 1, 0, 0};
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!tokens_.limited()) return std::nullopt;
+    one.per_minute = limits_.tpm;
+    if (tokens_.remaining(now_us) < one.amount) {
+      return Reached(one, LimitVerdict::kNoRate, tokens_.SecondsUntil(one.amount, now_us));
+    }
+  }
+  return KnownRefusal(one, now_us);
+}
+
 std::optional<LimitDemand> RequestAccount::SharedDemand() const {
   int64_t tokens = 0;
   for (const Sequence& sequence : sequences_) tokens += sequence.prompt_tokens + sequence.max_tokens;

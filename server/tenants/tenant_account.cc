@@ -77,11 +77,13 @@ Refusal TenantAccount::Reached(const LimitDemand& demand, LimitVerdict verdict, 
         Limited(RejectReason::kRpm, "rpm",
                 absl::StrCat("This tenant may send ", demand.per_minute, " requests per minute (rpm)", end), wait_s);
   } else {
-    refusal = Limited(
-        RejectReason::kTpm, "tpm",
-        absl::StrCat("This tenant may use ", demand.per_minute, " tokens per minute (tpm); this request may come to ",
-                     demand.amount, " and ", left, " are left", end),
-        wait_s);
+    // How many it would come to is not known before its body is read.
+    const std::string which =
+        left == 0 ? std::string("none is left")
+                  : absl::StrCat("this request may come to ", demand.amount, " and ", left, " are left");
+    refusal = Limited(RejectReason::kTpm, "tpm",
+                      absl::StrCat("This tenant may use ", demand.per_minute, " tokens per minute (tpm); ", which, end),
+                      wait_s);
   }
   refusal.shared = shared;
   return refusal;

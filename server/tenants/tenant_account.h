@@ -61,6 +61,8 @@ class TenantAccount {
   // What the store would answer, as far as it is known from what it refused a moment ago: a tenant that does not take no for an answer
   // costs a store that others need next to nothing.
   std::optional<Refusal> KnownRefusal(const LimitDemand& demand, int64_t now_us) const;
+  // Why a request that will use tokens, at least one, may have none, by this server's count or by what is known of the store's.
+  std::optional<Refusal> TokensRefusal(int64_t now_us) const;
 
   // x-ratelimit-* as they stand; empty for a tenant without such limits.
   using Fields = std::vector<std::pair<std::string, std::string>>;

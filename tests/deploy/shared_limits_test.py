@@ -283,7 +283,7 @@ class SharedLimitsTest(unittest.TestCase):
         wait_for("it is asked again", lambda: not store_away(server))
 
     def test_a_server_stops_while_the_store_hangs_and_a_client_has_left(self):
-        (server,) = self.servers({"t": {"tpm": 6000}}, count=1, patience_s=10)
+        (server,) = self.servers({"t": {"rpm": 6000, "tpm": 6000}}, count=1, patience_s=10)
         os.kill(self.store.process.pid, signal.SIGSTOP)
         self.addCleanup(os.kill, self.store.process.pid, signal.SIGCONT)
         url = urllib.parse.urlsplit(server.base)

@@ -170,6 +170,40 @@ TEST_F(StoreWaitTest, ATenantThatDoesNotTakeNoForAnAnswerCostsTheStoreNothing) {
   EXPECT_LE(Asked("tpm") - before, 1u + static_cast<size_t>((MonotonicUs() - again_us) / 1'000'000));
 }
 
+TEST_F(StoreWaitTest, NoPlaceIsAskedForWhereThereAreNoTokens) {
+  Start({.concurrency_max = 3, .tpm = 4});
+  EXPECT_EQ(Ask().status, 200);
+  for (int i = 0; i < 20; ++i) {
+    const Response response = Ask();
+    EXPECT_EQ(response.status, 429);
+    EXPECT_THAT(response.body, HasSubstr("(tpm); none is left."));
+    EXPECT_THAT(response.body, HasSubstr(R"("param":"tpm")"));
+  }
+  EXPECT_EQ(Asked("rpm"), 1u) << "a token comes back after 15 seconds";
+  EXPECT_EQ(Open(), 0);
+  EXPECT_EQ(server_->Ask("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15\r\n\r\n{\"prompt\":\"hi\"}")
+                .status,
+            200)
+      << "it uses none";
+  EXPECT_EQ(Asked("rpm"), 2u);
+  End();
+  // What the store said a moment ago is as good as the server's own.
+  Start({.concurrency_max = 3, .tpm = 1000});
+  Answer("tpm", "*3\r\n:2\r\n:0\r\n:60000000\r\n");
+  const size_t before = Asked("rpm");
+  const int64_t began_us = MonotonicUs();
+  for (int i = 0; i < 20; ++i) EXPECT_THAT(Ask().body, HasSubstr("none is left, on all servers together."));
+  EXPECT_LE(Asked("rpm") - before, 1u + static_cast<size_t>((MonotonicUs() - began_us) / 1'000'000)) << "once a second";
+}
+
+// As one server does, where the limit is of one server.
+TEST_F(StoreWaitTest, ARequestWithoutTokensCountsForItsRate) {
+  Start({.concurrency_max = 3, .rpm = 3, .tpm = 4});
+  EXPECT_EQ(Ask().status, 200);
+  for (int i = 0; i < 2; ++i) EXPECT_THAT(Ask().body, HasSubstr("(tpm); none is left."));
+  EXPECT_THAT(Ask().body, HasSubstr("(rpm)."));
+}
+
 TEST_F(StoreWaitTest, WhatTheStoreRefusedHoldsNoRoomWhileItsBodyIsReadOver) {
   held_bytes_max_ = 100'000;
   for (const bool refused : {true, false}) {
