@@ -87,7 +87,9 @@ absl::StatusOr<std::unique_ptr<StoreConnection>> StoreConnection::Connect(const 
   redisContext* const context = address.host.empty() ? redisConnectUnixNonBlock(address.path.c_str())
                                                      : redisConnectNonBlock(address.host.c_str(), address.port);
   if (context == nullptr) throw std::bad_alloc();
+  std::unique_ptr<redisContext, decltype(&redisFree)> owner(context, redisFree);  // until there is memory for one
   std::unique_ptr<StoreConnection> connection(new StoreConnection(context, stop_fd));
+  (void)owner.release();
   if (context->err != 0) return Lost(context->errstr);
   if (absl::Status status = WaitFor(context->fd, POLLOUT, until_us, stop_fd); !status.ok()) return status;
   int error = 0;

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -273,6 +274,37 @@ TEST_F(LimitStoreTest, WhatIsGrantedTooLateIsGivenBack) {
   store.GiveBack(ask, 30);
   fake.Say("*3\r\n:1\r\n:7\r\n:0\r\n");
   EXPECT_EQ(fake.Await(FakeStore::IsGive)[6], "30");
+}
+
+// Two answers come at once, and the first one's owner is woken for so long that the second is read after it was due.
+TEST_F(LimitStoreTest, AnAnswerThatIsReadTooLateIsNoAnswerInTime) {
+  FakeStore fake;
+  LimitStore store(Options(fake, /*patience_us=*/100'000));
+  ASSERT_TRUE(AwaitAway(false));
+  const std::string error = "-BUSY running a script\r\n";
+  fake.Handle([&error](const Command& c) { return FakeStore::IsTake(c) ? error : FakeStore::Granting(c); });
+  for (int i = 0; i + 2 < CircuitBreaker::kFailuresMax; ++i) {
+    const auto failed = Ask(store, Tokens(1));
+    ASSERT_NE(failed, nullptr);
+    ASSERT_EQ(failed->verdict(), LimitVerdict::kFailed);
+  }
+  fake.Handle([](const Command& c) { return FakeStore::IsTake(c) ? "" : FakeStore::Granting(c); });
+  const size_t heard = fake.count();
+  std::atomic<int64_t> due_us = std::numeric_limits<int64_t>::max();
+  const auto first = store.Ask(Tokens(1), [&due_us] {
+    while (MonotonicUs() < due_us.load()) std::this_thread::yield();
+  });
+  const auto second = Begin(store, Tokens(1));
+  ASSERT_NE(first, nullptr);
+  ASSERT_NE(second, nullptr);
+  due_us = second->due_us();
+  ASSERT_FALSE(fake.Await(FakeStore::IsTake, heard + 1).empty());
+  fake.Say(error + "*3\r\n:1\r\n:7\r\n:0\r\n");
+  ASSERT_TRUE(Await([&] { return second->verdict() != LimitVerdict::kAsked; }));
+  // The fourth failure in a row was the first's; the second's answer has not made them none, so the next is the fifth.
+  fake.Handle([&error](const Command& c) { return FakeStore::IsTake(c) ? error : FakeStore::Granting(c); });
+  ASSERT_NE(Ask(store, Tokens(1)), nullptr);
+  EXPECT_TRUE(AwaitAway(true));
 }
 
 TEST_F(LimitStoreTest, OneThatIsDueFailsWhateverTheThreadDoes) {
