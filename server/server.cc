@@ -564,9 +564,9 @@ int Serve(const Config& config_in, const Announce& announce, const ShowBar& bar)
   if (status.ok()) status = LoadAndStart(config, *systemd, on_load, &parts);
   reporter.Finish();
   if (!status.ok()) {
-    parts.Stop(ExitCodeOf(status));
-    if (!json) StopLog();  // what it still holds comes first
+    // First: what is stopped may hang, in the lookup of a name, and then this process is ended without another word.
     tell(LogLevel::kError, absl::StrCat("hydrantd: ", std::string(status.message())));
+    parts.Stop(ExitCodeOf(status));
     StopLog();
     return ExitCodeOf(status);
   }
