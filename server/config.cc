@@ -19,6 +19,7 @@
 #include "server/generation/generation_defaults.h"
 #include "server/http/origin_policy.h"
 #include "server/process/ascii_text.h"
+#include "server/tensor_parallel.h"
 
 namespace hydrant {
 namespace {
@@ -223,7 +224,7 @@ std::string FinishAdapters(const RawConfig& raw, Config* config) {
 std::string FinishRanks(const Config& config) {
   if (config.ranks == 1) return "";
   const std::string flag = absl::StrCat("--tensor-parallel-size ", config.ranks);
-  if (config.device == "cuda") return absl::StrCat(flag, ": several GPUs are not supported; --device cpu has ranks");
+  if (config.device == "cuda") return RanksOnGpu(config.ranks);
   if (config.adapters) return absl::StrCat(flag, ": ranks have no adapters (--enable-lora)");
   if (config.weights_memory_bytes > 0) return absl::StrCat(flag, ": ranks stream no weights (--weights-memory)");
   return "";

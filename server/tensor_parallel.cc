@@ -27,6 +27,10 @@ std::string Divisors(int32_t number) {
 
 }  // namespace
 
+std::string RanksOnGpu(int32_t ranks) {
+  return absl::StrCat(FlagOf(ranks), "several GPUs are not supported; --device cpu has ranks");
+}
+
 absl::Status CheckRanks(int32_t ranks, const ModelConfig& model) {
   if (ranks == 1) return absl::OkStatus();
   const auto error = [ranks](const auto&... words) {
@@ -44,10 +48,7 @@ absl::Status CheckRanks(int32_t ranks, const ModelConfig& model) {
 }
 
 absl::StatusOr<OpenedDevice> OpenRanks(OpenedDevice opened, const Config& config) {
-  if (opened.memory_bytes.has_value()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(FlagOf(config.ranks), "several GPUs are not supported; --device cpu has ranks"));
-  }
+  if (opened.memory_bytes.has_value()) return absl::FailedPreconditionError(RanksOnGpu(config.ranks));
   CpuDeviceOptions options;
   options.threads = ThreadsOf(config);
   absl::StatusOr<std::unique_ptr<ShardedDevice>> ranks = MakeCpuRanks(config.ranks, options);

@@ -14,6 +14,9 @@
 
 namespace hydrant {
 
+// What is wrong with so many ranks on a GPU, in words that name the flag.
+std::string RanksOnGpu(int32_t ranks);
+
 // INVALID_ARGUMENT, in words that name the flag, where a model has what `ranks` ranks cannot divide.
 absl::Status CheckRanks(int32_t ranks, const ModelConfig& model);
 
