@@ -22,7 +22,9 @@ from server_process import DEFAULT_MODEL, ServerProcess
 TEXTS = sorted(map(str, (HERE.parents[1] / "docs").glob("*.md")))
 ARGUMENTS = {"adapter": ["{model}"], "model": ["{model}"], "swap": ["{model}"], "weight_quality": ["{model}", *TEXTS, "--tokens", "16384"]}
 SCRIPTS = ["start", "prefix_cache", "elastic", "sessions"]
-ONLY_WHEN_NAMED = ["kv_quality", "stored_weights", "peer_quality", "long_chat", "isolation", "operations", "durable", "overcommit"]
+ONLY_WHEN_NAMED = [
+    "kv_quality", "kv_recall", "stored_weights", "peer_quality", "long_chat", "isolation", "operations", "durable", "overcommit",
+]  # fmt: skip
 ALSO_RUN = {"stored_weights": ["weight_quality_bench"], "peer_quality": ["weight_quality_bench"]}
 MEASURES = {
     "adapter": "steps and prompts with adapters (LoRA), against the same without",
@@ -42,6 +44,7 @@ MEASURES = {
     "elastic": "what elastic budgets do for those who wait",
     "sessions": "first tokens of 20 turns, with a session and without",
     "kv_quality": "perplexity and recall for each policy and budget: half an hour",
+    "kv_recall": "facts asked for turns later, with recall and without: an hour",
     "stored_weights": "weights as they are stored, on 64 Ki tokens, and what H2O keeps: two hours",
     "peer_quality": "next-token distributions beside llama.cpp's: ten minutes a GB",
     "long_chat": "a chat that outgrows the context: ten minutes",

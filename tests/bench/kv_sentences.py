@@ -80,9 +80,12 @@ def questions(server, form, number, filler):
 
 
 def ask(server, item, kv):
-    """[1 if greedy decoding says the value, its log-probability]."""
     ids, value = item
-    found = complete(server, ids, len(value), kv=kv, forced_token_ids=value)["logprobs"]
+    return judged(complete(server, ids, len(value), kv=kv, forced_token_ids=value)["logprobs"])
+
+
+def judged(found):
+    """[1 if greedy decoding says the value, its log-probability], from those of its forced tokens."""
     pairs = list(zip(found["token_logprobs"], found["top_logprobs"]))
     return [int(all(own >= max(top.values()) for own, top in pairs)), sum(own for own, _ in pairs)]
 

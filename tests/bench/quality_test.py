@@ -12,6 +12,8 @@ sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE))
 
 import kept_sets
+import kv_recall
+import late_chats
 import stored_weights
 import type_quality
 
@@ -50,6 +52,32 @@ class Types(unittest.TestCase):
         q = {"a": math.log(0.25), "b": math.log(0.25), "d": math.log(0.25)}
         self.assertAlmostEqual(type_quality.divergence(p, q), 0.5 * math.log(2) + 0.25 * math.log(0.5))
         self.assertAlmostEqual(type_quality.divergence(p, p), 0)
+
+
+class LateQuestions(unittest.TestCase):
+    def test_sentences_stand_where_they_were_planted(self):
+        found = late_chats.planted(list(range(100)), [[-1, -2], [-3]], 10, [0.25, 0.7])
+        self.assertEqual(found, [0, 1, -1, -2, 2, 3, 4, 5, 6, -3, 7, 8, 9])
+
+    def test_every_fact_is_asked_for_in_every_turn_that_asks(self):
+        others, asking = [f"talk {i}" for i in range(11)], [f"fact {i}" for i in range(4)]
+        chats = [late_chats.scheduled("first", others, asking, which) for which in range(4)]
+        for turns in chats:
+            self.assertEqual(len(turns), late_chats.ASKED[-1])
+            self.assertEqual([i for i, turn in enumerate(turns, 1) if turn.startswith("fact")], list(late_chats.ASKED))
+            self.assertEqual(turns[0], "first")
+            self.assertEqual(len(set(turns)), len(turns))
+        for turn in late_chats.ASKED:
+            self.assertEqual({turns[turn - 1] for turns in chats}, set(asking))
+
+    def test_shares_are_of_what_full_answers_and_intervals_cover_contexts(self):
+        # [turn, fact, exact, log p]: `full` answers all, recall all of one context, and of the other what turn 2 asks.
+        full = [[2, 0, 1, -1.0], [10, 1, 1, -1.0]]
+        contexts = [{"full/0": full, "auto/8": full}, {"full/0": full, "auto/8": [[2, 0, 1, -1.0], [10, 1, 0, -9.0]]}]
+        self.assertEqual(kv_recall.interval(contexts, kv_recall.of_full("auto/8")), (0.75, 0.5, 1.0))
+        self.assertEqual(kv_recall.interval(contexts, kv_recall.lost("auto/8")), (50.0, 0.0, 100.0))
+        nothing = [{"full/0": [[2, 0, 0, -3.0]], "auto/8": [[2, 0, 1, -1.0]]}]
+        self.assertIsNone(kv_recall.interval(nothing, kv_recall.of_full("auto/8"))[0], "no ratio to no answer")
 
 
 class StoredWeights(unittest.TestCase):
