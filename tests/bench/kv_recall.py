@@ -242,14 +242,16 @@ def show_flow(cells):
         for setting, values in cell.items():
             losses.setdefault(setting, []).extend(values)
     documents = len(losses["full/0"])
-    print(f"\nflow: {documents} documents, perplexity of {FLOW_TURNS} answers of {FLOW_ANSWER} tokens; full {math.exp(statistics.mean(losses['full/0'])):.2f}")
+    full = math.exp(statistics.mean(losses["full/0"]))
+    print(f"\nflow: {documents} documents, perplexity of {FLOW_TURNS} answers of {FLOW_ANSWER} tokens; full {full:.2f}")
     for setting, values in losses.items():
         parts = []
         for other in ("full/0", f"auto/{setting.split('/')[1]}"):
             if other in losses and other != setting:
                 mean, half = perplexity.relative(values, losses[other])
-                parts.append(f"{other} {100 * math.expm1(mean):+.1f} % ({100 * math.expm1(mean - half):+.1f} to {100 * math.expm1(mean + half):+.1f})")
-        print(f"  {setting:17} relative to " + ", ".join(parts))
+                value, low, high = (100 * math.expm1(of) for of in (mean, mean - half, mean + half))
+                parts.append(f"{value:+.1f} % ({low:+.1f} to {high:+.1f}) of {other}")
+        print(f"  {setting:17} " + ", ".join(parts))
 
 
 def show_first(cells):
