@@ -27,6 +27,7 @@ sys.path.insert(0, str(HERE))
 
 import late_chats
 import perplexity
+import type_quality
 from kv_sentences import FORMS
 from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ServerProcess, made_up_ids
 
@@ -158,15 +159,16 @@ def first(server, run, _, arguments):
 
 
 def first_tokens(server, length, budget):
-    """{"recall", "without", "nothing": [what first_token says], "parked": {way: blocks}}: two chats take turns."""
+    """{"recall", "without", "nothing": [what first_token says], "parked": {way: bytes}}: two chats take turns."""
     ways = {"recall": {"policy": "auto", "budget": budget, "recall": "turn"}, "without": {"policy": "auto", "budget": budget}}
     found = {"recall": [], "without": [], "nothing": [], "parked": {}}
     histories = {}
     for way, kv in ways.items():
-        before = server.metric("hydrant_parked_blocks")
         said = made_up_ids(length, length)
         histories[way] = said + first_token(server, prompt=said, kv=kv, session_id=way, cache_salt=f"{way}{length}")[1]
-        found["parked"][way] = server.metric("hydrant_parked_blocks") - before
+        # What the next turn goes on from: of these tokens the session has KV.
+        live = json.loads(server.get(f"/v1/sessions/{way}"))["live"]
+        found["parked"][way] = -(-live // type_quality.BLOCK_SLOTS) * type_quality.block_bytes_of(server)
     for turn in range(TURNS):
         said = made_up_ids(length + turn + 1, NEW)
         for way, kv in ways.items():
@@ -256,12 +258,12 @@ def show_flow(cells):
 
 def show_first(cells):
     print(f"\nfirst: milliseconds to the first token of a turn of {NEW} tokens, medians: by the clock / of processors")
-    print("| history | with recall | without | from nothing | 2 x without + 100 | blocks parked: with, without |")
+    print("| history | with recall | without | from nothing | 2 x without + 100 | MB parked: with, without |")
     print("|---|---|---|---|---|---|")
     for length, cell in sorted(cells.items(), key=lambda item: int(item[0])):
         parts = [[1e3 * statistics.median(column) for column in zip(*cell[way])] for way in ("recall", "without", "nothing")]
         parts.append([2 * value + 100 for value in parts[1]])
-        parked = ", ".join(f"{cell['parked'][way]:.0f}" for way in ("recall", "without"))
+        parked = ", ".join(f"{cell['parked'][way] / 1e6:.1f}" for way in ("recall", "without"))
         print(f"| {length} | " + " | ".join(f"{clock:.0f} / {used:.0f}" for clock, used in parts) + f" | {parked} |")
 
 
