@@ -267,6 +267,9 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   if (context_.prefix_caching) {
     const bool takes_all = sequence.prompt_logprobs >= 0 || fields.pooling == Pooling::kMean;
     request.prefix = SharePrefixes(sequence.policy, prefix_salt_, takes_all);
+    // What it leaves has to be computed at its end, where the scores are those to leave.
+    const int32_t last_rows = static_cast<int32_t>(prompt.ids.size()) - prompt.history + 1;
+    if (prompt.history > 0) request.prefix.rows_computed_min = std::max(request.prefix.rows_computed_min, last_rows);
   }
   if (prompt.shaper != nullptr) sequence.shaper = std::make_shared<LogitShaper>(*prompt.shaper);
   if (!fields.stop.empty()) {

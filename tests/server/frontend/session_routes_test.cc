@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/process/clock.h"
 #include "server/sessions/journal/session_journal.h"
 #include "tests/server/durable_server.h"
@@ -382,6 +383,11 @@ TEST(Sessions, ATurnThatRecallsBeginsWithTheBlocksOfTheLastPrompt) {
     history += TextOf(response) + " And then?";
   }
   EXPECT_TRUE(server.BecomesIdle()) << "nothing of it is left in the pool";
+  // Another session finds the same prompt in the prefix cache, and leaves it all the same.
+  const Response other = server.Ask(CompletionPost(
+      absl::StrCat(R"({"session_id":"t","max_tokens":1,"prompt":")", std::string(70, 'x'), "\"", kKv, "}")));
+  EXPECT_EQ(CachedOf(other), 48) << "less than a block before what it leaves";
+  EXPECT_THAT(server.Ask(Get("/v1/sessions/t")).body, HasSubstr(R"("state":"parked","tokens":71,"live":64,)"));
   // The same again has no turn before it to begin with.
   history.resize(history.size() - 10 - 20);
   EXPECT_THAT(server.Ask(Turn(history)).body, HasSubstr(R"("resumed":false})"));
