@@ -270,6 +270,7 @@ Engine::Round Engine::Work(bool may_wait) {
   }
   if (!batch_.cancels.empty()) Publish();  // their blocks are free; the step to come may be long
   Step(started);
+  quiet_since_us_ = core_->now_us();
   return Round::kWorked;
 }
 

@@ -149,7 +149,7 @@ class Engine : public EnginePort {
   bool closing_ = false;  // everything is cancelled, for Stop was called
   std::list<Taking>
       takings_;  // of KV that is on its way out of the pool: bounded by those who wait for the end of a turn
-  int64_t quiet_since_us_ = 0;  // when somebody was last there
+  int64_t quiet_since_us_ = 0;  // when somebody was last there, or a step for them ended
   bool stuck_ = false;          // the last step could do nothing: whatever runs is paused, and no KV waits to be moved
 
   // Bounds are checked with what fetch_add returns, so that no interleaving lets in more than the limit. Relaxed: they
