@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "kernels/step/block_ops.h"
 
@@ -121,6 +122,12 @@ struct KvBudget {
     counts.choose_victim = false;
     counts.shrink_to = counts.live_after > to ? to : 0;
     return counts;
+  }
+
+  // How many decode steps from `live` slots on evict nothing, choose no victim and end with no cut.
+  constexpr int32_t StepsBeforeEviction(int32_t live) const {
+    if (!limited()) return std::numeric_limits<int32_t>::max();
+    return std::max(0, (periodic ? keep + slack - 1 : keep) - live);
   }
 
   // The most slots a decoding sequence with `live` slots occupies at any moment of its next `steps` decode steps.

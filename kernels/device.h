@@ -204,6 +204,9 @@ class Device {
   // True if attention chooses pins and holds them (EvictionPolicy::pin_rows). False: no row has such a policy.
   virtual bool ChoosesPins() const { return false; }
 
+  // True if decode rows may have drafts behind their token. False: none has.
+  virtual bool TakesDrafts() const { return false; }
+
   // How long an operation of attention takes, in operations of products with weights of this format: a prompt's later
   // tokens cost as much more than their operations. 1 where nobody has measured it.
   virtual double AttentionCost(WeightFormat) const { return 1; }
@@ -291,6 +294,13 @@ class Device {
   void LinearGated(const LinearWeight& weight, Activation activation, Matrix x, Matrix y,
                    const AdapterWeight* adapters = nullptr) {
     CheckedMultiply(weight, adapters, Epilogue::kGate, activation, x, y);
+  }
+
+  // The rows of the step before, in its order, keep so many of their tokens; what the drafts behind them have written and scored is
+  // undone. Before anything else changes the sequence's slots. REQUIRES: TakesDrafts, and at least one token of each stays.
+  virtual void KeepDrafts(std::span<const BatchRow> /*rows*/, std::span<const int32_t> /*kept*/,
+                          const KvCacheView& /*kv*/) {
+    assert(false);
   }
 
   // Measures losses over all layers and KV heads: the means of MeasurePairs, which are formed in one order on every device.

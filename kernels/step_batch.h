@@ -17,10 +17,13 @@
 namespace hydrant {
 
 // One sequence's share of a step. A prefill row has 1 or more prompt tokens, which occupy slots [live, live +
-// token_count) and attend to every slot below `live` and causally to each other; a decode row has exactly one token.
+// token_count) and attend to every slot below `live` and causally to each other; a decode row has one token, and where a
+// device takes them (Device::TakesDrafts) drafts behind it, each computed as if it were alone in the step after the one
+// before it: to the bit.
 struct BatchRow : RowCounts, RowTables {
   int32_t token_begin = 0;  // first of its tokens in the flattened batch
   int32_t token_count = 0;
+  int32_t draft_begin = 0;  // decode: the number of its first draft among those of the step
   EvictionPolicy policy = {};
   std::span<const ScoreSnapshot> snapshots = {};  // prefill, by ascending slots
   // Prefill under a policy with pin_rows, a prompt's last chunk of one that is cut with this step: pins are chosen, and bit p
@@ -38,6 +41,16 @@ struct BatchRow : RowCounts, RowTables {
     return std::max(prompt_length - window, position);
   }
   bool chooses_pins() const { return !segment_starts.empty(); }
+  int32_t drafts() const { return prefill ? 0 : token_count - 1; }
+  // Decode: the row of token `i` in a step of its own, after those before it.
+  BatchRow Alone(int32_t i) const {
+    BatchRow one = *this;
+    one.position += i;
+    one.live += i;
+    one.token_begin += i;
+    one.token_count = 1;
+    return one;
+  }
   // The logical position of the first token whose attention chooses pins.
   int32_t first_pinning() const { return std::max(prompt_length - policy.pin_rows, position); }
   // Decode: pins still hold.
@@ -48,6 +61,10 @@ struct BatchRow : RowCounts, RowTables {
 
 // The number of steps that may be in flight on a device: the next one may be queued while the device computes the last.
 inline constexpr int32_t kStepsInFlight = 2;
+
+// Slots that a row with drafts may have where its policy scores: the scores that each draft leaves are kept until it is known
+// which ones stay.
+inline constexpr int32_t kDraftScoreSlots = 4096;
 
 // What a device stores as the last sampled id after a stop id: the state row has no next token.
 inline constexpr int32_t kNoNextId = -2;
@@ -97,6 +114,8 @@ struct StepBounds {
   int32_t tokens_max = 0;
   int32_t rows_max = 0;     // and state rows that ids are sampled for
   int32_t slots_max = 0;    // of one row
+  int32_t drafts_max = 0;   // of all rows together, among the tokens
+  int32_t layer_heads = 0;  // layers x KV heads
   int64_t cols_max = 0;     // of a matrix that is multiplied
   int32_t query_heads = 0;  // of attention
   int32_t head_dim = 0;

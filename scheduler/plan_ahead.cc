@@ -11,7 +11,8 @@ bool IsPlain(const StepPlan& plan, const SequenceTable& sequences) {
     return false;
   return std::all_of(plan.rows.begin(), plan.rows.end(), [&sequences](const PlanRow& row) {
     const bool first_eviction = row.choose_victim && sequences.at(row.sequence).shares;
-    return !row.prefill && row.shrink_to == 0 && !row.lowered && row.loss_cuts == 0 && !first_eviction;
+    return !row.prefill && row.drafts() == 0 && row.shrink_to == 0 && !row.lowered && row.loss_cuts == 0 &&
+           !first_eviction;
   });
 }
 

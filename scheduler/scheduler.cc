@@ -20,7 +20,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
                 elastic_, counters_),
       admission_(sequences_, tenants_, block_manager_, parking_, elastic_, swapping_, options.swap_patience, counters_),
       builder_(options, sequences_, tenants_, block_manager_),
-      commit_(eos_ids_, sequences_, tenants_, block_manager_, parking_, swapping_, counters_) {
+      commit_(eos_ids_, sequences_, tenants_, block_manager_, parking_, swapping_, options.drafts_max, counters_) {
   assert(options.Validate().ok());
   SetTenants(options.tenants);
 }
@@ -111,6 +111,16 @@ void Scheduler::EndWithoutMemory(uint64_t id) {
 
 void Scheduler::SetPaused(uint64_t id, bool paused) {
   if (const int32_t index = sequences_.Find(id); index >= 0) sequences_.at(index).paused = paused;
+}
+
+void Scheduler::Draft(int32_t index, std::span<const int32_t> tokens) {
+  Sequence& sequence = sequences_.at(index);
+  assert(builder_.in_flight() == 0);
+  sequence.next_tokens.clear();
+  if (tokens.empty()) return;
+  sequence.next_tokens.reserve(tokens.size() + 1);
+  sequence.next_tokens.push_back(sequence.last_token);
+  sequence.next_tokens.insert(sequence.next_tokens.end(), tokens.begin(), tokens.end());
 }
 
 const StepPlan& Scheduler::Plan(int64_t now_us) {

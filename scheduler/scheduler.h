@@ -150,6 +150,12 @@ class Scheduler {
   // Parking::Adopt. The caller sees to it that the executor has the bytes.
   bool AdoptParked(const ParkedCounts& kv) { return parking_.Adopt(kv); }
 
+  // Guesses the tokens that follow the last one of a running sequence: its row in the next plan computes as many of them beside it
+  // as there is room for, none where it has something else to do, and RowResult::more says which were right. Whatever is guessed, the
+  // sequence gets the same tokens and the same slots. Throws std::bad_alloc, and then the sequence has no drafts. REQUIRES: no plan is
+  // in flight; the tokens are in the vocabulary.
+  void Draft(int32_t sequence, std::span<const int32_t> tokens);
+
   // REQUIRES: every plan was committed. The plan is valid until its Commit.
   const StepPlan& Plan(int64_t now_us);
 

@@ -9,9 +9,12 @@
 
 namespace hydrant {
 
-// kShared: a copy took the place of a block that others may read. kSwap: a sequence stepped aside.
-enum class FreeCause : uint8_t { kPrefill, kShrink, kPeriodic, kFinish, kCancel, kShared, kSwap };
-inline constexpr int32_t kFreeCauses = 7;
+// kShared: a copy took the place of a block that others may read. kSwap: a sequence stepped aside. kDraft: a guess was wrong.
+enum class FreeCause : uint8_t { kPrefill, kShrink, kPeriodic, kFinish, kCancel, kShared, kSwap, kDraft };
+inline constexpr int32_t kFreeCauses = 8;
+
+// Drafts that a row may have: as many as are counted by their places.
+inline constexpr int32_t kDraftsPerRowMax = 16;
 
 struct SchedulerCounters {
   uint64_t steps = 0;  // with at least one row
@@ -21,6 +24,10 @@ struct SchedulerCounters {
   uint64_t prompt_tokens = 0;               // computed
   uint64_t generated_tokens = 0;
   uint64_t evicted_tokens = 0;  // per layer and head
+  uint64_t drafts = 0;          // rows that had any
+  uint64_t draft_tokens = 0;
+  uint64_t drafts_accepted = 0;                           // tokens
+  uint64_t accepted_per_position[kDraftsPerRowMax] = {};  // of these, by their places in their rows
   uint64_t prefix_queries = 0;  // prompt tokens of admitted requests that looked for a cached prefix
   uint64_t prefix_hits = 0;     // prompt tokens found
   uint64_t prefix_matches = 0;  // times a prompt was looked up, of those that wait too

@@ -32,6 +32,9 @@ absl::Status SchedulerOptions::Validate() const {
   if (prefill_tokens_max < kBlockSlots) {
     return absl::InvalidArgumentError(absl::StrCat("prefill beside decodes needs at least ", kBlockSlots, " tokens"));
   }
+  if (drafts_max < 0 || drafts_max > kSequencesLimit) {
+    return absl::InvalidArgumentError(absl::StrCat("a step cannot have up to ", drafts_max, " drafts"));
+  }
   return ValidateTenants(tenants, blocks, sequences_max);
 }
 

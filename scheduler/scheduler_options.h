@@ -28,6 +28,7 @@ struct SchedulerOptions {
   // Prefill tokens in a step that also decodes: bounds how long running streams wait for their next token. >= 16. The end of a
   // prompt with Request::tail_tokens is one chunk all the same, of fewer than tail_tokens + 16 tokens, if it is a step's first.
   int32_t prefill_tokens_max = 128;
+  int32_t drafts_max = 0;  // in one step, beside tokens_max (Scheduler::Draft)
   // Slots to which a token's attention costs as much as everything else of it (prefill_cost.h); 0: attention is free.
   int32_t attention_slots_per_token = 0;
   std::vector<int32_t> eos_ids;  // any of them ends a sequence that does not ignore them

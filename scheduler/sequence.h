@@ -4,8 +4,8 @@
 // Thread: engine.
 //
 // Invariants
-//  1. computed <= scheduled <= known, and scheduled < known when a step takes it: a step always has a token to compute. With one
-//     exception: while the row that samples token `known` is in flight the row that computes it may be, too (PlanAhead). When
+//  1. computed <= scheduled <= known, and scheduled < known when a step takes it: a step always has a token to compute. With two
+//     exceptions: a row in flight may have drafts beyond `known`; and while the row that samples token `known` is in flight the row that computes it may be, too (PlanAhead). When
 //     the sequence ends without the token, that row is counted nowhere.
 //  2. computed == scheduled exactly when in_flight == 0, and in_flight <= 2.
 //  3. In its life `known` goes from the prompt's length to at most that plus max_tokens; the last token is never
@@ -16,15 +16,17 @@
 //                   computed, live and held begin where those two end
 //   Parking         pins, to_restore; live and held fall with the cut that ends a restore
 //   ElasticBudgets  asks_losses and lower_to, which the next row obeys
-//   StepBuilder     scheduled, live, in_flight, last_row; request.budget.keep falls
-//   StepCommit      known, computed, held, last_token, output, finish, losses; in_flight falls; shares ends
+//   StepBuilder     scheduled, live, in_flight, last_row, next_tokens; request.budget.keep falls
+//   StepCommit      known, computed, held, last_token, output, finish, losses; in_flight falls; shares ends; scheduled and live fall
+//                   by the drafts that were wrong
 //   Swapping        place, peak_blocks, guard, swaps; shares ends with what leaves the pool
 //   SequenceTable   admitted, state_row
-//   Scheduler       paused, abandoned
+//   Scheduler       paused, abandoned, next_tokens
 // The blocks are changed by all of them through the BlockManager.
 #ifndef HYDRANT_SCHEDULER_SEQUENCE_H_
 #define HYDRANT_SCHEDULER_SEQUENCE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -57,6 +59,8 @@ struct Sequence {
   bool admitted = false;   // no longer in its tenant's queue
   int32_t state_row = -1;  // -1: it waits, or all of it is outside the pool
   int32_t last_token = -1;
+  std::vector<int32_t>
+      next_tokens;    // last_token and drafts of those after it, for its next row or one in flight; else empty
   bool pins = false;  // what its session has parked, until that is restored
   // While it waited, room was made for it, last with the plan of this number: budgets fell, others step aside, or nothing is missing.
   // It goes before others. 0: none was.
@@ -112,6 +116,12 @@ struct Sequence {
   bool has_slot() const { return BlocksForSlots(request.budget.Decode(live).live_after) <= blocks.reserved(); }
   // The number of decode steps after its next one. REQUIRES: decodes().
   int64_t steps_after_next() const { return DecodeSteps(request.max_tokens) - (scheduled - prompt_length()) - 1; }
+  // Drafts that its next decode row has room for: none of them evicts, and none asks for blocks. REQUIRES: decodes().
+  int32_t room_for_drafts() const {
+    const int64_t slots = int64_t{blocks.reserved()} * kBlockSlots - live;
+    const int64_t tokens = std::min<int64_t>(slots, request.budget.StepsBeforeEviction(live));
+    return static_cast<int32_t>(std::max<int64_t>(0, std::min(tokens - 1, steps_after_next())));
+  }
   // Has tokens left to decode, as far as anybody knows, and somebody reads them: the last token is never fed back.
   bool would_continue() const {
     return decodes() && !paused && !retired() && scheduled - prompt_length() < DecodeSteps(request.max_tokens);

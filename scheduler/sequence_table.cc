@@ -67,7 +67,8 @@ void SequenceTable::Sweep() {
 
 absl::Status SequenceTable::CheckSequence(int32_t index) const {
   const Sequence& sequence = at(index);
-  const int32_t ahead = sequence.retired() ? 1 : std::max(0, sequence.in_flight - 1);
+  int64_t ahead = sequence.retired() ? 1 : std::max(0, sequence.in_flight - 1);
+  if (sequence.in_flight > 0) ahead += std::max<int64_t>(0, std::ssize(sequence.next_tokens) - 1);
   if (sequence.computed > sequence.scheduled || sequence.scheduled > sequence.known + ahead ||
       (sequence.in_flight == 0) != (sequence.computed == sequence.scheduled)) {
     return absl::InternalError(absl::StrCat("sequence ", index, ": known ", sequence.known, ", scheduled ",

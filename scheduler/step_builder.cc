@@ -42,6 +42,7 @@ StepBuilder::StepBuilder(const SchedulerOptions& options, SequenceTable& sequenc
     : tokens_max_(options.tokens_max),
       tail_tokens_max_(options.tokens_max - options.sequences_max - (kBlockSlots - 1)),
       prefill_tokens_max_(options.prefill_tokens_max),
+      drafts_max_(options.drafts_max),
       prefill_cost_(options.attention_slots_per_token),
       sequences_(sequences),
       tenants_(tenants),
@@ -83,6 +84,7 @@ StepPlan& StepBuilder::NextPlan() {
   plan_->score_inits.clear();
   plan_->snapshots.clear();
   plan_->decode_tokens = 0;
+  plan_->draft_tokens = 0;
   plan_->prefill_tokens = 0;
   plan_->decode_cost = 0.0;
   plan_->prefill_cost = 0.0;
@@ -161,18 +163,31 @@ void StepBuilder::PlanDecodes(bool somebody_is_blocked) {
   for (int32_t index : decoding_) {
     const Sequence& sequence = sequences_.at(index);
     const int32_t tenant = sequence.request.tenant;
-    const double cost = prefill_cost_.Of(sequence.live, 1);
+    const int32_t drafts = DraftsOf(sequence);
+    const double cost = prefill_cost_.Of(sequence.live, 1 + drafts);
     // A sequence whose budget is lowered, or that ends, for the sake of a waiting request is not deferred.
     const bool last = somebody_is_blocked && sequence.steps_after_next() <= 0;
     const bool due = sequence.asks_losses || sequence.lower_to > 0 || last;
     if (plan_->shared && !due && !step_shares_.HasRoomForDecode(tenant, cost)) continue;
     step_shares_.TakeDecode(tenant, cost);
     plan_->decode_cost += cost;
-    PlanDecode(index);
+    PlanDecode(index, drafts);
   }
 }
 
-void StepBuilder::PlanDecode(int32_t index) {
+// How many of the drafts that the sequence was given its next row has. Where work is left for a later step nobody computes on a
+// guess, nor where the row is to do something else.
+int32_t StepBuilder::DraftsOf(const Sequence& sequence) const {
+  if (sequence.next_tokens.empty() || plan_->shared || sequence.in_flight > 0) return 0;
+  if (sequence.asks_losses || sequence.lower_to > 0) return 0;
+  const int32_t given = static_cast<int32_t>(sequence.next_tokens.size()) - 1;
+  // The slot after them stays: whoever asks for blocks as it grows asks before it has none.
+  const int64_t spare = int64_t{sequence.blocks.reserved()} * kBlockSlots - sequence.live - 2;
+  const auto room = static_cast<int32_t>(std::clamp<int64_t>(spare, 0, sequence.room_for_drafts()));
+  return std::min({given, room, drafts_max_ - plan_->draft_tokens});
+}
+
+void StepBuilder::PlanDecode(int32_t index, int32_t drafts) {
   Sequence& sequence = sequences_.at(index);
   const bool ahead = sequence.in_flight > 0;
   assert(sequence.in_flight <= 1 && sequence.scheduled + (ahead ? 0 : 1) == sequence.known);
@@ -180,12 +195,16 @@ void StepBuilder::PlanDecode(int32_t index) {
   const int32_t lower_to = std::exchange(sequence.lower_to, 0);
   const DecodeCounts counts =
       lower_to > 0 ? budget.DecodeAndLower(sequence.live, lower_to) : budget.Decode(sequence.live);
-  block_manager_.Extend(sequence.blocks, counts.live_after);
+  assert(drafts == 0 || (!ahead && !counts.reuse_victim && !counts.choose_victim && counts.shrink_to == 0));
+  block_manager_.Extend(sequence.blocks, counts.live_after + drafts);
 
   PlanRow& row = plan_->rows.emplace_back();
   row.sequence = index;
   row.state_row = sequence.state_row;
   row.tokens = std::span<const int32_t>(ahead ? &kSampledId : &sequence.last_token, 1);
+  // Those that it has no use for are not of the token after this one.
+  if (drafts == 0) sequence.next_tokens.clear();
+  if (drafts > 0) row.tokens = std::span<const int32_t>(sequence.next_tokens).first(1 + static_cast<size_t>(drafts));
   row.position = sequence.scheduled;
   row.live = sequence.live;
   row.prompt_length = sequence.prompt_length();
@@ -210,13 +229,14 @@ void StepBuilder::PlanDecode(int32_t index) {
   row.sample = true;
 
   const int32_t evicted_before = sequence.evicted();
-  ++sequence.scheduled;
+  sequence.scheduled += 1 + drafts;
   if (sequence.request.session != 0) row.stop_ids = sequence.StopIdsAfter(sequence.scheduled);
-  sequence.live = counts.shrink_to > 0 ? counts.shrink_to : counts.live_after;
+  sequence.live = counts.shrink_to > 0 ? counts.shrink_to : counts.live_after + drafts;
   row.evicted = sequence.evicted() - evicted_before;
   ++sequence.in_flight;
   sequence.last_row = ++rows_;
   ++plan_->decode_tokens;
+  plan_->draft_tokens += drafts;
 }
 
 std::span<const int32_t> StepBuilder::PrefillOrder() {

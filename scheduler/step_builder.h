@@ -74,7 +74,8 @@ class StepBuilder {
   StepPlan& NextPlan();
   void ShareStep();
   void PlanDecodes(bool somebody_is_blocked);
-  void PlanDecode(int32_t index);
+  int32_t DraftsOf(const Sequence& sequence) const;
+  void PlanDecode(int32_t index, int32_t drafts);
   std::span<const int32_t> PrefillOrder();
   void PlanPrompts();
   int32_t PlanPrefill(int32_t index, int32_t tokens_left);
@@ -86,6 +87,7 @@ class StepBuilder {
   const int32_t tokens_max_;          // in one step
   const int32_t tail_tokens_max_;     // Request::tail_tokens
   const int32_t prefill_tokens_max_;  // beside decodes
+  const int32_t drafts_max_;          // beside those
   const PrefillCost prefill_cost_;
   SequenceTable& sequences_;
   TenantList& tenants_;

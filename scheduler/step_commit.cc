@@ -21,7 +21,8 @@ FreeCause CauseOf(const PlanRow& row) {
 }  // namespace
 
 StepCommit::StepCommit(std::span<const int32_t> eos_ids, SequenceTable& sequences, TenantList& tenants,
-                       BlockManager& block_manager, Parking& parking, Swapping& swapping, SchedulerCounters& counters)
+                       BlockManager& block_manager, Parking& parking, Swapping& swapping, int32_t drafts_max,
+                       SchedulerCounters& counters)
     : eos_ids_(eos_ids),
       sequences_(sequences),
       tenants_(tenants),
@@ -29,8 +30,8 @@ StepCommit::StepCommit(std::span<const int32_t> eos_ids, SequenceTable& sequence
       parking_(parking),
       swapping_(swapping),
       counters_(counters) {
-  events_.reserve(static_cast<size_t>(sequences.size()));
-  pending_.reserve(static_cast<size_t>(sequences.size()));
+  events_.reserve(static_cast<size_t>(sequences.size()) + static_cast<size_t>(drafts_max));
+  pending_.reserve(events_.capacity());
 }
 
 std::span<const SequenceEvent> StepCommit::Take(StepPlan& plan, std::span<const RowResult> results, bool more_in_flight,
@@ -60,11 +61,13 @@ void StepCommit::TakeRow(StepPlan& plan, int32_t row_index, const RowResult& res
     DropRowAfterFinish(sequence, row, row_index);
     return;
   }
-  const int32_t tokens = static_cast<int32_t>(row.tokens.size());
+  if (row.drafts() > 0) Reject(sequence, row, result);
+  const int32_t tokens = static_cast<int32_t>(row.tokens.size()) - row.drafts();
   sequence.computed += tokens;
   sequence.held = row.shrink_to > 0 ? row.shrink_to : row.reuse_victim ? row.live : row.live + tokens;
   assert(sequence.computed <= sequence.scheduled &&
-         sequence.scheduled <= sequence.known + (sequence.retired() ? 1 : sequence.in_flight));
+         sequence.scheduled <=
+             sequence.known + (sequence.retired() ? 1 : sequence.in_flight) + std::ssize(result.more));
   if (row.prefill) counters_.prompt_tokens += static_cast<uint64_t>(tokens);
   counters_.evicted_tokens += static_cast<uint64_t>(row.evicted);
 
@@ -75,7 +78,7 @@ void StepCommit::TakeRow(StepPlan& plan, int32_t row_index, const RowResult& res
     sequence.finish = result.failure;
   } else if (row.sample) {
     token = result.token;
-    TakeToken(sequence, result, now_us);
+    TakeToken(sequence, token, result.more.empty() ? result.end : FinishReason::kNone, now_us);
   } else if (sequence.computed == sequence.prompt_length() && sequence.request.max_tokens == 0) {
     sequence.finish = FinishReason::kLength;
   }
@@ -84,7 +87,41 @@ void StepCommit::TakeRow(StepPlan& plan, int32_t row_index, const RowResult& res
   // token.
   if (sequence.retired() ? sequence.in_flight > 0 : token < 0) return;
   events_.push_back(MakeEvent(row.sequence, row_index, token));
+  if (row.drafts() > 0) TakeMore(plan, row_index, result, now_us);
   if (sequence.retired()) Retire(row.sequence, events_.back());
+}
+
+// The drafts that turned out wrong leave the sequence's counts, and with them the blocks that were taken for them. Who was
+// cancelled or failed meanwhile has none that are right.
+void StepCommit::Reject(Sequence& sequence, const PlanRow& row, const RowResult& result) {
+  const bool counts = !sequence.retired() && result.failure == FinishReason::kNone;
+  const int32_t accepted = counts ? static_cast<int32_t>(result.more.size()) : 0, rejected = row.drafts() - accepted;
+  assert(rejected >= 0 && (counts || result.more.empty()));
+  ++counters_.drafts;
+  counters_.draft_tokens += static_cast<uint64_t>(row.drafts());
+  counters_.drafts_accepted += static_cast<uint64_t>(accepted);
+  for (int32_t i = 0; i < std::min(accepted, kDraftsPerRowMax); ++i) ++counters_.accepted_per_position[i];
+  if (rejected == 0) return;
+  sequence.scheduled -= rejected;
+  sequence.live -= rejected;
+  const int32_t freed = block_manager_.Shrink(sequence.blocks, sequence.live, sequence.blocks.reserved());
+  counters_.AddFreed(FreeCause::kDraft, freed);
+}
+
+// The tokens behind the drafts that were right, each as if it had had a step of its own.
+void StepCommit::TakeMore(StepPlan& plan, int32_t row_index, const RowResult& result, int64_t now_us) {
+  const PlanRow& row = plan.rows[static_cast<size_t>(row_index)];
+  Sequence& sequence = sequences_.at(row.sequence);
+  for (size_t i = 0; i < result.more.size(); ++i) {
+    assert(!sequence.retired() && row.tokens[i + 1] == sequence.last_token);
+    ++sequence.computed;
+    ++sequence.held;
+    const bool is_last = i + 1 == result.more.size();
+    TakeToken(sequence, result.more[i], is_last ? result.end : FinishReason::kNone, now_us);
+    if (sequence.shares) Share(sequence, plan, row, /*valid=*/true);
+    events_.push_back(MakeEvent(row.sequence, row_index, result.more[i]));
+  }
+  sequence.next_tokens.clear();
 }
 
 // The sequence finished one step ago: discards this row, then delivers the final event, whose token waited for it.
@@ -156,9 +193,8 @@ void StepCommit::ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause) {
   counters_.AddFreed(cause, freed);
 }
 
-void StepCommit::TakeToken(Sequence& sequence, const RowResult& result, int64_t now_us) {
+void StepCommit::TakeToken(Sequence& sequence, int32_t token, FinishReason end, int64_t now_us) {
   const Request& request = sequence.request;
-  const int32_t token = result.token;
   sequence.last_token = token;
   if (sequence.shares || request.session != 0) sequence.output.push_back(token);
   ++sequence.known;
@@ -174,8 +210,8 @@ void StepCommit::TakeToken(Sequence& sequence, const RowResult& result, int64_t 
     if (!eos) sequence.stop_token = token;
     return;
   }
-  if (result.end != FinishReason::kNone) {
-    sequence.finish = result.end;
+  if (end != FinishReason::kNone) {
+    sequence.finish = end;
     return;
   }
   if (sequence.generated() == request.max_tokens) sequence.finish = FinishReason::kLength;
@@ -196,8 +232,9 @@ SequenceEvent StepCommit::MakeEvent(int32_t index, int32_t row_index, int32_t to
   event.evicted = from.computed - from.held;
   event.cached = from.cached;
   event.restored = from.restored;
-  // Blocks that a row planned ahead has taken do not count.
-  event.blocks = from.in_flight == 0 ? from.blocks.size() : static_cast<int32_t>(BlocksForSlots(from.held));
+  // Blocks that a row planned ahead has taken do not count, nor those of tokens of the same row that come after this one.
+  const bool has_all = from.in_flight == 0 && from.computed == from.scheduled;
+  event.blocks = has_all ? from.blocks.size() : static_cast<int32_t>(BlocksForSlots(from.held));
   event.prompt_computed = std::max(0, std::min(from.computed, from.prompt_length()) - from.cached - from.restored);
   event.times = from.times;
   return event;

@@ -29,9 +29,10 @@ namespace hydrant {
 
 class StepCommit {
  public:
-  // The arguments outlive this. `eos_ids` end a sequence that does not ignore them.
+  // The references outlive this. `eos_ids` end a sequence that does not ignore them. `drafts_max`: of a plan.
   StepCommit(std::span<const int32_t> eos_ids, SequenceTable& sequences, TenantList& tenants,
-             BlockManager& block_manager, Parking& parking, Swapping& swapping, SchedulerCounters& counters);
+             BlockManager& block_manager, Parking& parking, Swapping& swapping, int32_t drafts_max,
+             SchedulerCounters& counters);
   StepCommit(const StepCommit&) = delete;
   StepCommit& operator=(const StepCommit&) = delete;
 
@@ -54,7 +55,9 @@ class StepCommit {
   void TakeResult(StepPlan& plan, const PlanRow& row, const RowResult& result, Sequence& sequence);
   void Share(Sequence& sequence, StepPlan& plan, const PlanRow& row, bool valid);
   void ShrinkTo(Sequence& sequence, int32_t slots, FreeCause cause);
-  void TakeToken(Sequence& sequence, const RowResult& result, int64_t now_us);
+  void TakeToken(Sequence& sequence, int32_t token, FinishReason end, int64_t now_us);
+  void Reject(Sequence& sequence, const PlanRow& row, const RowResult& result);
+  void TakeMore(StepPlan& plan, int32_t row_index, const RowResult& result, int64_t now_us);
   SequenceEvent MakeEvent(int32_t index, int32_t row_index, int32_t token) const;
   void Retire(int32_t index, const SequenceEvent& last);
 

@@ -50,6 +50,7 @@ struct StepPlan {
   std::vector<PlanRow> rows;  // decode rows first
   std::vector<ScoreSnapshot> snapshots;
   int32_t decode_tokens = 0;
+  int32_t draft_tokens = 0;  // of the same rows, beyond these
   int32_t prefill_tokens = 0;
   double decode_cost = 0.0;      // of the rows, as prefill_cost.h counts
   double prefill_cost = 0.0;     // of the prompt tokens
@@ -69,6 +70,8 @@ struct RowResult {
   // first. kNone: it goes on.
   FinishReason end = FinishReason::kNone;
   std::span<const float> losses = {};  // [PlanRow::loss_cuts]: shares of the score mass; empty where it failed
+  // The tokens after `token` where drafts are what was sampled: those behind each such draft. `end` is of the last of them.
+  std::span<const int32_t> more = {};
 };
 
 }  // namespace hydrant

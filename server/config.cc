@@ -19,6 +19,7 @@
 #include "server/generation/generation_defaults.h"
 #include "server/http/origin_policy.h"
 #include "server/process/ascii_text.h"
+#include "server/speculative_config.h"
 #include "server/tensor_parallel.h"
 
 namespace hydrant {
@@ -238,6 +239,20 @@ std::string FinishAudit(const Config& config) {
   return "";
 }
 
+// The part of Finish about tokens that are guessed.
+std::string FinishDrafts(const RawConfig& raw, Config* config) {
+  if (raw.speculative_config.empty()) return "";
+  const std::string flag = "--speculative-config: ";
+  if (std::string wrong = ParseSpeculativeConfig(raw.speculative_config, &config->drafts); !wrong.empty()) {
+    return flag + wrong;
+  }
+  if (config->device == "cuda") return flag + "a GPU computes no drafts; --device cpu does";
+  if (config->ranks > 1) return flag + "ranks compute no drafts (--tensor-parallel-size)";
+  if (config->overlap.value_or(false)) return flag + "drafts are not planned ahead (--async-scheduling)";
+  if (!config->kv_dump_path.empty()) return flag + "drafts are not dumped (--debug-kv-dump)";
+  return "";
+}
+
 // What the flags mean together. Returns an error that names the flag, or nothing.
 std::string Finish(const RawConfig& raw, Config* config) {
   if (raw.dtype != "auto") {
@@ -285,6 +300,7 @@ std::string Finish(const RawConfig& raw, Config* config) {
   }
   if (std::string wrong = FinishRanks(*config); !wrong.empty()) return wrong;
   if (std::string wrong = FinishAudit(*config); !wrong.empty()) return wrong;
+  if (std::string wrong = FinishDrafts(raw, config); !wrong.empty()) return wrong;
   if (std::string wrong = FinishSessions(raw, config); !wrong.empty()) return wrong;
   if (std::string wrong = FinishGateways(raw, config); !wrong.empty()) return wrong;
   if (std::string wrong = FinishAdapters(raw, config); !wrong.empty()) return wrong;
@@ -339,7 +355,7 @@ std::string ReadConfigFile(const std::string& path, std::vector<std::string>* ar
       }
       arguments->push_back(absl::StrCat(flag, "=", joined));
     } else if (std::optional<nlohmann::ordered_json> object = OrderedJson(member);
-               object.has_value() && flag == "--override-generation-config") {
+               object.has_value() && (flag == "--override-generation-config" || flag == "--speculative-config")) {
       arguments->push_back(absl::StrCat(flag, "=", object->dump()));
     } else {
       return absl::StrCat(path, ": ", name, ": has the wrong type");

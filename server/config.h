@@ -17,6 +17,7 @@
 #include "model/checkpoint/quantization.h"
 #include "scheduler/fairness/tenant.h"
 #include "server/adapters/adapter_registry.h"
+#include "server/drafts/ngram_drafter.h"
 #include "server/http/trusted_proxies.h"
 #include "server/process/exit_codes.h"
 #include "server/process/limits.h"
@@ -68,6 +69,7 @@ struct Config {
   int32_t sequences_max = 256;
   int32_t batch_tokens_max = 2048;
   int32_t prefill_tokens_max = 256;   // of a step that also decodes
+  NgramOptions drafts;                // what --speculative-config says
   int64_t kv_cache_memory_bytes = 0;  // 0: not given
   int32_t blocks_override = 0;        // 0: not given
   double memory_utilization = 0;      // 0: not given

@@ -161,6 +161,8 @@ void AddModelFlags(CLI::App& app, Config& config, RawConfig& raw) {
       .AddWithDefault("--max-prefill-tokens", "TOKENS", config.prefill_tokens_max,
                       "most prompt tokens of a step that also decodes (a prompt's end under auto: 79)")
       ->check(CLI::Range(16, 1 << 17));
+  group.Add("--speculative-config", "JSON", raw.speculative_config,
+            "on a CPU: guess tokens from the text itself, as {\"method\": \"ngram\", \"num_speculative_tokens\": N}");
 }
 
 void AddKvFlags(CLI::App& app, Config& config, RawConfig& raw) {

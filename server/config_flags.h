@@ -26,6 +26,7 @@ struct RawConfig {
   std::string proxy_header = "x-forwarded-for", log_level = "info", log_format = "text", scheduling_policy = "fair";
   std::string session_durability, session_headers, adapter_modules;
   std::string shared_limits, shared_limits_fail = "open";
+  std::string speculative_config;
   std::optional<uint16_t> admin_port;
 };
 

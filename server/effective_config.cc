@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/wire/json_writer.h"
 #include "kernels/kv_cache_view.h"
+#include "server/speculative_config.h"
 
 namespace hydrant {
 namespace {
@@ -149,6 +150,7 @@ void AddModel(const Config& config, Settings* out) {
   out->Integer("max_num_seqs", config.sequences_max);
   out->Integer("max_num_batched_tokens", config.batch_tokens_max);
   out->Integer("max_prefill_tokens", config.prefill_tokens_max);
+  out->Text("speculative_config", SpeculativeConfigText(config.drafts));
 }
 
 void AddKv(const Config& config, Settings* out) {

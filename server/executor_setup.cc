@@ -28,6 +28,7 @@ ModelExecutorOptions ExecutorOptionsOf(const Config& config, const Sizing& sizin
   options.spare_score_blocks = sizing.limits.spare_score_blocks;
   options.sequences_max = sizing.limits.sequences_max;
   options.batch_tokens_max = sizing.limits.batch_tokens_max;
+  options.drafts_max = sizing.drafts_max;
   options.logits_rows_max = sizing.logits_rows_max;
   options.context_max = sizing.limits.context_max;
   options.swap_blocks = sizing.limits.swap_blocks;

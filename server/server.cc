@@ -108,6 +108,7 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   context.limits = limits;
   context.prefix_caching = config.prefix_caching;
   context.ranks = config.ranks;
+  context.drafts = config.drafts;
   context.session_durability = config.session_durability;
   context.session_headers = config.session_headers;
   context.system_fingerprint = absl::StrCat("hydrant-", kVersion);
@@ -161,6 +162,7 @@ EngineCoreOptions MakeCoreOptions(const Config& config, const Sizing& sizing, co
   // A pass over streamed weights costs the same whatever it computes; how much of a prompt that may be is the pacer's to say.
   const bool all_of_it = sizing.stream_bytes > 0 && !config.origins.contains("max_prefill_tokens");
   options.scheduler.prefill_tokens_max = all_of_it ? limits.batch_tokens_max : config.prefill_tokens_max;
+  options.scheduler.drafts_max = sizing.drafts_max;
   options.scheduler.attention_slots_per_token = model.attention_slots_per_token(attention_cost);
   options.scheduler.eos_ids = model.eos_ids;
   options.scheduler.tenants = tenants.options();
@@ -337,8 +339,8 @@ std::unique_ptr<SessionStore> MakeSessions(const Limits& limits, const ModelId& 
   options.bytes_max = limits.session_bytes_max;
   options.clock = MonotonicUs;
   options.on_forget = [parts](uint64_t session) {
+    if (parts->audit != nullptr) parts->audit->Forget(session);  // first: it takes no memory
     parts->engine->DropSession(session);
-    if (parts->audit != nullptr) parts->audit->Forget(session);
   };
   options.on_settle = [parts](const TurnId& turn, bool keep) { parts->engine->SettleTurn(turn, keep); };
   return std::make_unique<SessionStore>(std::move(options));
@@ -352,7 +354,6 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, const Loa
   // A dump reads the cache as each step leaves it, and what it says of a row is the sequence's that has it then.
   parts->overlap = config.overlap.value_or(opened->queues) && config.kv_dump_path.empty();
   Log(LogLevel::kDebug, absl::StrCat("device ", parts->device->name()));
-
   const ModelConfig& model = checkpoint.config;
   const Device& device = *parts->device;
   const bool rounds = config.quantization == Quantization::kInt8 || config.quantization == Quantization::kInt4;
@@ -416,7 +417,6 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   absl::StatusOr<std::unique_ptr<EngineCore>> core = EngineCore::Create(core_options, *parts->executor, MonotonicUs);
   if (!core.ok()) return core.status();
   if (parts->kv_dump != nullptr) parts->kv_dump->Attach(**core);
-
   const ModelId model_id = MakeModelId(*checkpoint.tokenizer, checkpoint.config, facts);
   parts->audit = MakeAudit(config, sizing.limits, *parts->tenants);
   parts->sessions = MakeSessions(sizing.limits, model_id, parts);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "model/run/kv_cache.h"
 #include "model/run/model_executor.h"
+#include "server/speculative_config.h"
 
 namespace hydrant {
 namespace {
@@ -62,6 +63,7 @@ int64_t WorkspaceBytes(const ModelConfig& model, const WeightPlan& weights, cons
   options.blocks = std::numeric_limits<int32_t>::max();
   options.sequences_max = limits.sequences_max;
   options.batch_tokens_max = limits.batch_tokens_max;
+  options.drafts_max = sizing.drafts_max;
   options.context_max = limits.context_max;
   return Transformer::WorkspaceBytes(model, weights, ModelExecutor::LimitsOf(options), device.scratch_bytes,
                                      device.copies);
@@ -262,6 +264,7 @@ absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t fr
 absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& model, const WeightPlanner& plan_weights,
                                     const DeviceFacts& device, const HostFacts& host) {
   Sizing sizing;
+  sizing.drafts_max = DraftsPerStep(config.drafts);
   sizing.limits = config.limits;
   Limits& limits = sizing.limits;
 

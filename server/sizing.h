@@ -41,6 +41,7 @@ struct Sizing {
   KvType kv_type = KvType::kF32;
   AdapterLimits adapters;
   int32_t logits_rows_max = 0;  // ModelExecutorOptions::logits_rows_max
+  int32_t drafts_max = 0;       // ModelExecutorOptions::drafts_max
   int64_t stream_bytes = 0;     // memory of the weights, of which the others are streamed; 0: all lie in memory
   Limits limits;
   int64_t block_bytes = 0;               // of a block with its part of the spare score blocks: the pool's unit

@@ -60,7 +60,12 @@ absl::StatusOr<OpenedDevice> OpenRanks(OpenedDevice opened, const Config& config
 absl::StatusOr<OpenedDevice> OpenDeviceFor(const Config& config, const ModelConfig& model) {
   if (absl::Status status = CheckRanks(config.ranks, model); !status.ok()) return status;
   absl::StatusOr<OpenedDevice> opened = OpenDevice(config.device, ThreadsOf(config), config.enforce_eager);
-  if (!opened.ok() || config.ranks == 1) return opened;
+  if (!opened.ok()) return opened;
+  if (config.drafts.tokens > 0 && !opened->device->TakesDrafts()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--speculative-config: ", opened->device->name(), " computes no drafts; --device cpu does"));
+  }
+  if (config.ranks == 1) return opened;
   return OpenRanks(*std::move(opened), config);
 }
 

@@ -47,6 +47,8 @@ class CpuDevice final : public Device {
   bool MultipliesNatively(DType dtype) const;
 
   bool ChoosesPins() const override { return true; }
+  bool TakesDrafts() const override { return true; }
+  void KeepDrafts(std::span<const BatchRow> rows, std::span<const int32_t> kept, const KvCacheView& kv) override;
   std::string kv_format() const override { return "cpu 1"; }  // cpu/attention/kv_layout.h, of every instruction set
   std::string name() const override;
   bool Supports(WeightFormat format) const override;

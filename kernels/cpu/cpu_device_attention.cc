@@ -46,6 +46,10 @@ void CpuDevice::Attention(const RopeTable* rope, const AttentionSpec& spec, int3
          *attention_);
 }
 
+void CpuDevice::KeepDrafts(std::span<const BatchRow> rows, std::span<const int32_t> kept, const KvCacheView& kv) {
+  hydrant::KeepDrafts(*kernels_.attention, rows, kept, kv, pool_, *attention_);
+}
+
 void CpuDevice::InitScores(std::span<const ScoreInit> inits, const KvCacheView& kv) {
   const int64_t pairs = int64_t{kv.layout.layers} * kv.layout.kv_heads;
   pool_.ParallelFor(pairs, 1, [&](int64_t begin, int64_t end, int) {

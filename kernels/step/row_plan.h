@@ -23,7 +23,7 @@ struct RowCounts {
   int32_t position = 0;        // logical position of the row's first token
   int32_t live = 0;            // slots occupied before the step
   int32_t prompt_length = 0;   // tokens of the whole prompt
-  bool prefill = false;        // prompt tokens; else exactly one generated token
+  bool prefill = false;        // prompt tokens; else one generated token, and perhaps drafts of those after it
   bool reuse_victim = false;   // decode at the budget: the token overwrites the victim, `live` stays
   bool choose_victim = false;  // decode: after scoring, choose the slot that the next token overwrites
   int32_t adapter = -1;        // the slot of the row's adapter (kernels/adapter_weight.h); -1: none
@@ -47,6 +47,9 @@ struct RowPlan : RowCounts, RowTables {
   // The tokens to compute, at positions [position, position + tokens.size()). kSampledId stands for the token that this
   // state row's last row samples; it is 0 if that row fails.
   std::span<const int32_t> tokens = {};
+  // Tokens that a decode row computes on the guess that they are sampled one after the other. Such a row has neither copies,
+  // a victim nor a cut.
+  int32_t drafts() const { return prefill || tokens.empty() ? 0 : static_cast<int32_t>(tokens.size()) - 1; }
   // Copies to make after the forward pass and before a cut: the cut works on the copies, not on their sources.
   std::span<const BlockCopy> copies = {};
   int32_t shrink_to = 0;  // > 0: the step ends with a cut to this many slots

@@ -129,7 +129,8 @@ struct StepInput {
 };
 
 struct RowOutput {
-  SampleResult sampled;               // defined if StepRow::sample
+  SampleResult sampled;               // defined if StepRow::sample; after the first token of a row with drafts
+  std::vector<SampleResult> drafts;   // after each draft, as if all of them up to it were right
   std::vector<SampleResult> targets;  // one per StepRow::targets
   std::vector<float> losses;          // [LossQuestion::cuts]
 };
@@ -156,6 +157,9 @@ class Executor {
   // for none. They are read before Sample returns. REQUIRES: the step has rows.
   virtual void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) = 0;
   virtual StepOutput Await(Ticket ticket) = 0;
+  // For the step awaited last, if a row of it has drafts, whose input is still valid: so many tokens of each row stay, at least one.
+  // The slots of those behind them are free. Before the next step is launched. An executor that is given no drafts has no use for it.
+  virtual void KeepDrafts(std::span<const int32_t> /*kept*/) {}
 
   // A step from Launch to Await, without adjustments.
   StepOutput Run(const StepInput& input) {

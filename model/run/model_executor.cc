@@ -88,8 +88,9 @@ int32_t ModelExecutor::LogitsRows(const ModelConfig& config, int64_t device_memo
 
 Transformer::Limits ModelExecutor::LimitsOf(const ModelExecutorOptions& options) {
   return {
-      .tokens_max = options.batch_tokens_max,
+      .tokens_max = options.batch_tokens_max + options.drafts_max,
       .rows_max = options.sequences_max,
+      .drafts_max = options.drafts_max,
       .slots_max = static_cast<int32_t>(std::min<int64_t>(options.context_max, int64_t{options.blocks} * kBlockSlots)),
       .logits_rows_max = options.logits_rows_max,
       .adapters = {.slots = options.adapters.slots,
@@ -105,7 +106,8 @@ ModelExecutor::ModelExecutor(const ModelConfig& config, Weights weights, Device&
       kv_cache_(device, MakeLayout(config, options)),
       transformer_(config, std::move(weights), device, LimitsOf(options)),
       swapped_(options.swap_blocks, kv().layout.block_bytes(), kv().layout.state_bytes()) {
-  token_ids_.reserve(static_cast<size_t>(options.batch_tokens_max));
+  assert(options.drafts_max == 0 || device.TakesDrafts());
+  token_ids_.reserve(static_cast<size_t>(options.batch_tokens_max + options.drafts_max));
   rows_.reserve(static_cast<size_t>(options.sequences_max));
   shrinks_.reserve(static_cast<size_t>(options.sequences_max));
 }
@@ -353,19 +355,27 @@ void ModelExecutor::Read(const ReadOp& read) {
 void ModelExecutor::FlattenRows(const StepInput& input) {
   token_ids_.clear();
   rows_.clear();
+  int32_t drafts = 0;
   for (const StepRow& row : input.rows) {
-    assert(row.prefill || row.tokens.size() == 1);
     BatchRow& to = rows_.emplace_back();
     static_cast<RowCounts&>(to) = row;
     static_cast<RowTables&>(to) = row;
     to.token_begin = static_cast<int32_t>(token_ids_.size());
     to.token_count = static_cast<int32_t>(row.tokens.size());
+    to.draft_begin = drafts;
+    drafts += row.drafts();
     to.policy = *row.policy;
     to.snapshots = row.snapshots;
     to.segment_starts = row.segment_starts;
     assert(to.first_position() + to.token_count <= options_.context_max);
     token_ids_.insert(token_ids_.end(), row.tokens.begin(), row.tokens.end());
   }
+  assert(drafts <= options_.drafts_max);
+}
+
+void ModelExecutor::KeepDrafts(std::span<const int32_t> kept) {
+  assert(kept.size() == rows_.size());
+  device_.KeepDrafts(rows_, kept, kv_cache_.view());
 }
 
 void ModelExecutor::CollectLogitsRequests(std::span<const LogitAdjustments* const> adjustments, InFlightStep* flight) {
@@ -385,6 +395,10 @@ void ModelExecutor::CollectLogitsRequests(std::span<const LogitAdjustments* cons
           .result = &out.targets[t]});
     }
     if (!row.sample) continue;
+    if (row.drafts() > 0) {
+      CollectDrafts(row, batch_row, &out, flight);
+      continue;
+    }
     const int32_t last = batch_row.token_begin + batch_row.token_count - 1;
     logits_requests.push_back(LogitsRequest{.token_index = last,
                                             .request = {.params = row.sampling,
@@ -395,6 +409,18 @@ void ModelExecutor::CollectLogitsRequests(std::span<const LogitAdjustments* cons
                                                         .state_row = row.state_row,
                                                         .stop_ids = row.stop_ids},
                                             .result = &out.sampled});
+  }
+}
+
+// Draws depend on the key and the position alone, so each is what it would be in a step of its own. Which one is the last that
+// counts is not known yet, so none is kept for the state row.
+void ModelExecutor::CollectDrafts(const StepRow& row, const BatchRow& batch_row, RowOutput* out, InFlightStep* flight) {
+  out->drafts.resize(static_cast<size_t>(row.drafts()));
+  for (int32_t i = 0; i < batch_row.token_count; ++i) {
+    flight->logits_requests.push_back(
+        LogitsRequest{.token_index = batch_row.token_begin + i,
+                      .request = {.params = row.sampling, .position = row.position + i + 1, .logprobs = row.logprobs},
+                      .result = i == 0 ? &out->sampled : &out->drafts[static_cast<size_t>(i) - 1]});
   }
 }
 

@@ -42,7 +42,8 @@ struct ModelExecutorOptions {
   int32_t blocks = 0;              // of the KV pool
   int32_t spare_score_blocks = 0;  // score blocks beyond the blocks' own
   int32_t sequences_max = 0;       // state rows, and rows in one step
-  int32_t batch_tokens_max = 0;    // tokens in one step
+  int32_t batch_tokens_max = 0;    // tokens in one step, drafts aside
+  int32_t drafts_max = 0;          // drafts in one step; > 0 only if the device takes them
   // Logits are taken in tiles of equally many rows, at most these: the head is read once per tile, which on a processor costs nothing next to the
   // arithmetic of 64 rows, and a prompt's log-probabilities never need a [prompt, vocab] matrix.
   int32_t logits_rows_max = 64;
@@ -74,6 +75,7 @@ class ModelExecutor : public Executor {
   Ticket Launch(const StepInput& input) override;
   void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) override;
   StepOutput Await(Ticket ticket) override;
+  void KeepDrafts(std::span<const int32_t> kept) override;
   KvBytes Parked(const TurnId& turn) const override { return parked_.Share(turn); }
   bool Adopt(const TurnId& turn, const KvBytes& parked) override;
   void PutAdapter(int32_t slot, const Adapter& adapter) override { transformer_.adapters()->Put(slot, adapter); }
@@ -120,6 +122,7 @@ class ModelExecutor : public Executor {
   void CopyAfterForward(const StepInput& input);
   void CutAfterForward(const StepInput& input);
   void CollectLogitsRequests(std::span<const LogitAdjustments* const> adjustments, InFlightStep* flight);
+  static void CollectDrafts(const StepRow& row, const BatchRow& batch_row, RowOutput* out, InFlightStep* flight);
   void SampleTiles(InFlightStep* flight);
   void PoolStates(const StepInput& input);
   void DumpRow(const StepRow& row);

@@ -29,6 +29,8 @@ StepBounds BoundsOf(const ModelConfig& config, const Transformer::Limits& limits
   return {.tokens_max = limits.tokens_max,
           .rows_max = limits.rows_max,
           .slots_max = limits.slots_max,
+          .drafts_max = limits.drafts_max,
+          .layer_heads = config.layers * config.kv_heads,
           .cols_max = std::max({config.hidden, config.embedding_cols(), config.q_cols(), config.ffn}),
           .query_heads = config.query_heads,
           .head_dim = config.head_dim,

@@ -23,6 +23,7 @@ class Transformer {
   struct Limits {
     int32_t tokens_max = 0;       // in one step
     int32_t rows_max = 0;         // sequences in one step
+    int32_t drafts_max = 0;       // of its tokens
     int32_t slots_max = 0;        // of one sequence
     int32_t logits_rows_max = 0;  // in one call of Logits
     AdapterLimits adapters = {};

@@ -73,8 +73,10 @@ EngineCore::EngineCore(const EngineCoreOptions& options, Executor& executor, Eng
   loss_.reserve(kLossBytes);
   asked_.reserve(rows);
   results_.reserve(rows);
-  // Those of rows and those of Cancel.
-  events_.reserve(rows + extras_.size());
+  kept_.reserve(rows);
+  more_.reserve(static_cast<size_t>(options.scheduler.drafts_max));
+  // Those of rows, with drafts, and those of Cancel.
+  events_.reserve(rows + more_.capacity() + extras_.size());
 }
 
 int64_t EngineCore::PositionsNeeded(const SequenceRequest& request) const {
@@ -84,10 +86,10 @@ int64_t EngineCore::PositionsNeeded(const SequenceRequest& request) const {
 
 absl::Status EngineCore::Check(const SequenceRequest& request) const {
   for (int32_t id : request.request.prompt) {
-    if (id < 0 || id >= options_.vocab) return absl::InvalidArgumentError("a prompt token is outside the vocabulary");
+    if (!IsToken(id)) return absl::InvalidArgumentError("a prompt token is outside the vocabulary");
   }
   for (int32_t id : request.forced_ids) {
-    if (id < 0 || id >= options_.vocab) return absl::InvalidArgumentError("a forced token is outside the vocabulary");
+    if (!IsToken(id)) return absl::InvalidArgumentError("a forced token is outside the vocabulary");
   }
   if (request.shaper != nullptr && !request.shaper->rules().IdsBelow(options_.vocab)) {
     return absl::InvalidArgumentError("a rule for logits speaks of a token outside the vocabulary");
@@ -132,6 +134,7 @@ bool EngineCore::Cancel(uint64_t id) { return scheduler_.Cancel(id); }
 std::span<const EngineEvent> EngineCore::Step() {
   if (in_flight_ == 0) {
     const int64_t begin_us = clock_();
+    if (options_.scheduler.drafts_max > 0) Draft();
     Launch(scheduler_.Plan(begin_us), begin_us);
   }
   if (flight(0).waits) Sample(flight(0));
@@ -144,6 +147,7 @@ std::span<const EngineEvent> EngineCore::Step() {
   InFlightStep& oldest = flight(0);
   Answer(oldest);
   BuildResults(oldest);
+  if (oldest.plan->draft_tokens > 0 && !oldest.is_lost()) executor_.KeepDrafts(kept_);
   const std::span<const SequenceEvent> events = scheduler_.Commit(*oldest.plan, results_, oldest.done_us);
   oldest_ = (oldest_ + 1) % flights_.size();
   --in_flight_;
@@ -153,6 +157,37 @@ std::span<const EngineEvent> EngineCore::Step() {
   const int64_t blocks_left = mover_.Move(in_flight_ > 0) + mover_.Swap(in_flight_ > 0);
   Report(oldest, committed_us, blocks_left);
   return events_;
+}
+
+// Has the tokens guessed that may come with the next step.
+void EngineCore::Draft() {
+  int32_t rows = 0, left = options_.scheduler.drafts_max;
+  for (const int32_t index : scheduler_.running_sequences()) rows += scheduler_.sequence(index).continues() ? 1 : 0;
+  for (const int32_t index : scheduler_.running_sequences()) {
+    Extras& extras = extras_[static_cast<size_t>(index)];
+    const int32_t most = extras.options.drafter == nullptr ? 0 : std::min(left, DraftsMax(index));
+    if (most <= 0) continue;
+    try {
+      const std::span<const int32_t> drafts = extras.options.drafter->Propose(most, rows);
+      size_t count = 0;
+      while (count < std::min(drafts.size(), static_cast<size_t>(most)) && IsToken(drafts[count])) ++count;
+      scheduler_.Draft(index, drafts.first(count));
+      left -= static_cast<int32_t>(count);
+    } catch (const std::bad_alloc&) {
+      extras.options.drafter.reset();
+    }
+  }
+}
+
+// None where what is asked of a token depends on those before it, or they are given.
+int32_t EngineCore::DraftsMax(int32_t index) const {
+  const Sequence& sequence = scheduler_.sequence(index);
+  const Extras& extras = extras_[static_cast<size_t>(index)];
+  const DecodeOptions& asked = extras.options;
+  const bool is_free = asked.shaper == nullptr && extras.mask == nullptr && asked.forced_ids.empty();
+  if (!is_free || !sequence.continues() || extras.failure != FinishReason::kNone) return 0;
+  const int32_t room = sequence.room_for_drafts();
+  return extras.policy.scores() ? std::min(room, kDraftScoreSlots - 1 - sequence.live) : room;
 }
 
 // True if the sequence's next row can be planned before the token of its row in flight is known.
@@ -375,9 +410,12 @@ void EngineCore::BuildResults(InFlightStep& flight) {
   const std::span<const RowOutput> rows = flight.rows_of(plan.rows.size());
   assert(rows.size() == plan.rows.size());
   results_.clear();
+  more_.clear();
+  kept_.clear();
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const RowOutput& output = rows[i];
     RowResult& result = results_.emplace_back();
+    kept_.push_back(static_cast<int32_t>(plan.rows[i].tokens.size()) - plan.rows[i].drafts());
     const Sequence& sequence = scheduler_.sequence(plan.rows[i].sequence);
     Extras& extras = extras_[static_cast<size_t>(plan.rows[i].sequence)];
     result.failure = flight.is_lost() ? flight.lost : extras.failure;
@@ -388,10 +426,12 @@ void EngineCore::BuildResults(InFlightStep& flight) {
     if (!sequence.ended()) CountEvicted(plan.rows[i].sequence, plan.rows[i].evicted);
     if (plan.rows[i].sample) {
       result.token = output.sampled.id;
-      const bool sound = output.sampled.finite && result.token >= 0 && result.token < options_.vocab;
+      const bool sound = output.sampled.finite && IsToken(result.token);
       if (!sound) result.failure = output.sampled.no_token ? FinishReason::kNoToken : FinishReason::kError;
       // The result of a row after an end is discarded.
       if (sound && !sequence.retired()) ReadToken(sequence, extras, result);
+      if (plan.rows[i].drafts() > 0) Verify(plan.rows[i], output, result);
+      kept_.back() += static_cast<int32_t>(result.more.size());
     }
     for (const SampleResult& target : output.targets) {
       if (!target.finite) result.failure = FinishReason::kError;
@@ -399,10 +439,38 @@ void EngineCore::BuildResults(InFlightStep& flight) {
   }
 }
 
+// Takes what was sampled behind the drafts that are right, up to an end. What fails there fails again in a row of its own, with nothing
+// guessed before it.
+void EngineCore::Verify(const PlanRow& plan, const RowOutput& output, RowResult& result) {
+  const Sequence& sequence = scheduler_.sequence(plan.sequence);
+  Extras& extras = extras_[static_cast<size_t>(plan.sequence)];
+  const size_t begin = more_.size();
+  RowResult last = result;
+  const auto goes_on = [&](int32_t taken) {
+    const std::span<const int32_t> stops = sequence.StopIdsAfter(sequence.known + taken - 1);
+    return last.failure == FinishReason::kNone && last.end == FinishReason::kNone && !sequence.retired() &&
+           std::find(stops.begin(), stops.end(), last.token) == stops.end();
+  };
+  for (int32_t taken = 1; taken <= plan.drafts() && goes_on(taken); ++taken) {
+    const SampleResult& next = output.drafts[static_cast<size_t>(taken) - 1];
+    if (last.token != plan.tokens[static_cast<size_t>(taken)] || !next.finite || !IsToken(next.id)) break;
+    last.token = next.id;
+    ReadToken(sequence, extras, last);
+    extras.failure = last.failure;
+    if (last.failure != FinishReason::kNone) break;
+    result.end = last.end;
+    more_.push_back(last.token);
+  }
+  result.more = std::span<const int32_t>(more_).subspan(begin);
+  if (extras.options.drafter == nullptr) return;
+  extras.options.drafter->Learn(plan.drafts(), static_cast<int32_t>(result.more.size()));
+}
+
 // What follows from the token for those after it.
 void EngineCore::ReadToken(const Sequence& sequence, Extras& extras, RowResult& result) const {
   try {
     if (extras.options.shaper != nullptr) extras.options.shaper->Push(result.token);
+    if (extras.options.drafter != nullptr) extras.options.drafter->Push(result.token);
     if (extras.options.end_finder != nullptr && extras.options.end_finder->Push(result.token)) {
       result.end = FinishReason::kText;
     }
@@ -450,6 +518,12 @@ void EngineCore::BuildEvents(InFlightStep& flight, std::span<const SequenceEvent
     Extras& extras = extras_[static_cast<size_t>(row.sequence)];
     if (!has_event && scheduler_.sequence(row.sequence).retired()) extras.last = std::move(output.sampled);
     if (!has_event && output.targets.empty()) continue;
+    // A row with drafts may have several, each with a token.
+    SampleResult* sampled = &output.sampled;
+    for (size_t more = 0; has_event && std::next(next) != events.end() && std::next(next)->row == next->row; ++more) {
+      append(*next++).sampled = sampled;
+      sampled = &output.drafts[more];
+    }
     EngineEvent* event = nullptr;
     if (has_event) {
       event = &append(*next++);
@@ -458,6 +532,7 @@ void EngineCore::BuildEvents(InFlightStep& flight, std::span<const SequenceEvent
       if (event->finish != FinishReason::kNone) {
         extras.options.end_finder.reset();
         extras.options.shaper.reset();
+        extras.options.drafter.reset();
         extras.options.states.reset();
         if (extras.mask != nullptr) extras.mask->Abandon();
         extras.mask.reset();
@@ -467,7 +542,7 @@ void EngineCore::BuildEvents(InFlightStep& flight, std::span<const SequenceEvent
       // A chunk inside a prompt makes no event of the scheduler's, but it has log-probabilities to deliver.
       event = &append(scheduler_.EventOf(row.sequence));
     }
-    if (event->token >= 0) event->sampled = &output.sampled;
+    if (event->token >= 0) event->sampled = sampled;
     if (event->finish != FinishReason::kNone && !EndsByItself(event->finish)) continue;
     event->prompt_logprobs = output.targets;
     event->prompt_begin = row.position + 1;

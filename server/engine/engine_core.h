@@ -184,6 +184,10 @@ class EngineCore {
   };
   InFlightStep& flight(int32_t i) { return flights_[(oldest_ + static_cast<size_t>(i)) % flights_.size()]; }
 
+  void Draft();
+  int32_t DraftsMax(int32_t sequence) const;
+  void Verify(const PlanRow& plan, const RowOutput& output, RowResult& result);
+  bool IsToken(int32_t id) const { return id >= 0 && id < options_.vocab; }
   bool CanPlanAhead(int32_t sequence) const;
   bool EndsByToken(const Sequence& sequence) const;
   void Launch(const StepPlan& plan, int64_t begin_us);
@@ -218,6 +222,8 @@ class EngineCore {
   int64_t free_us_ = 0;                             // when the executor was done with the last step
   std::vector<std::shared_ptr<AnswerMask>> asked_;  // for the call in progress
   std::vector<RowResult> results_;
+  std::vector<int32_t> more_;  // what their RowResult::more are parts of
+  std::vector<int32_t> kept_;  // Executor::KeepDrafts
   std::vector<EngineEvent> events_;
   StepReport report_;
   uint64_t steps_lost_ = 0;

@@ -15,6 +15,7 @@
 #include "kernels/step/kv_bytes.h"
 #include "model/run/pooled_states.h"
 #include "scheduler/request/request.h"
+#include "server/drafts/drafter.h"
 #include "server/engine/answer_shape.h"
 #include "server/engine/logit_shaper.h"
 
@@ -42,6 +43,7 @@ struct DecodeOptions : ScoringOptions {
   std::shared_ptr<EndFinder> end_finder;  // its own; null: only tokens end it
   std::shared_ptr<LogitShaper> shaper;    // its own, made with its prompt; null: nothing is asked of tokens
   std::shared_ptr<AnswerShape> shape;     // its own; null: any token may come next
+  std::shared_ptr<Drafter> drafter;       // its own, made with its prompt; null: nothing is guessed
   std::shared_ptr<PooledStates> states;   // gets those of its prompt; null: nobody asks
 };
 

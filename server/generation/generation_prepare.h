@@ -23,6 +23,7 @@
 #include "scheduler/request/token_ids.h"
 #include "server/adapters/adapter_registry.h"
 #include "server/audit/kv_audit.h"
+#include "server/drafts/ngram_drafter.h"
 #include "server/engine/logit_shaper.h"
 #include "server/generation/chat_setup.h"
 #include "server/kv/kv_resolution.h"
@@ -46,7 +47,8 @@ struct ServingContext {
   ChatSetup chat;
   Limits limits;
   bool prefix_caching = false;
-  int32_t ranks = 1;  // that compute the model together
+  int32_t ranks = 1;    // that compute the model together
+  NgramOptions drafts;  // of every sequence
   PrefixSalts prefix_salts;
   SessionStore* sessions = nullptr;                     // never null in a server; outlives it
   AdapterRegistry* adapters = nullptr;                  // null: there are none; outlives it

@@ -8,6 +8,7 @@ constexpr char kWaitingByReason[] =
 constexpr char kBySource[] = "Prompt tokens by the source of their KV.";
 constexpr char kBlocks[] = "Blocks of the KV pool by state.";
 constexpr char kFreed[] = "Blocks returned to the pool, by cause.";
+constexpr char kAccepted[] = "Guesses that were right, by their places in their steps.";
 constexpr char kSwaps[] = "Sequences that stepped aside whole (out), and came back (in).";
 constexpr char kSessions[] =
     "Sessions by state: busy (a turn is in progress), parked (KV outside the pool), cold (tokens only).";
@@ -15,6 +16,12 @@ constexpr char kSessions[] =
 template <FreeCause kCause>
 double Freed(const Scrape& s) {
   return static_cast<double>(s.engine.scheduler.freed_blocks[static_cast<size_t>(kCause)]);
+}
+
+template <int32_t kPosition>
+double Accepted(const Scrape& s) {
+  static_assert(kPosition < kDraftsPerRowMax);
+  return static_cast<double>(s.engine.scheduler.accepted_per_position[kPosition]);
 }
 
 constexpr SampledSeries<Scrape> kEngineSeries[] = {
@@ -55,6 +62,28 @@ constexpr SampledSeries<Scrape> kEngineSeries[] = {
      [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.prefix_queries); }},
     {"vllm:gpu_prefix_cache_hits_total", "The former name of vllm:prefix_cache_hits.", nullptr, nullptr,
      [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.prefix_hits); }},
+    {"vllm:spec_decode_num_drafts_total", "Steps of sequences with tokens that were guessed.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.drafts); }},
+    {"vllm:spec_decode_num_draft_tokens_total", "Tokens that were computed on a guess.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.draft_tokens); }},
+    {"vllm:spec_decode_num_accepted_tokens_total", "Guesses that were right.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.drafts_accepted); }},
+    {"vllm:spec_decode_num_accepted_tokens_per_pos_total", kAccepted, "position", "0", Accepted<0>},
+    {"vllm:spec_decode_num_accepted_tokens_per_pos_total", kAccepted, "position", "1", Accepted<1>},
+    {"vllm:spec_decode_num_accepted_tokens_per_pos_total", kAccepted, "position", "2", Accepted<2>},
+    {"vllm:spec_decode_num_accepted_tokens_per_pos_total", kAccepted, "position", "3", Accepted<3>},
+    {"vllm:spec_decode_num_accepted_tokens_per_pos_total", kAccepted, "position", "4", Accepted<4>},
+    {"vllm:spec_decode_num_accepted_tokens_per_pos_total", kAccepted, "position", "5", Accepted<5>},
+    {"vllm:spec_decode_num_accepted_tokens_per_pos_total", kAccepted, "position", "6", Accepted<6>},
+    {"vllm:spec_decode_num_accepted_tokens_per_pos_total", kAccepted, "position", "7", Accepted<7>},
+    {"vllm:spec_decode_num_accepted_tokens_per_pos_total", kAccepted, "position", "8", Accepted<8>},
+    {"vllm:spec_decode_num_accepted_tokens_per_pos_total", kAccepted, "position", "9", Accepted<9>},
+    {"vllm:spec_decode_num_accepted_tokens_per_pos_total", kAccepted, "position", "10", Accepted<10>},
+    {"vllm:spec_decode_num_accepted_tokens_per_pos_total", kAccepted, "position", "11", Accepted<11>},
+    {"vllm:spec_decode_num_accepted_tokens_per_pos_total", kAccepted, "position", "12", Accepted<12>},
+    {"vllm:spec_decode_num_accepted_tokens_per_pos_total", kAccepted, "position", "13", Accepted<13>},
+    {"vllm:spec_decode_num_accepted_tokens_per_pos_total", kAccepted, "position", "14", Accepted<14>},
+    {"vllm:spec_decode_num_accepted_tokens_per_pos_total", kAccepted, "position", "15", Accepted<15>},
     {"vllm:num_preemptions_total", "Sequences preempted.", nullptr, nullptr,
      [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.swaps_out); }},
     {"hydrant_kv_blocks", kBlocks, "state", "free",
@@ -74,6 +103,7 @@ constexpr SampledSeries<Scrape> kEngineSeries[] = {
     {"hydrant_freed_blocks_total", kFreed, "cause", "cancel", Freed<FreeCause::kCancel>},
     {"hydrant_freed_blocks_total", kFreed, "cause", "shared", Freed<FreeCause::kShared>},
     {"hydrant_freed_blocks_total", kFreed, "cause", "swap", Freed<FreeCause::kSwap>},
+    {"hydrant_freed_blocks_total", kFreed, "cause", "draft", Freed<FreeCause::kDraft>},
     {"hydrant_shrinks_total",
      "Budgets lowered, down to a floor that their requests agreed to, for a request that waited.", nullptr, nullptr,
      [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.shrinks); }},

@@ -66,6 +66,11 @@ TEST(KvBudget, CountsEqualThoseOfASetThatEvicts) {
             const DecodeCounts counts = budget.Decode(live);
             EXPECT_EQ(counts.live_after, life.slots_during[step]) << "step " << step;
             EXPECT_LE(counts.live_after, promised);
+            const bool evicts = counts.reuse_victim || counts.choose_victim || counts.shrink_to > 0;
+            EXPECT_EQ(budget.StepsBeforeEviction(live) == 0, evicts);
+            if (!evicts && keep > 0) {
+              EXPECT_EQ(budget.StepsBeforeEviction(counts.live_after), budget.StepsBeforeEviction(live) - 1);
+            }
             // A victim is physically there until it is overwritten: exact owns one slot more than it keeps.
             const bool one_more = counts.choose_victim;
             live = counts.shrink_to > 0 ? counts.shrink_to : counts.live_after;

@@ -38,6 +38,7 @@ struct HarnessOptions {
   int64_t swap_blocks = 0;
   AdapterLimits adapters = {};
   StreamOptions stream = {};  // of the weights
+  int32_t drafts_max = 0;     // in one step
   KvDumpSink* dump = nullptr;
   bool overlap = HarnessDeviceQueues();  // of steps; not with a dump
   std::function<std::unique_ptr<Executor>(Executor&)>
@@ -77,6 +78,7 @@ class EngineHarness {
                                                    .spare_score_blocks = options.spare_score_blocks,
                                                    .sequences_max = options.sequences_max,
                                                    .batch_tokens_max = options.tokens_max,
+                                                   .drafts_max = options.drafts_max,
                                                    .context_max = config.context,
                                                    .swap_blocks = options.swap_blocks,
                                                    .adapters = options.adapters,
@@ -91,6 +93,7 @@ class EngineHarness {
     core.scheduler.sequences_max = options.sequences_max;
     core.scheduler.tokens_max = options.tokens_max;
     core.scheduler.prefill_tokens_max = options.prefill_tokens_max;
+    core.scheduler.drafts_max = options.drafts_max;
     core.vocab = config.vocab;
     core.context = config.context;
     core.overlap = options.overlap && options.dump == nullptr;

@@ -77,13 +77,21 @@ class Driver {
     in_flight.pop_front();
     std::vector<RowResult> results;
     std::vector<std::vector<float>> losses(plan.rows.size());
+    std::vector<std::vector<int32_t>> more(plan.rows.size());
     for (const PlanRow& row : plan.rows) {
       const uint64_t id = scheduler.sequence(row.sequence).request.id;
       std::vector<float>& loss = losses[results.size()];
       for (int32_t cut = 1; cut <= row.loss_cuts; ++cut) loss.push_back(static_cast<float>(cut) * losses_of(id));
       const bool fails = failing == id;
-      results.push_back(
-          {row.sample ? token_of(id) : -1, fails ? failure : FinishReason::kNone, FinishReason::kNone, loss});
+      RowResult& result = results.emplace_back(
+          RowResult{row.sample ? token_of(id) : -1, fails ? failure : FinishReason::kNone, FinishReason::kNone, loss});
+      // As many of its drafts are right as are sampled one after the other.
+      std::vector<int32_t>& behind = more[results.size() - 1];
+      for (int32_t last = result.token; std::ssize(behind) < row.drafts() && !fails && last != 2;) {
+        if (row.tokens[behind.size() + 1] != last || scheduler.sequence(row.sequence).retired()) break;
+        behind.push_back(last = token_of(id));
+      }
+      result.more = behind;
     }
     std::vector<PlanRow> rows = plan.rows;
     ++now_us;

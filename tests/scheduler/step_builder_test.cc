@@ -350,5 +350,75 @@ TEST(StepBuilder, FirstComeFirstServedDividesNoSteps) {
   EXPECT_EQ(driver.Step().size(), 30u);
 }
 
+// The drafts of each row of a step for which all sequences have ten.
+std::vector<int32_t> DraftsOfStep(Driver& driver) {
+  for (const int32_t index : driver.scheduler.running_sequences()) {
+    driver.scheduler.Draft(index, std::vector<int32_t>(10, 1));
+  }
+  std::vector<int32_t> drafts;
+  for (const PlanRow& row : driver.Step()) drafts.push_back(row.drafts());
+  return drafts;
+}
+
+SchedulerOptions Drafting(int32_t drafts_max) {
+  SchedulerOptions options = SmallOptions(64);
+  options.drafts_max = drafts_max;
+  return options;
+}
+
+TEST(StepBuilder, DraftsFillTheStepInOrder) {
+  Driver driver(Drafting(15));
+  for (uint64_t id = 1; id <= 3; ++id) ASSERT_TRUE(driver.scheduler.Add(MakeRequest(id, 4, 60)).ok());
+  driver.Step();
+  EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(10, 5, 0));
+  EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(10, 5, 0)) << "again, and nothing is left of the first ones";
+}
+
+TEST(StepBuilder, DraftsStopBeforeTheLastToken) {
+  Driver driver(Drafting(100));
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 4, 6)).ok());
+  driver.Step();
+  EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(4)) << "two are known then, and four come";
+  EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(3));
+}
+
+TEST(StepBuilder, DraftsStopBeforeAnEviction) {
+  for (const auto& [budget, drafts] : {std::pair(KvBudget::Exact(10), 5), std::pair(KvBudget::Periodic(8, 4), 6)}) {
+    Driver driver(Drafting(100));
+    ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 4, 60, budget)).ok());
+    driver.Step();
+    EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(drafts));
+    for (int i = 0; i < 20; ++i) {
+      DraftsOfStep(driver);
+      EXPECT_LE(driver.scheduler.sequence(0).live, budget.keep + budget.slack);
+    }
+  }
+}
+
+TEST(StepBuilder, ADividedStepHasNoDrafts) {
+  SchedulerOptions options = With({{"a"}, {"b"}}, 64, 4);
+  options.drafts_max = 40;
+  Driver driver(options);
+  for (uint64_t id = 1; id <= 4; ++id) {
+    ASSERT_TRUE(driver.scheduler.Add(Of(static_cast<int32_t>(id % 2), id, 8, 60)).ok());
+  }
+  for (int i = 0; i < 4; ++i) driver.Step();
+  EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(10, 10, 10, 10));
+  driver.scheduler.LimitSteps({.shared = 2});
+  for (const int32_t drafts : DraftsOfStep(driver)) EXPECT_EQ(drafts, 0);
+}
+
+TEST(StepBuilder, NothingIsPlannedAheadOfDrafts) {
+  Driver driver(Drafting(40));
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 4, 60)).ok());
+  driver.Step();
+  driver.scheduler.Draft(0, std::vector<int32_t>(3, 1));
+  driver.ahead = true;
+  driver.Step();
+  EXPECT_TRUE(driver.in_flight.empty());
+  driver.Step();
+  EXPECT_EQ(driver.in_flight.size(), 1u);
+}
+
 }  // namespace
 }  // namespace hydrant

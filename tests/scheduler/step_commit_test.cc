@@ -4,6 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "tests/scheduler/driver.h"
@@ -197,6 +202,110 @@ TEST(StepCommit, AFailedRowIsNotPublished) {
   driver.Drain();
   EXPECT_EQ(driver.scheduler.block_manager().index().size(), 0);
   EXPECT_EQ(driver.scheduler.block_manager().pool().free(), 16);
+}
+
+// Answers with 10, 11, 12, …; `guess` says what is drafted before each step.
+class Counting {
+ public:
+  Counting(const SchedulerOptions& options, std::function<std::vector<int32_t>(int32_t next)> guess)
+      : driver(options), guess_(std::move(guess)) {
+    driver.token_of = [this](uint64_t id) { return 10 + said_[id]++; };
+  }
+
+  void Run() {
+    while (!driver.scheduler.idle()) {
+      for (const int32_t index : driver.scheduler.running_sequences()) {
+        const Sequence& sequence = driver.scheduler.sequence(index);
+        if (!sequence.continues()) continue;
+        driver.scheduler.Draft(index, guess_(sequence.last_token + 1));
+      }
+      for (const PlanRow& row : driver.Step()) drafts_max = std::max(drafts_max, row.drafts());
+      ++steps;
+      for (const SequenceEvent& event : driver.step_events) {
+        seen[event.id].push_back({event.token, event.generated, event.live, event.evicted, event.blocks});
+      }
+    }
+  }
+
+  Driver driver;
+  int32_t steps = 0;
+  int32_t drafts_max = 0;
+  std::map<uint64_t, std::vector<std::array<int32_t, 5>>> seen;
+
+ private:
+  const std::function<std::vector<int32_t>(int32_t)> guess_;
+  std::map<uint64_t, int32_t> said_;
+};
+
+TEST(StepCommit, DraftsChangeNoEvent) {
+  const auto add = [](Counting& counting) {
+    EXPECT_TRUE(counting.driver.scheduler.Add(MakeRequest(1, 5, 60)).ok());
+    EXPECT_TRUE(counting.driver.scheduler.Add(MakeRequest(2, 20, 60, KvBudget::Exact(50))).ok());
+    EXPECT_TRUE(counting.driver.scheduler.Add(MakeRequest(3, 30, 60, KvBudget::Periodic(18, 12))).ok());
+    EXPECT_TRUE(counting.driver.scheduler.Add(Shared(4, 20, 60, KvBudget::Exact(64))).ok());
+  };
+  SchedulerOptions options = SmallOptions(40);
+  Counting truth(options, [](int32_t) { return std::vector<int32_t>(); });
+  add(truth);
+  truth.Run();
+  options.drafts_max = 12;
+  const std::function<std::vector<int32_t>(int32_t)> guesses[] = {
+      [](int32_t next) {
+        return std::vector<int32_t>{next, next + 1, next + 2};
+      },
+      [](int32_t) { return std::vector<int32_t>{1, 1, 1, 1, 1, 1}; },
+      [](int32_t next) {
+        return std::vector<int32_t>{next, next + 1, 1, next + 3};
+      },
+  };
+  for (const auto& guess : guesses) {
+    Counting counting(options, guess);
+    add(counting);
+    counting.Run();
+    EXPECT_EQ(counting.seen, truth.seen);
+    EXPECT_GE(counting.drafts_max, 3);
+    EXPECT_EQ(counting.driver.used(), 0);
+    const SchedulerCounters& counters = counting.driver.scheduler.counters();
+    EXPECT_EQ(counters.generated_tokens, truth.driver.scheduler.counters().generated_tokens);
+    EXPECT_EQ(counting.driver.scheduler.tenant(0).charged, truth.driver.scheduler.tenant(0).charged);
+    EXPECT_GT(counters.draft_tokens, 50u);
+    EXPECT_EQ(counting.steps == truth.steps, counters.drafts_accepted == 0);
+    uint64_t by_position = 0;
+    for (const uint64_t accepted : counters.accepted_per_position) by_position += accepted;
+    EXPECT_EQ(by_position, counters.drafts_accepted);
+  }
+}
+
+TEST(StepCommit, ACancelledRowsDraftsAreNobodys) {
+  SchedulerOptions options = SmallOptions(16);
+  options.drafts_max = 20;
+  Driver driver(options);
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 14, 40)).ok());
+  driver.Step();
+  driver.scheduler.Draft(0, std::vector<int32_t>(20, 7));
+  driver.between = [&] {
+    EXPECT_EQ(driver.used(), 3) << "for the drafts";
+    driver.scheduler.Cancel(1);
+  };
+  driver.Step();
+  EXPECT_EQ(driver.finished.at(1).finish, FinishReason::kAbort);
+  EXPECT_EQ(driver.finished.at(1).generated, 1);
+  EXPECT_EQ(driver.finished.at(1).live, 15);
+  EXPECT_EQ(driver.used(), 0);
+}
+
+TEST(StepCommit, AFailedRowsDraftsAreNobodys) {
+  SchedulerOptions options = SmallOptions(16);
+  options.drafts_max = 20;
+  Driver driver(options);
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 14, 40)).ok());
+  driver.Step();
+  driver.scheduler.Draft(0, std::vector<int32_t>(20, 7));
+  driver.failing = 1;
+  driver.Step();
+  EXPECT_EQ(driver.finished.at(1).finish, FinishReason::kError);
+  EXPECT_EQ(driver.finished.at(1).generated, 1);
+  EXPECT_EQ(driver.used(), 0);
 }
 
 }  // namespace

@@ -329,6 +329,25 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
   }
 }
 
+TEST(Config, DraftsAreAskedForAsInVllm) {
+  const std::string ngram = R"({"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4})";
+  EXPECT_EQ(Good({"--speculative-config", ngram}).drafts.tokens, 3);
+  EXPECT_EQ(Good({}).drafts.tokens, 0);
+  const TempDir dir;
+  const std::string path = dir.Write("c.json", R"({"speculative_config": )" + ngram + "}");
+  EXPECT_EQ(Good({"--config", path}).drafts.lookup_min, 4);
+  const Arguments others[] = {{"--device", "cuda"},
+                              {"--device", "cpu", "--tensor-parallel-size", "2"},
+                              {"--async-scheduling"},
+                              {"--debug-kv-dump", "dump"}};
+  for (const Arguments& other : others) {
+    Arguments flags = {"--speculative-config", ngram};
+    flags.insert(flags.end(), other.begin(), other.end());
+    EXPECT_THAT(Parse(flags).message, HasSubstr("--speculative-config: "));
+  }
+  EXPECT_THAT(Parse({"--speculative-config", "2"}).message, HasSubstr("--speculative-config: must be a JSON object"));
+}
+
 TEST(Config, AMistypedFlagIsToldTheNearestOne) {
   const struct {
     Arguments flags;
@@ -339,7 +358,7 @@ TEST(Config, AMistypedFlagIsToldTheNearestOne) {
       {{"--prot", "5"}, "--prot: did you mean --port?"},
       {{"--no-u"}, "--no-u: did you mean --no-ui?"},
       {{"--api-kee=geheim"}, "--api-kee: did you mean --api-key?"},
-      {{"--speculative-config", "2"}, "--speculative-config: there is no such flag; hydrantd --help-all lists them"},
+      {{"--quantum-entangled", "2"}, "--quantum-entangled: there is no such flag; hydrantd --help-all lists them"},
   };
   for (const auto& test : cases) {
     const ConfigResult result = Parse(test.flags);

@@ -105,6 +105,8 @@ EpisodeResult Episode::Run() {
   result_.row_waits = swaps_.row_waits();
   result_.shrinks = executor_.shrinkings();
   result_.steps_ahead = executor_.steps_ahead();
+  result_.draft_rows = executor_.draft_rows();
+  result_.drafts_kept = executor_.drafts_kept();
   result_.rows_behind = executor_.rows_behind();
   result_.ends_known = executor_.ends_known();
   result_.moves_in_slices = counters.moves_in_slices;
@@ -184,7 +186,7 @@ void Episode::SetPaused(SimRequest& request, bool paused) {
   if (options_.bug != forgotten) core_->SetPaused(request.id(), paused);
   if (options_.bug == PlantedBug::kPauseOfAnother) core_->SetPaused(request.id() + 1, paused);
   executor_.SetPaused(request, paused);
-  request.late = executor_.OnItsWay(request);
+  request.late = executor_.OnItsWay(request) ? 1 : 0;
 }
 
 int32_t Episode::paused() const {
@@ -406,8 +408,10 @@ void Episode::Step() {
     events = spoilt_events_;
   }
   const StepReport& report = core_->report();
-  for (const EngineEvent& event : events) {
-    if (!failure_.any()) CheckEvent(event);
+  for (size_t i = 0; i < events.size() && !failure_.any(); ++i) {
+    const auto is_of = [id = events[i].id](const EngineEvent& event) { return event.id == id; };
+    const auto later = std::count_if(events.begin() + static_cast<std::ptrdiff_t>(i) + 1, events.end(), is_of);
+    CheckEvent(events[i], static_cast<int32_t>(later));
   }
   const bool advanced = report.rows > 0 || report.blocks_moved > 0;
   if ((must_compute && report.rows == 0) || (must_advance && !advanced) || (!work && report.rows > 0)) {

@@ -81,11 +81,11 @@ class Episode {
   void Release(SimRequest& request);
 
   // episode_checks.cc: what must hold.
-  void CheckEvent(const EngineEvent& event);
+  void CheckEvent(const EngineEvent& event, int32_t later);
   void CheckTokens(const EngineEvent& event, SimRequest& request);
   void CheckEnd(const EngineEvent& event, SimRequest& request);
   void CheckTimes(const RequestTimes& times, const SimRequest& request);
-  void SeeReader(const EngineEvent& event, SimRequest& request);
+  void SeeReader(const EngineEvent& event, int32_t later, SimRequest& request);
   void CheckState();
   void CheckPromise(bool due, int64_t planned_us);
   bool IsCalm(std::span<const EngineEvent> events) const;

@@ -39,6 +39,8 @@ bool Episode::IsCalm(std::span<const EngineEvent> events) const {
                      [](const EngineEvent& event) { return event.finish == FinishReason::kNone; }) &&
          std::all_of(running.begin(), running.end(), [&](int32_t index) {
            const Sequence& sequence = scheduler.sequence(index);
+           // Nothing is planned ahead of a row with drafts.
+           if (requests_[sequence.request.id - 1]->request.drafter != nullptr) return false;
            return sequence.decodes() && !sequence.paused && !sequence.retired() && sequence.request.session == 0 &&
                   !sequence.request.budget.limited() && sequence.steps_after_next() > 2;
          });
@@ -98,7 +100,8 @@ void Episode::CheckReserved(const Sequence& admitted) {
                " blocks, and nobody may step aside");
 }
 
-void Episode::CheckEvent(const EngineEvent& event) {
+// `later`: events of the same request that the step brings after this one, as drafts were right.
+void Episode::CheckEvent(const EngineEvent& event, int32_t later) {
   if (event.id == 0 || event.id > requests_.size()) {
     failure_.Set("an event of request ", event.id);
     return;
@@ -108,7 +111,7 @@ void Episode::CheckEvent(const EngineEvent& event) {
     failure_.Set("request ", event.id, ": an event after its end");
     return;
   }
-  if (request.paused && event.token >= 0 && !std::exchange(request.late, false)) {
+  if (request.paused && event.token >= 0 && request.late-- <= 0) {
     failure_.Set("request ", event.id, " goes on although its reader is behind");
     return;
   }
@@ -117,8 +120,8 @@ void Episode::CheckEvent(const EngineEvent& event) {
   if (!gone_before) {
     const int32_t budget = request.policy.evicts ? request.policy.keep() : 0;
     if (event.budget != budget) failure_.Set("request ", event.id, " reports budget ", event.budget, ", not ", budget);
-    if (event.live != request.live || event.evicted != request.computed - request.live ||
-        event.blocks != static_cast<int32_t>(request.blocks.size())) {
+    if (event.live != request.live - later || event.evicted != request.computed - request.live ||
+        event.blocks != (later > 0 ? BlocksForSlots(event.live) : std::ssize(request.blocks))) {
       failure_.Set("request ", event.id, " reports live ", event.live, ", evicted ", event.evicted, ", blocks ",
                    event.blocks, "; it has live ", request.live, ", computed ", request.computed, ", blocks ",
                    request.blocks.size());
@@ -131,7 +134,7 @@ void Episode::CheckEvent(const EngineEvent& event) {
   } else if (request.cancelled) {
     failure_.Set("request ", event.id, ": an event after Cancel that is not its end");
   } else {
-    SeeReader(event, request);
+    SeeReader(event, later, request);
   }
 }
 
@@ -219,9 +222,11 @@ void Episode::CheckTimes(const RequestTimes& times, const SimRequest& request) {
 }
 
 // A reader that is further behind than its mailbox is large holds its own request up, and nobody else's.
-void Episode::SeeReader(const EngineEvent& event, SimRequest& request) {
+void Episode::SeeReader(const EngineEvent& event, int32_t later, SimRequest& request) {
   if (event.token < 0 || request.fate.unread_max == 0 || ++request.unread <= request.fate.unread_max) return;
+  if (request.paused) return;
   SetPaused(request, true);
+  request.late += later;
   ++result_.pauses;
 }
 

@@ -4,6 +4,7 @@
 
 #include "server/engine/prefix_sharing.h"
 #include "tests/sim/episode.h"
+#include "tests/sim/fake_drafts.h"
 
 namespace hydrant::sim {
 namespace {
@@ -48,6 +49,9 @@ void Episode::AddRequest() {
   request.ranks = FakeRanks(request.id(), request.fate.score_bits);
   request.unseen_slot.fill(-1);
   if (request.fate.text_end >= 0) request.request.end_finder = std::make_shared<TokenEnds>(request.fate.text_end);
+  if (workload_.Drafts()) {
+    request.request.drafter = std::make_shared<SimDrafter>(request, workload_.core().vocab);
+  }
   if (request.fate.unread_max > 0) slow_.push_back(&request);
   request.blocks_alone = std::max(BlocksForSlots(SoloPeakSlots(request.request, 0, 0)), HistoryBlocks(request.request));
   BeginTurn(request);

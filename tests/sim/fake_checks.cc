@@ -25,7 +25,7 @@ struct Expect {
 
 bool FakeExecutor::CheckContract(const StepRow& row, const SimRequest& request) {
   const Expect expect{failure_, step_, row, request};
-  const int32_t tokens = static_cast<int32_t>(row.tokens.size());
+  const int32_t tokens = static_cast<int32_t>(row.tokens.size()) - row.drafts();
   const bool prefill = request.computed < request.prompt_length();
   if (!expect("position", row.position, request.computed) || !expect("prefill", row.prefill, prefill) ||
       !expect("prompt_length", row.prompt_length, request.prompt_length()) ||
@@ -38,10 +38,13 @@ bool FakeExecutor::CheckContract(const StepRow& row, const SimRequest& request) 
   const auto text = request.solo.text.begin() + row.position;
   const bool same_text = row.position + tokens <= static_cast<int32_t>(request.solo.text.size()) &&
                          (prefill ? std::equal(row.tokens.begin(), row.tokens.end(), text) : TokenOf(row) == *text);
+  if (row.tokens.size() > 1 && !prefill && !expect("drafts asked for", request.request.drafter != nullptr, true))
+    return false;
   if (!expect("the text", same_text, true)) return false;
   int32_t live_in = 0;
   return (prefill ? CheckPrefill(row, request, &live_in) : CheckDecode(row, request, &live_in)) &&
-         CheckTargets(row, request) && expect("blocks", std::ssize(row.block_table), BlocksForSlots(live_in));
+         CheckTargets(row, request) &&
+         expect("blocks", std::ssize(row.block_table), BlocksForSlots(live_in + row.drafts()));
 }
 
 bool FakeExecutor::CheckPrefill(const StepRow& row, const SimRequest& request, int32_t* live_in) {
@@ -74,8 +77,8 @@ bool FakeExecutor::CheckDecode(const StepRow& row, const SimRequest& request, in
   if (!expect("a decode step too many", index >= request.solo.decodes.size(), false)) return false;
   const DecodeFacts& facts = request.solo.decodes[index];
   *live_in = facts.live_in;
-  return expect("tokens of a decode row", std::ssize(row.tokens), 1) && expect("live", row.live, facts.live) &&
-         expect("reuse_victim", row.reuse_victim, facts.victim_waits) &&
+  return expect("tokens of a decode row", std::ssize(row.tokens) - row.drafts(), 1) &&
+         expect("live", row.live, facts.live) && expect("reuse_victim", row.reuse_victim, facts.victim_waits) &&
          expect("choose_victim", row.choose_victim, facts.chooses_victim) &&
          expect("shrink_to", row.shrink_to, facts.cut_to) && expect("sample", row.sample, true) &&
          expect("losses asked of a guarantee", row.losses.cuts > 0 && !request.request.request.budget.elastic(), false);

@@ -38,6 +38,7 @@ Executor::Ticket FakeExecutor::Launch(const StepInput& input) {
     moved_ += restore.slice.size();
     SeeRestore(restore);
   }
+  if (drafted_ != nullptr) failure_.Set("a step was launched before it was said which drafts are kept");
   if (!flights_.empty() && !flights_.back().sampled)
     failure_.Set("a step was launched before the last one was sampled");
   steps_ahead_ += flights_.empty() ? 0 : 1;
@@ -141,6 +142,7 @@ StepOutput FakeExecutor::Await(Ticket ticket) {
     const StepRow& row = input.rows[i];
     output.rows[i].targets.resize(row.targets.size());
     output.rows[i].losses.resize(static_cast<size_t>(row.losses.cuts));
+    if (row.drafts() > 0) drafted_ = &input;
     if (!failure_.any()) RunRow(row, output.rows[i]);
     if (!row.sample || row.state_row < 0 || row.state_row >= options_.state_rows) continue;
     const SampleResult& sampled = output.rows[i].sampled;
@@ -163,7 +165,8 @@ void FakeExecutor::FailRows(std::span<const StepRow> rows) {
     if (!row.sample || id == 0 || id > requests_.size() || !requests_[id - 1]->started) continue;
     SimRequest& request = *requests_[id - 1];
     if (request.computed >= request.solo.computed()) continue;  // it has ended
-    request.fate.fail_generated = request.computed + static_cast<int32_t>(row.tokens.size()) - request.prompt_length();
+    const int32_t tokens = static_cast<int32_t>(row.tokens.size()) - row.drafts();
+    request.fate.fail_generated = request.computed + tokens - request.prompt_length();
     on_change(request);
   }
 }
@@ -307,9 +310,10 @@ void FakeExecutor::RunRow(const StepRow& row, RowOutput& output) {
     return;
   }
   if (options_.check_contract && !CheckContract(row, *request)) return;
-  const int32_t tokens = static_cast<int32_t>(row.tokens.size());
-  const int32_t live_in = row.reuse_victim ? row.live : row.live + tokens;
-  if (const int32_t end = row.policy->rolling ? live_in : row.position + tokens; end > options_.context) {
+  const int32_t tokens = static_cast<int32_t>(row.tokens.size()) - row.drafts();
+  const int32_t live_in = row.reuse_victim ? row.live : row.live + tokens + row.drafts();
+  if (const int32_t end = row.policy->rolling ? live_in : row.position + tokens + row.drafts();
+      end > options_.context) {
     failure_.Set("step ", step_, ": a key of request ", request->id(), " stands at ", end - 1, ", the context has ",
                  options_.context);
     return;
@@ -328,7 +332,8 @@ void FakeExecutor::RunRow(const StepRow& row, RowOutput& output) {
   request->row_step = row_step_;
   request->computed += tokens;
   if (!decoded_before && request->decodes()) ++due_of_[TenantOf(*request)];
-  SetLive(*request, live_in);
+  SetLive(*request, live_in - row.drafts());
+  if (row.drafts() > 0 && !RunDrafts(row, *request, output)) return;
   if (!CopyBlocks(row, *request)) return;
   if (row.shrink_to > 0 && !Shrink(row, *request, live_in)) return;
   Report(row, *request, read, output);

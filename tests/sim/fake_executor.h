@@ -54,6 +54,7 @@ class FakeExecutor : public Executor {
   Ticket Launch(const StepInput& input) override;
   void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) override;
   StepOutput Await(Ticket ticket) override;
+  void KeepDrafts(std::span<const int32_t> kept) override;
 
   // The request was admitted with a prefix of `cached` tokens that somebody else computed, in these blocks.
   void TakeOver(SimRequest& request, int32_t cached, std::span<const int32_t> blocks);
@@ -91,6 +92,9 @@ class FakeExecutor : public Executor {
   uint64_t steps_ahead() const { return steps_ahead_; }
   uint64_t rows_behind() const { return rows_behind_; }
   uint64_t ends_known() const { return ends_known_; }
+
+  uint64_t draft_rows() const { return draft_rows_; }
+  uint64_t drafts_kept() const { return drafts_kept_; }
 
   // Blocks parked and restored since it was asked last.
   int64_t TakeMoved() { return std::exchange(moved_, 0); }
@@ -161,6 +165,10 @@ class FakeExecutor : public Executor {
   void Report(const StepRow& row, const SimRequest& request, uint64_t read, RowOutput& output) const;
   void SetLive(SimRequest& request, int32_t live);
 
+  // fake_drafts.cc: rows of more than one token.
+  bool RunDrafts(const StepRow& row, SimRequest& request, RowOutput& output);
+  void KeepOf(const StepRow& row, int32_t kept);
+
   // fake_sessions.cc: what moves slots besides rows.
   SimRequest*& user(uint64_t session);
   void Park(const ParkOp& park);
@@ -221,6 +229,8 @@ class FakeExecutor : public Executor {
     bool sampled = false;
   };
   std::vector<InFlightStep> flights_;  // oldest first
+  const StepInput* drafted_ =
+      nullptr;  // of the step awaited last, if it has drafts of which nobody said which ones are kept
   uint64_t launches_ = 0;
   uint64_t step_ = 0;  // launched or awaited last
   int64_t live_slots_ = 0;
@@ -238,6 +248,8 @@ class FakeExecutor : public Executor {
   uint64_t shrinkings_ = 0;
   uint64_t steps_ahead_ = 0;
   uint64_t rows_behind_ = 0;
+  uint64_t draft_rows_ = 0;
+  uint64_t drafts_kept_ = 0;
   uint64_t ends_known_ = 0;  // of these, after an end that the device was told of
 };
 

@@ -29,7 +29,7 @@ void PlanDigest::AddRow(const PlanRow& row) {
 void PlanDigest::AddPlan(const StepPlan& plan) {
   ++plans_;
   AddAll(plan.number, plan.restores.size(), plan.score_inits.size(), plan.rows.size(), plan.snapshots.size(),
-         plan.decode_tokens, plan.prefill_tokens, plan.several_tenants, plan.shared);
+         plan.decode_tokens, plan.draft_tokens, plan.prefill_tokens, plan.several_tenants, plan.shared);
   AddCost(plan.decode_cost);
   AddCost(plan.prefill_cost);
   for (const PlanRestore& restore : plan.restores) {

@@ -59,6 +59,7 @@ class DigestingExecutor : public Executor {
     inner_.Sample(ticket, adjustments);
   }
   StepOutput Await(Ticket ticket) override { return inner_.Await(ticket); }
+  void KeepDrafts(std::span<const int32_t> kept) override { inner_.KeepDrafts(kept); }
 
  private:
   PlanDigest* const digest_;  // may be null

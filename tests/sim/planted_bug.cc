@@ -79,6 +79,10 @@ constexpr const char* kNames[] = {
     "PeaksIgnored",
     "AnswersSwapped",
     "FailureHidden",
+    "DraftKeptTooLong",
+    "DraftThrownAway",
+    "DraftsNeverSettled",
+    "DraftAnswersMoved",
     "TerminalLost",
     "TerminalTwice",
     "TokenLost",
@@ -132,6 +136,19 @@ StepOutput BuggyExecutor::Await(Ticket ticket) {
   now_ = &flights_[awaited_++ % 2];
   SpoilOutput(output);
   return output;
+}
+
+void BuggyExecutor::KeepDrafts(std::span<const int32_t> kept) {
+  if (bug_ == PlantedBug::kDraftsNeverSettled) return;
+  kept_.assign(kept.begin(), kept.end());
+  const bool spoils = bug_ == PlantedBug::kDraftKeptTooLong || bug_ == PlantedBug::kDraftThrownAway;
+  for (size_t i = 0; spoils && i < kept_.size(); ++i) {
+    const int32_t drafts = now_->input.rows[i].drafts();
+    if (bug_ == PlantedBug::kDraftKeptTooLong && drafts > 0 && kept_[i] <= drafts) ++kept_[i];
+    if (bug_ == PlantedBug::kDraftThrownAway && drafts > 0 && kept_[i] > 1) --kept_[i];
+  }
+  // A row that was dropped is the first one, and had no drafts.
+  inner_.KeepDrafts(std::span(kept_).subspan(bug_ != PlantedBug::kNone && now_->dropped_row == 0 ? 1 : 0));
 }
 
 std::span<const int32_t> BuggyExecutor::CopyOf(std::span<const int32_t> values) {
@@ -220,7 +237,7 @@ void BuggyExecutor::SpoilInput() {
   if (bug_ == PlantedBug::kScoreBlockNotPrepared && !now_->input.score_inits.empty())
     now_->input.score_inits.pop_back();
   if (bug_ == PlantedBug::kRowDropped && now_->input.rows.size() >= 2 && now_->input.rows[0].targets.empty() &&
-      now_->input.rows[0].losses.cuts == 0) {
+      now_->input.rows[0].losses.cuts == 0 && now_->input.rows[0].drafts() == 0) {
     now_->dropped_row = 0;
     now_->input.rows.erase(now_->input.rows.begin());
   }
@@ -336,8 +353,9 @@ void BuggyExecutor::SpoilRow(StepRow& row) {
       break;
     case PlantedBug::kWrongToken:
       if (!row.prefill) {
-        now_->copies.push_back({(row.tokens[0] + 1) % 2});
-        row.tokens = now_->copies.back();
+        std::vector<int32_t>& tokens = now_->copies.emplace_back(row.tokens.begin(), row.tokens.end());
+        tokens[0] = (tokens[0] + 1) % 2;
+        row.tokens = tokens;
       }
       break;
     case PlantedBug::kTokenInFlightLost:
@@ -372,6 +390,11 @@ void BuggyExecutor::SpoilOutput(StepOutput& output) const {
   }
   if (bug_ == PlantedBug::kAnswersSwapped && output.rows.size() >= 2) {
     std::swap(output.rows[0].sampled, output.rows[1].sampled);
+  }
+  for (RowOutput& row : output.rows) {
+    if (bug_ != PlantedBug::kDraftAnswersMoved || row.drafts.empty()) continue;
+    std::rotate(row.drafts.begin(), row.drafts.end() - 1, row.drafts.end());
+    std::swap(row.sampled, row.drafts.front());
   }
   if (bug_ != PlantedBug::kFailureHidden) return;
   for (RowOutput& row : output.rows) {

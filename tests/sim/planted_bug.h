@@ -85,6 +85,11 @@ enum class PlantedBug : uint8_t {
   // In what the executor answered.
   kAnswersSwapped,  // two rows get each other's tokens
   kFailureHidden,   // a row that failed passes for good
+  // In what becomes of drafts.
+  kDraftKeptTooLong,    // one that is wrong stays
+  kDraftThrownAway,     // … or one that is right goes
+  kDraftsNeverSettled,  // nobody says which ones stay
+  kDraftAnswersMoved,   // each draft gets the answer of the one before it
   // In what the client sees.
   kTerminalLost,
   kTerminalTwice,
@@ -127,6 +132,7 @@ class BuggyExecutor : public Executor {
   Ticket Launch(const StepInput& input) override;
   void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) override;
   StepOutput Await(Ticket ticket) override;
+  void KeepDrafts(std::span<const int32_t> kept) override;
 
  private:
   void SpoilInput();
@@ -159,8 +165,9 @@ class BuggyExecutor : public Executor {
   std::map<uint64_t, EvictionPolicy> first_policies_;  // of requests that decode
   std::map<TurnId, int32_t> parked_live_;              // as far as a bug needs it
   std::vector<int32_t> last_table_;                    // of the row spoiled last
-  std::map<uint64_t, int32_t> rows_left_;              // by sequence, when it stepped aside
-  uint64_t forgotten_ = 0;                             // the sequence that stepped aside last
+  std::vector<int32_t> kept_;
+  std::map<uint64_t, int32_t> rows_left_;  // by sequence, when it stepped aside
+  uint64_t forgotten_ = 0;                 // the sequence that stepped aside last
 };
 
 // Changes what the engine is told of the device, the scheduler of a tenant, or of a request.

@@ -75,7 +75,7 @@ struct SimRequest {
   uint64_t row_step = 0;  // the last step that had a row of it, or its resumption
   int32_t state_row = -1;
   bool paused = false;
-  bool late = false;            // a row of it was on its way when it was paused
+  int32_t late = 0;             // tokens of it were on their way when it was paused
   std::vector<int32_t> blocks;  // it may read and write
   bool aside = false;           // its slots are outside, all of them or some
   bool came_back = false;       // it has had no row since

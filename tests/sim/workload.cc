@@ -16,7 +16,7 @@ constexpr int32_t kEdges[] = {1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 49};
 
 }  // namespace
 
-Workload::Workload(uint64_t seed, bool swaps) : random_(Mix(seed)) {
+Workload::Workload(uint64_t seed, bool swaps) : random_(Mix(seed)), drafts_(Mix(seed + 3)) {
   Random& r = random_;
   SchedulerOptions& scheduler = core_.scheduler;
   const bool hurries = r.Chance(60);
@@ -72,6 +72,7 @@ Workload::Workload(uint64_t seed, bool swaps) : random_(Mix(seed)) {
   integrity_every_ = r.Chance(20) ? 1 : 8;
   if (hurries) Hurry();
   if (swaps) LetThemStepAside(seed);
+  if (drafts_.Chance(50)) scheduler.drafts_max = drafts_.Between(1, 16);
   // Drawn apart: an episode without them is the same as if there were none in any.
   Random rolling(Mix(seed + 1));
   if (rolling.Chance(70)) return;

@@ -42,6 +42,8 @@ class Workload {
   bool ReadsNow() { return random_.Chance(read_percent_); }  // a slow reader that is behind
   bool StepFails() { return step_fails_permille_ > 0 && random_.Below(1000) < step_fails_permille_; }
   bool ResetsNow() { return sharing_ && random_.Below(1000) < 2; }
+  // Whether the next request has its tokens guessed.
+  bool Drafts() { return core_.scheduler.drafts_max > 0 && drafts_.Chance(80); }
   bool exhausted() const { return requests_left_ == 0; }
 
   SequenceRequest MakeRequest(uint64_t id, int64_t now_us);
@@ -76,6 +78,7 @@ class Workload {
   void LetItPin(SequenceRequest* request) const;
 
   Random random_;
+  Random drafts_;  // drawn apart, likewise
   EngineCoreOptions core_;
   std::vector<int32_t> crowd_;  // a tenant index for each share of the requests
   bool floors_ = false;

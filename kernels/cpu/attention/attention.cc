@@ -3,10 +3,12 @@
 #include <emmintrin.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cassert>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <thread>
 
 #include "kernels/cpu/attention/kv_layout.h"
@@ -38,6 +40,15 @@ int32_t LastTiles(const BatchRow& row) {
   if (!row.chooses_pins()) return 1;
   const int32_t first_slot = row.live + row.first_pinning() - row.position;
   return (row.live + row.token_count - 1) / kBlockSlots - first_slot / kBlockSlots + 1;
+}
+
+// A head of nothing, as large as the kernels take.
+constexpr std::array<float, 256> kZeros = {};
+
+// Whether values are finite in the cache; those that hardly are need not be.
+bool AreFinite(KvType type, const float* values, int64_t count) {
+  const float limit = type == KvType::kF16 ? 65504.0f : 3.38e38f;
+  return std::all_of(values, values + count, [=](float value) { return std::abs(value) <= limit; });
 }
 
 // Addresses of one layer of the cache.
@@ -108,6 +119,10 @@ class KvWriter {
         call_.kernels.rotate(q, row.policy.rolling ? query_heads_ : query_heads_ + kv_heads_, head_dim_, rope_->dims(),
                              rope_->cosine(position), rope_->sine(position));
       }
+      // The token before a draft multiplies the draft's values by an exact 0. Where that would not be 0 nobody may accept the draft:
+      // without a query it ends up with no logits.
+      const bool is_sound = row.drafts() == 0 || i == 0 || AreFinite(call_.kv.layout.type, v, KvCols());
+      if (!is_sound) std::fill_n(q, query_heads_ * head_dim_, std::numeric_limits<float>::quiet_NaN());
       for (int32_t head = 0; head < kv_heads_; ++head) {
         const int32_t slot = row.reuse_victim ? *view_.Victim(row.state_row, head) : row.live + i;
         assert(slot >= 0 && slot < row.live_after());
@@ -115,8 +130,9 @@ class KvWriter {
         const int32_t offset = slot % kBlockSlots;
         // The first token of a block clears what its former owner left in V: attention multiplies unoccupied slots by 0.
         const bool fresh = !row.reuse_victim && offset == 0;
-        call_.kernels.write_kv(call_.kv.layout.type, k + int64_t{head} * head_dim_, v + int64_t{head} * head_dim_,
-                               head_dim_, view_.K(block, head), view_.V(block, head), offset, fresh);
+        call_.kernels.write_kv(call_.kv.layout.type, k + int64_t{head} * head_dim_,
+                               is_sound ? v + int64_t{head} * head_dim_ : kZeros.data(), head_dim_,
+                               view_.K(block, head), view_.V(block, head), offset, fresh);
         const int64_t score_at =
             view_.ScoreAt(row.score_blocks()[static_cast<size_t>(slot / kBlockSlots)], head) + offset;
         if (row.policy.rolling && row.reuse_victim) CloseGap(row, head, call_.kv.position[score_at]);
@@ -128,6 +144,8 @@ class KvWriter {
   }
 
  private:
+  int64_t KvCols() const { return int64_t{kv_heads_} * head_dim_; }
+
   void Normalize(const NormWeight& norm, float* x, int32_t heads) const {
     if (norm.weight == nullptr) return;
     const int64_t rows = norms_.over_heads ? 1 : heads, cols = int64_t{heads} * head_dim_ / rows;
@@ -215,14 +233,21 @@ class AttentionRun {
     for (size_t i = 0; i < call_.rows.size(); ++i) {
       const BatchRow& row = call_.rows[i];
       if (row.prefill != prefill) continue;
-      assert(row.token_count >= 1 && (row.prefill || row.token_count == 1));
-      assert(row.live_after() <= scratch_.slots_max);
+      assert(row.token_count >= 1 && row.drafts() <= scratch_.drafts_max);
+      assert(row.drafts() == 0 || (!row.reuse_victim && !row.choose_victim));
+      assert(row.live_after() <=
+             (row.drafts() > 0 && row.policy.scores() ? scratch_.draft_slots_max : scratch_.slots_max));
       assert(std::ssize(row.block_table) * kBlockSlots >= row.live_after());
       assert(RopeOf(row).table == nullptr || row.live_after() <= call_.rope->reached());
-      scratch_.task_row[static_cast<size_t>(rows_)] = static_cast<int32_t>(i);
-      scratch_.first_task[static_cast<size_t>(rows_)] = tasks_;
-      ++rows_;
-      tasks_ += int64_t{kv_heads_} * (prefill ? Tiles(row) - LastTiles(row) + 1 : DecodeSplits(row.live_after()));
+      for (int32_t token = 0; token < (prefill ? 1 : row.token_count); ++token) {
+        assert(rows_ < std::ssize(scratch_.task_row));
+        scratch_.task_row[static_cast<size_t>(rows_)] = static_cast<int32_t>(i);
+        scratch_.task_token[static_cast<size_t>(rows_)] = token;
+        scratch_.first_task[static_cast<size_t>(rows_)] = tasks_;
+        ++rows_;
+        const int32_t live = row.live_after() - row.drafts() + token;
+        tasks_ += int64_t{kv_heads_} * (prefill ? Tiles(row) - LastTiles(row) + 1 : DecodeSplits(live));
+      }
     }
   }
 
@@ -344,7 +369,8 @@ class AttentionRun {
   };
 
   void Decode(int32_t row_number, int64_t part) {
-    const BatchRow& row = Row(row_number);
+    const int32_t token = scratch_.task_token[static_cast<size_t>(row_number)];
+    const BatchRow row = Row(row_number).Alone(token);
     const int32_t live = row.live_after(), splits = DecodeSplits(live);
     const int32_t head = static_cast<int32_t>(part / splits), split = static_cast<int32_t>(part % splits);
     const int64_t unit = int64_t{row_number - decode_rows_begin_} * kv_heads_ + head;
@@ -379,6 +405,14 @@ class AttentionRun {
     // Acquire-release: the thread that finishes the last split sees what the others wrote.
     if (place.splits_done.fetch_add(1, std::memory_order_acq_rel) + 1 != splits) return;
 
+    // Drafts score one after the other: each goes on from what the one before it leaves, which was handed out before it.
+    const bool scores_in_turn = Row(row_number).drafts() > 0 && row.policy.scores();
+    std::atomic<int32_t>& joined = scratch_.tiles_added[static_cast<size_t>((row_number - token) * kv_heads_ + head)];
+    float* draft_scores = nullptr;
+    if (scores_in_turn && token > 0) {
+      SpinUntil([&] { return joined.load(std::memory_order_acquire) == token; });
+      draft_scores = BeginDraftScores(row, token, head);
+    }
     call_.kernels.decode_join({.group = group_,
                                .head_dim = head_dim_,
                                .scale = spec_.scale,
@@ -397,10 +431,28 @@ class AttentionRun {
                                .candidates_end = row.candidates_end(),
                                .first_seen = first_seen,
                                .scores = view_.Scores(row, head),
+                               .draft_scores = draft_scores,
                                .victim = view_.Victim(row.state_row, head)});
+    if (scores_in_turn) joined.store(token + 1, std::memory_order_release);
     // Relaxed, then release: whoever sees the new unit sees the counter at 0.
     place.splits_done.store(0, std::memory_order_relaxed);
     place.unit.store(unit + scratch_.places, std::memory_order_release);
+  }
+
+  // The scores as they are before draft `token` of a row, of which `row` is the part, scores: those of the drafts' own slots are
+  // 0 since their keys were written.
+  float* BeginDraftScores(const BatchRow& row, int32_t token, int32_t head) {
+    const int32_t layer_head = call_.layer * kv_heads_ + head, draft = row.draft_begin + token - 1;
+    float* to = scratch_.DraftScoresOf(draft, layer_head);
+    const int64_t blocks = BlocksForSlots(row.live_after());
+    for (int64_t block = 0; block < blocks; ++block) {
+      const float* from = call_.kv.score + view_.ScoreAt(row.score_blocks()[static_cast<size_t>(block)], head);
+      // A block that the draft before had no part in.
+      const bool is_new = block * kBlockSlots >= row.live;
+      if (token > 1 && !is_new) from = scratch_.DraftScoresOf(draft - 1, layer_head) + block * kBlockSlots;
+      std::memcpy(to + block * kBlockSlots, from, kBlockSlots * sizeof(float));
+    }
+    return to;
   }
 
   const AttentionCall& call_;
@@ -445,6 +497,38 @@ void RopeAndWriteKv(const AttentionCall& call, const HeadNorms& norms, const Row
         writer.Write(row, std::max(token_end - kBlockSlots, 0), std::min(token_end, row.token_count));
       }
       first += count;
+    }
+  });
+}
+
+void KeepDrafts(const AttentionKernels& kernels, std::span<const BatchRow> rows, std::span<const int32_t> kept,
+                const KvCacheView& kv, ThreadPool& pool, const AttentionScratch& scratch) {
+  assert(rows.size() == kept.size() && kv.layout.head_dim <= std::ssize(kZeros));
+  const int32_t heads = kv.layout.kv_heads;
+  pool.ParallelFor(int64_t{kv.layout.layers} * heads, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t pair = begin; pair < end; ++pair) {
+      const int32_t head = static_cast<int32_t>(pair % heads);
+      const LayerView view(kv, static_cast<int32_t>(pair / heads));
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const BatchRow& row = rows[i];
+        if (row.drafts() == 0) continue;
+        assert(kept[i] >= 1 && kept[i] <= row.token_count);
+        const int32_t live = row.live + kept[i];
+        if (row.policy.scores() && kept[i] > 1) {
+          const float* from = scratch.DraftScoresOf(row.draft_begin + kept[i] - 2, static_cast<int32_t>(pair));
+          for (int32_t slot = 0; slot < live; slot += kBlockSlots) {
+            const int32_t score_block = row.score_blocks()[static_cast<size_t>(slot / kBlockSlots)];
+            std::memcpy(kv.score + view.ScoreAt(score_block, head), from + slot,
+                        static_cast<size_t>(std::min(kBlockSlots, live - slot)) * sizeof(float));
+          }
+        }
+        // What nobody's token is in must be finite, and a guess may be anything.
+        for (int32_t slot = live; slot < row.live_after(); ++slot) {
+          const int64_t block = row.block_table[static_cast<size_t>(slot / kBlockSlots)];
+          kernels.write_kv(kv.layout.type, kZeros.data(), kZeros.data(), kv.layout.head_dim, view.K(block, head),
+                           view.V(block, head), slot % kBlockSlots, /*fresh_tile=*/false);
+        }
+      }
     }
   });
 }

@@ -455,7 +455,8 @@ struct ScoreUpdate {
     const DecodeJoin& join = update.join;
     const ScoreView& view = join.scores;
     const int64_t score_at = view.score_table[block] * view.stride;
-    const F32x16 stored = Load(view.score + score_at);
+    float* at = join.draft_scores != nullptr ? join.draft_scores + block * kLanes : view.score + score_at;
+    const F32x16 stored = Load(at);
     F32x16 score = update.join.pins_hold ? stored : Abs(stored);
     if (factor != nullptr) {
       const float* w = join.weights + block * kLanes;
@@ -474,9 +475,9 @@ struct ScoreUpdate {
       if (join.pins_hold) score = WithSign(score, stored);
       if (join.first_seen > 0) score = Select(AtLeast(view.position + score_at, join.first_seen), score, Zero());
       if (count == kLanes) {
-        Store(view.score + score_at, score);
+        Store(at, score);
       } else {
-        StoreN(view.score + score_at, score, count);
+        StoreN(at, score, count);
       }
     }
     if (join.choose_victim) {

@@ -97,6 +97,8 @@ struct DecodeJoin {
   int32_t candidates_end = 0;  // slots with a position below it are candidates
   int32_t first_seen = 0;      // slots with a position below it are hidden: their score becomes 0
   ScoreView scores;
+  // [slots] in place of the scores that `scores` leads to: those that a draft would leave. Null: it is no draft.
+  float* draft_scores = nullptr;
   int32_t* victim = nullptr;
 };
 

@@ -21,7 +21,10 @@ struct AttentionScratch {
 
   // Capacities; ops assert them.
   const int32_t rows_max;
+  const int32_t drafts_max;
   const int32_t slots_max;  // rounded up to whole blocks
+  const int32_t draft_slots_max;
+  const int32_t layer_heads;
   const int32_t query_heads;
   const int32_t head_dim;
 
@@ -30,8 +33,16 @@ struct AttentionScratch {
   float* ColumnSumsOf(int thread) const;   // [slots_max]
   float* PinSumsOf(int thread) const;      // [slots_max]
   PinScratch PinsOf(int thread) const;
-  // Tiles whose column sums were added to the scores, per (row, KV head): [rows_max * query_heads].
+  // Tiles whose column sums were added to the scores, per (row, KV head): [(rows_max + drafts_max) * query_heads]. Of decode rows,
+  // tokens that were joined.
   std::unique_ptr<std::atomic<int32_t>[]> tiles_added;
+
+  // --- drafts, from a step until it is known which ones stay
+  // [draft_slots_max] the scores that the step's draft number `draft` leaves in a (layer, KV head).
+  float* DraftScoresOf(int32_t draft, int32_t layer_head) const {
+    const int64_t at = int64_t{draft} * layer_heads + layer_head;
+    return static_cast<float*>(draft_scores_.data()) + at * draft_slots_max;
+  }
 
   // --- decode: one place for each (row, KV head) whose splits are being worked on; see attention.cc
   struct DecodePlace {
@@ -46,9 +57,10 @@ struct AttentionScratch {
   const int32_t places;
   std::unique_ptr<DecodePlace[]> decode;  // [places]
 
-  // --- the rows of a step, laid out as work: [rows_max + 1] each
+  // --- the rows of a step, laid out as work, each token of a decode row for itself: [rows_max + drafts_max + 1] each
   std::vector<int64_t> first_task;
   std::vector<int32_t> task_row;
+  std::vector<int32_t> task_token;  // 0 of a prefill row
 
  private:
   struct PartBytes {  // of a thread or a place
@@ -57,7 +69,7 @@ struct AttentionScratch {
   };
 
   const PartBytes bytes_;
-  CpuBuffer prefill_, places_;
+  CpuBuffer prefill_, places_, draft_scores_;
 };
 
 }  // namespace hydrant

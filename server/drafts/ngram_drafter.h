@@ -1,0 +1,60 @@
+// NgramDrafter guesses that a text goes on as it did the last time that it said what it says now: it looks for the text's last tokens
+// further up, in prompt and answer, and proposes what followed them there.
+//
+// How many it proposes is what pays: a row more costs a part of a step, and a guess is worth its chance to be right together with
+// all those before it. The chance is measured on the sequence itself, so that a text which never repeats itself is left alone but for a
+// try now and then.
+//
+// Invariants
+//  1. What it proposes follows from the text and from what was learnt, never from the clock.
+//  2. A proposal costs a look at each token of the text at most, and lookup_max at each.
+#ifndef HYDRANT_SERVER_DRAFTS_NGRAM_DRAFTER_H_
+#define HYDRANT_SERVER_DRAFTS_NGRAM_DRAFTER_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "scheduler/scheduler_counters.h"
+#include "server/drafts/drafter.h"
+
+namespace hydrant {
+
+// What --speculative-config says; its names are vLLM's.
+struct NgramOptions {
+  int32_t tokens = 0;      // num_speculative_tokens: most in one row; 0: nothing is guessed
+  int32_t lookup_max = 0;  // prompt_lookup_max: most tokens that are looked for
+  int32_t lookup_min = 0;  // prompt_lookup_min: fewest, >= 1
+};
+
+// What `tokens` may be.
+inline constexpr int32_t kNgramTokensMax = kDraftsPerRowMax;
+
+// Rows of a step from which on nothing is guessed: there the processor has no time left over beside reading the weights.
+inline constexpr int32_t kDraftRowsMax = 4;
+
+class NgramDrafter : public Drafter {
+ public:
+  // Throws std::bad_alloc.
+  NgramDrafter(const NgramOptions& options, std::span<const int32_t> prompt);
+
+  std::span<const int32_t> Propose(int32_t most, int32_t rows) override;
+  // Without memory for it the sequence goes on without guesses.
+  void Push(int32_t token) override;
+  void Learn(int32_t computed, int32_t right) override;
+
+ private:
+  int32_t WorthTrying(int32_t most);
+  size_t Match() const;
+
+  const NgramOptions options_;
+  std::vector<int32_t> text_;
+  std::vector<int32_t> proposal_;
+  double chance_;         // of a guess to be right if those before it are
+  int32_t left_out_ = 0;  // proposals in a row that did not seem to pay
+  bool is_lost_ = false;  // the text is not complete
+};
+
+}  // namespace hydrant
+
+#endif  // HYDRANT_SERVER_DRAFTS_NGRAM_DRAFTER_H_

@@ -1,0 +1,250 @@
+// Drafts change when tokens come and nothing else: with any drafter an answer has the tokens, log-probabilities and ends that it has
+// without, and what its session keeps is the same to the last bit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/drafts/ngram_drafter.h"
+#include "tests/engine/engine_harness.h"
+#include "tests/engine/every_policy.h"
+
+namespace hydrant {
+namespace {
+
+constexpr int32_t kDrafts = 5;
+
+enum class Guesses { kNone, kRight, kWrong, kRandom, kWrongAtTheEnd, kPastTheEnd, kNgram };
+
+struct Drafted {
+  int32_t computed = 0, right = 0;
+};
+
+// Knows the answer.
+class Oracle : public Drafter {
+ public:
+  Oracle(Guesses guesses, std::vector<int32_t> answer, Drafted* drafted)
+      : guesses_(guesses), answer_(std::move(answer)), random_(7), drafted_(drafted) {}
+
+  std::span<const int32_t> Propose(int32_t most, int32_t) override {
+    proposal_.clear();
+    for (int32_t i = 0; i < std::min(most, kDrafts); ++i) {
+      const size_t at = said_ + static_cast<size_t>(i);
+      int32_t token = at < answer_.size() ? answer_[at] : static_cast<int32_t>(at % 200);
+      const bool wrong = guesses_ == Guesses::kWrong || (guesses_ == Guesses::kRandom && random_() % 3 == 0) ||
+                         (guesses_ == Guesses::kWrongAtTheEnd && i + 1 == std::min(most, kDrafts));
+      if (wrong) token = (token + 1) % 200;
+      proposal_.push_back(token);
+    }
+    return proposal_;
+  }
+  void Push(int32_t) override { ++said_; }
+  void Learn(int32_t computed, int32_t right) override {
+    drafted_->computed += computed;
+    drafted_->right += right;
+  }
+
+ private:
+  const Guesses guesses_;
+  const std::vector<int32_t> answer_;
+  std::mt19937 random_;
+  Drafted* const drafted_;
+  size_t said_ = 0;
+  std::vector<int32_t> proposal_;
+};
+
+struct Outcome {
+  std::vector<Generation> generations;
+  std::vector<std::vector<std::byte>> parked;  // of their sessions
+  std::vector<double> charged;
+  SchedulerCounters counters;
+  Drafted drafted;
+};
+
+struct Case {
+  const char* model;
+  DType dtype;
+  std::optional<KvType> kv_type = {};
+};
+
+class Drafts : public testing::TestWithParam<Case> {
+ protected:
+  static std::vector<SequenceRequest> Requests() {
+    std::vector<SequenceRequest> requests = EveryPolicy();
+    // Below their budgets drafts score.
+    EvictionPolicy scored = kSwapH2o;
+    scored.heavy = 60;
+    const EvictionPolicy decayed = {.evicts = true, .heavy = 40, .recent = 20, .square = true, .decay = 15.0f / 16};
+    const auto add = [&](const EvictionPolicy& policy, int32_t prompt, int32_t beta) {
+      std::vector<int32_t> ids(static_cast<size_t>(prompt));
+      for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(3 + (i * i + 5 * i) % 190);
+      SequenceRequest request = With(Greedy(requests.size() + 1, std::move(ids), 40), policy, beta);
+      request.logprobs = 1;
+      requests.push_back(std::move(request));
+    };
+    add(scored, 20, 0);
+    add(decayed, 12, 0);
+    add(decayed, 66, 16);
+    add(Rolling(scored), 20, 0);
+    add(Pinning(scored), 31, 0);
+    add(Pinning(decayed), 70, 16);
+    add(EvictionPolicy(), 60, 0);
+    for (SequenceRequest& request : requests) {
+      request.request.session = request.request.id;
+      request.request.turn = 1;
+    }
+    return requests;
+  }
+
+  static Outcome Run(Guesses guesses, const Outcome* truth, int32_t threads = 2) {
+    EngineHarness harness(GoldenPath(GetParam().model), {.dtype = GetParam().dtype,
+                                                         .kv_type = GetParam().kv_type,
+                                                         .threads = threads,
+                                                         .blocks = 400,
+                                                         .sequences_max = 32,
+                                                         .parked_blocks_max = 400,
+                                                         .drafts_max = guesses == Guesses::kNone ? 0 : 40});
+    Outcome outcome;
+    std::vector<SequenceRequest> requests = Requests();
+    for (size_t i = 0; i < requests.size() && guesses != Guesses::kNone; ++i) {
+      const std::vector<int32_t> answer = truth->generations[i].tokens();
+      requests[i].drafter = std::make_shared<Oracle>(guesses, answer, &outcome.drafted);
+      if (guesses == Guesses::kNgram) {
+        requests[i].drafter = std::make_shared<NgramDrafter>(
+            NgramOptions{.tokens = kDrafts, .lookup_max = 3, .lookup_min = 1}, requests[i].request.prompt);
+      }
+    }
+    // One after the other, so that each has room for all its drafts, and then some together.
+    for (const SequenceRequest& request : requests) outcome.generations.push_back(harness.RunOne(request));
+    for (const SequenceRequest& request : requests) {
+      bool is_coming = false;
+      const KvBytes kv = harness.engine().ReadParked({request.request.session, 1}, &is_coming);
+      outcome.parked.emplace_back(kv.view().begin(), kv.view().end());
+      EXPECT_FALSE(kv.empty()) << request.request.id;
+    }
+    for (const TenantCounters& tenant : harness.engine().counters().tenants) outcome.charged.push_back(tenant.charged);
+    outcome.counters = harness.engine().scheduler().counters();
+    EXPECT_TRUE(harness.engine().scheduler().CheckIntegrity().ok());
+    return outcome;
+  }
+
+  static void ExpectSame(const Outcome& outcome, const Outcome& truth, const std::string& what) {
+    SCOPED_TRACE(what);
+    for (size_t i = 0; i < truth.generations.size(); ++i) {
+      SCOPED_TRACE("request " + std::to_string(i + 1));
+      const Generation& got = outcome.generations[i];
+      const Generation& expected = truth.generations[i];
+      EXPECT_EQ(got.tokens(), expected.tokens());
+      EXPECT_EQ(got.finish, expected.finish);
+      EXPECT_EQ(got.live, expected.live);
+      EXPECT_EQ(got.evicted, expected.evicted);
+      for (size_t t = 0; t < std::min(got.sampled.size(), expected.sampled.size()); ++t) {
+        EXPECT_EQ(got.sampled[t].logprob, expected.sampled[t].logprob) << "token " << t;
+      }
+      EXPECT_TRUE(outcome.parked[i] == truth.parked[i]) << "keys, values, scores or positions differ";
+    }
+    EXPECT_EQ(outcome.charged, truth.charged) << "tenants pay for what they get";
+    EXPECT_EQ(outcome.counters.generated_tokens, truth.counters.generated_tokens);
+    EXPECT_EQ(outcome.counters.evicted_tokens, truth.counters.evicted_tokens);
+  }
+};
+
+TEST_P(Drafts, ChangeNoBit) {
+  const Outcome truth = Run(Guesses::kNone, nullptr);
+  const Outcome right = Run(Guesses::kRight, &truth);
+  ExpectSame(right, truth, "always right");
+  EXPECT_GT(right.drafted.right, 200);
+  EXPECT_EQ(right.drafted.right, right.drafted.computed);
+  EXPECT_LT(right.counters.steps, truth.counters.steps * 3 / 4);
+  const Outcome wrong = Run(Guesses::kWrong, &truth);
+  ExpectSame(wrong, truth, "never right");
+  EXPECT_EQ(wrong.drafted.right, 0);
+  EXPECT_GT(wrong.drafted.computed, 500);
+  EXPECT_EQ(wrong.counters.steps, truth.counters.steps);
+  const Outcome random = Run(Guesses::kRandom, &truth);
+  ExpectSame(random, truth, "random");
+  EXPECT_LT(random.drafted.right, random.drafted.computed);
+  EXPECT_GT(random.drafted.right, 50);
+  EXPECT_EQ(static_cast<int32_t>(random.counters.drafts_accepted), random.drafted.right);
+  EXPECT_EQ(static_cast<int32_t>(random.counters.draft_tokens), random.drafted.computed);
+  ExpectSame(Run(Guesses::kWrongAtTheEnd, &truth), truth, "wrong at the end");
+  ExpectSame(Run(Guesses::kNgram, &truth), truth, "n-grams");
+  ExpectSame(Run(Guesses::kRandom, &truth, /*threads=*/1), truth, "one thread");
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Drafts,
+                         testing::Values(Case{"gqa_untied", DType::kF32}, Case{"gqa_tied", DType::kBF16},
+                                         Case{"gqa_untied", DType::kF32, KvType::kInt8}),
+                         [](const auto& tested) {
+                           return std::string(tested.param.model) + (tested.param.kv_type.has_value() ? "_int8" : "");
+                         });
+
+// Ends inside what was right: what comes behind them is not there.
+class DraftEnds : public testing::Test {
+ protected:
+  struct Ending {
+    const char* name;
+    std::function<void(SequenceRequest&, const std::vector<int32_t>& answer)> end;
+  };
+
+  static Generation Run(const Ending& ending, const std::vector<int32_t>& answer, bool drafts,
+                        std::vector<std::byte>* parked) {
+    EngineHarness harness(GoldenPath("gqa_untied"), {.parked_blocks_max = 64, .drafts_max = drafts ? 8 : 0});
+    std::vector<int32_t> prompt = {9, 4, 2, 77, 31, 8, 8, 140, 3, 5, 60, 61};
+    SequenceRequest request = With(Greedy(1, prompt, 40), {.evicts = true, .heavy = 60, .recent = 30});
+    request.logprobs = 0;
+    request.request.session = request.request.turn = 1;
+    if (!answer.empty()) ending.end(request, answer);
+    Drafted drafted;
+    if (drafts) request.drafter = std::make_shared<Oracle>(Guesses::kPastTheEnd, answer, &drafted);
+    Generation generation = harness.RunOne(request);
+    bool is_coming = false;
+    const KvBytes kv = harness.engine().ReadParked({1, 1}, &is_coming);
+    parked->assign(kv.view().begin(), kv.view().end());
+    return generation;
+  }
+};
+
+class FoundAfter : public EndFinder {
+ public:
+  explicit FoundAfter(int32_t tokens) : left_(tokens) {}
+  bool Push(int32_t) override { return --left_ == 0; }
+
+ private:
+  int32_t left_;
+};
+
+TEST_F(DraftEnds, AreWhereTheyAreWithout) {
+  const Ending none{"none", [](SequenceRequest&, const std::vector<int32_t>&) {}};
+  std::vector<std::byte> unused;
+  const std::vector<int32_t> answer = Run(none, {}, false, &unused).tokens();
+  ASSERT_EQ(answer.size(), 40u);
+  for (int32_t at = 1; at <= 20; ++at) {
+    const Ending endings[] = {
+        {"max_tokens", [=](SequenceRequest& request, const auto&) { request.request.max_tokens = at; }},
+        {"stop token",
+         [=](SequenceRequest& request, const auto& text) {
+           request.request.stop_token_ids = {text[static_cast<size_t>(at)]};
+           request.request.min_tokens = at / 2;
+         }},
+        {"text",
+         [=](SequenceRequest& request, const auto&) { request.end_finder = std::make_shared<FoundAfter>(at); }}};
+    for (const Ending& ending : endings) {
+      SCOPED_TRACE(ending.name + std::to_string(at));
+      std::vector<std::byte> with, without;
+      const Generation expected = Run(ending, answer, false, &without);
+      const Generation got = Run(ending, answer, true, &with);
+      EXPECT_EQ(got.tokens(), expected.tokens());
+      EXPECT_EQ(got.finish, expected.finish);
+      EXPECT_EQ(got.live, expected.live);
+      EXPECT_TRUE(with == without);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hydrant
