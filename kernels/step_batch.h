@@ -23,13 +23,13 @@ namespace hydrant {
 struct BatchRow : RowCounts, RowTables {
   int32_t token_begin = 0;  // first of its tokens in the flattened batch
   int32_t token_count = 0;
-  int32_t draft_begin = 0;  // decode: the number of its first draft among those of the step
   EvictionPolicy policy = {};
   std::span<const ScoreSnapshot> snapshots = {};  // prefill, by ascending slots
   // Prefill under a policy with pin_rows, a prompt's last chunk of one that is cut with this step: pins are chosen, and bit p
   // of these words says that a segment begins with position p. Empty: none are chosen. All of the prompt's rows that choose
   // pins are in the chunk, so that nothing of them has to be kept from step to step.
   std::span<const uint64_t> segment_starts = {};
+  int32_t draft_begin = 0;  // decode: the number of its first draft among those of the step
 
   int32_t live_after() const { return reuse_victim ? live : live + token_count; }
   // The position at which the first token's key and query are rotated: KvCacheView::position.
