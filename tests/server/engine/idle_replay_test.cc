@@ -43,7 +43,8 @@ TEST_F(IdleReplayTest, EveryTokenOfTheAnswerIsScoredOnceAndInOrder) {
       std::vector<int32_t> scored;
       int32_t computed = 0;
       while (replay.active()) {
-        for (const SampleResult& score : *replay.Step()) scored.push_back(score.id);
+        const auto scores = replay.Step();
+        for (const SampleResult& score : *scores) scored.push_back(score.id);
         const StepRow& row = executor_.rows.front();
         EXPECT_TRUE(row.prefill && !row.sample && row.in_order() && row.position == computed);
         EXPECT_FALSE(row.policy->evicts);
@@ -75,7 +76,8 @@ TEST_F(IdleReplayTest, RestsWhileOthersRunAndGoesOn) {
   while (!core_->idle()) (void)core_->Step();
   std::vector<int32_t> scored;
   while (replay.active()) {
-    for (const SampleResult& score : *replay.Step()) scored.push_back(score.id);
+    const auto scores = replay.Step();
+    for (const SampleResult& score : *scores) scored.push_back(score.id);
   }
   EXPECT_EQ(scored, (std::vector<int32_t>{30, 31, 32, 33, 34, 35, 36, 37, 38, 39}));
   EXPECT_EQ(core_->counters().scheduler.prompt_tokens, 500u);
