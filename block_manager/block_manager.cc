@@ -167,7 +167,7 @@ void BlockManager::FinishSnapshot(const BlockTable& table, int32_t slots, ScoreK
       // Later prompts start from an earlier snapshot.
     }
   }
-  for (int32_t score_block : score_blocks) score_blocks_.GiveBack(score_block);
+  GiveBackScoreBlocks(score_blocks);
 }
 
 bool BlockManager::TakeScoreBlocks(int32_t count, std::vector<int32_t>* out) {

@@ -168,13 +168,19 @@ void Parking::EndRestore(Sequence& sequence, SessionRestore& restore) {
   Unpin(sequence);
 }
 
-void Parking::Park(int32_t index, Sequence& sequence) {
-  const KvBudget& budget = sequence.request.budget;
+// A park of the sequence's turn, yet without what is parked.
+PlanPark Parking::NewPark(int32_t index, const Sequence& sequence) {
   PlanPark park;
   park.id = {sequence.request.session, sequence.request.turn};
   park.begins = true;
   park.sequence = index;
   park.tenant = sequence.request.tenant;
+  return park;
+}
+
+void Parking::Park(int32_t index, Sequence& sequence) {
+  const KvBudget& budget = sequence.request.budget;
+  PlanPark park = NewPark(index, sequence);
   park.live = sequence.live;
   park.computed = sequence.computed;
   // The last step of an exact budget chose the victim for a next token, but there is no next token.
@@ -200,11 +206,7 @@ void Parking::Park(int32_t index, Sequence& sequence) {
 }
 
 bool Parking::Leave(int32_t index, const Sequence& sequence, std::span<const int32_t> score_blocks) {
-  PlanPark park;
-  park.id = {sequence.request.session, sequence.request.turn};
-  park.begins = true;
-  park.sequence = index;
-  park.tenant = sequence.request.tenant;
+  PlanPark park = NewPark(index, sequence);
   park.live = park.computed = sequence.request.history;
   BlockTable table;
   try {

@@ -131,6 +131,7 @@ class Parking {
   void EndRestore(Sequence& sequence, SessionRestore& restore);
   void ReleaseTables(absl::FunctionRef<bool(const PlanPark&)> which);
   void ReleaseDropped();
+  static PlanPark NewPark(int32_t index, const Sequence& sequence);
   bool MakeRoomFor(const PlanPark& park);
   void Begin(PlanPark park, BlockTable table);
   double WeightOf(int32_t tenant) const;
