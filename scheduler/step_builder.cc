@@ -181,10 +181,7 @@ int32_t StepBuilder::DraftsOf(const Sequence& sequence) const {
   if (sequence.next_tokens.empty() || plan_->shared || sequence.in_flight > 0) return 0;
   if (sequence.asks_losses || sequence.lower_to > 0) return 0;
   const int32_t given = static_cast<int32_t>(sequence.next_tokens.size()) - 1;
-  // The slot after them stays: whoever asks for blocks as it grows asks before it has none.
-  const int64_t spare = int64_t{sequence.blocks.reserved()} * kBlockSlots - sequence.live - 2;
-  const auto room = static_cast<int32_t>(std::clamp<int64_t>(spare, 0, sequence.room_for_drafts()));
-  return std::min({given, room, drafts_max_ - plan_->draft_tokens});
+  return std::min({given, sequence.room_for_drafts(), drafts_max_ - plan_->draft_tokens});
 }
 
 void StepBuilder::PlanDecode(int32_t index, int32_t drafts) {

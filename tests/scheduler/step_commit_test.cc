@@ -276,13 +276,25 @@ TEST(StepCommit, DraftsChangeNoEvent) {
   }
 }
 
+// One whose only request has drafts for its next row.
+class DriverWithDrafts : public Driver {
+ public:
+  DriverWithDrafts() : Driver(Options()) {
+    EXPECT_TRUE(scheduler.Add(MakeRequest(1, 14, 40)).ok());
+    Step();
+    scheduler.Draft(0, std::vector<int32_t>(20, 7));
+  }
+
+ private:
+  static SchedulerOptions Options() {
+    SchedulerOptions options = SmallOptions(16);
+    options.drafts_max = 20;
+    return options;
+  }
+};
+
 TEST(StepCommit, ACancelledRowsDraftsAreNobodys) {
-  SchedulerOptions options = SmallOptions(16);
-  options.drafts_max = 20;
-  Driver driver(options);
-  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 14, 40)).ok());
-  driver.Step();
-  driver.scheduler.Draft(0, std::vector<int32_t>(20, 7));
+  DriverWithDrafts driver;
   driver.between = [&] {
     EXPECT_EQ(driver.used(), 3) << "for the drafts";
     driver.scheduler.Cancel(1);
@@ -295,12 +307,7 @@ TEST(StepCommit, ACancelledRowsDraftsAreNobodys) {
 }
 
 TEST(StepCommit, AFailedRowsDraftsAreNobodys) {
-  SchedulerOptions options = SmallOptions(16);
-  options.drafts_max = 20;
-  Driver driver(options);
-  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 14, 40)).ok());
-  driver.Step();
-  driver.scheduler.Draft(0, std::vector<int32_t>(20, 7));
+  DriverWithDrafts driver;
   driver.failing = 1;
   driver.Step();
   EXPECT_EQ(driver.finished.at(1).finish, FinishReason::kError);
