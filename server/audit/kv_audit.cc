@@ -94,10 +94,12 @@ void KvAudit::Push(Waiting waiting) {
   waiting_count_.store(static_cast<int64_t>(waiting_.size()), std::memory_order_relaxed);
 }
 
-void KvAudit::Pop() {
-  waiting_tokens_ -= static_cast<int64_t>(waiting_.front().tokens.size());
+KvAudit::Waiting KvAudit::Pop() {
+  Waiting oldest = std::move(waiting_.front());
   waiting_.pop_front();
+  waiting_tokens_ -= static_cast<int64_t>(oldest.tokens.size());
   waiting_count_.store(static_cast<int64_t>(waiting_.size()), std::memory_order_relaxed);
+  return oldest;
 }
 
 void KvAudit::Forget(uint64_t session) {
@@ -117,10 +119,7 @@ std::optional<ReplayText> KvAudit::Next() {
   const std::lock_guard<std::mutex> lock(mutex_);
   assert(!current_.has_value());
   if (waiting_.empty()) return std::nullopt;
-  const Waiting& waiting = current_.emplace(std::move(waiting_.front()));
-  waiting_.pop_front();
-  waiting_tokens_ -= static_cast<int64_t>(waiting.tokens.size());
-  waiting_count_.store(static_cast<int64_t>(waiting_.size()), std::memory_order_relaxed);
+  const Waiting& waiting = current_.emplace(Pop());
   forgotten_ = not_finite_ = false;
   outcome_ = Outcome();
   ReplayText text;

@@ -144,7 +144,7 @@ class KvAudit : public ReplaySource {
   void CountLocked(AuditResult result) { ++results_[static_cast<size_t>(result)]; }
   void Push(Waiting waiting);
   void Observe();
-  void Pop();
+  Waiting Pop();  // the oldest
 
   const Options options_;
   std::function<void()> wake_ = [] {};
