@@ -92,6 +92,8 @@ class Scheduler {
   // Commit; the terminal event comes with the next Commit, or with that one. Returns false if the id is unknown or the
   // request has ended, even if its terminal event is still to come.
   bool Cancel(uint64_t id);
+  // The index of a request that has not ended; -1 without one.
+  int32_t Find(uint64_t id) const { return sequences_.Find(id); }
 
   // A paused sequence keeps its blocks and its place but gets no decode rows (a prompt is finished first). The caller
   // that pauses it must resume or cancel it. Unknown and ended ids are ignored.

@@ -129,7 +129,13 @@ absl::Status EngineCore::Add(SequenceRequest request) {
   return absl::OkStatus();
 }
 
-bool EngineCore::Cancel(uint64_t id) { return scheduler_.Cancel(id); }
+bool EngineCore::Cancel(uint64_t id) {
+  const int32_t index = scheduler_.Find(id);
+  const bool cancelled = scheduler_.Cancel(id);
+  // Where it has ended with that, its index may be another one's when its event comes.
+  if (cancelled && scheduler_.Find(id) < 0) extras_[static_cast<size_t>(index)].Release();
+  return cancelled;
+}
 
 std::span<const EngineEvent> EngineCore::Step() {
   if (in_flight_ == 0) {
@@ -527,15 +533,8 @@ void EngineCore::BuildEvents(InFlightStep& flight, std::span<const SequenceEvent
     EngineEvent* event = nullptr;
     if (has_event) {
       event = &append(*next++);
-      // Releases what it holds of its request. The index of a sequence that Cancel ended may belong to another one
-      // already.
       if (event->finish != FinishReason::kNone) {
-        extras.options.end_finder.reset();
-        extras.options.shaper.reset();
-        extras.options.drafter.reset();
-        extras.options.states.reset();
-        if (extras.mask != nullptr) extras.mask->Abandon();
-        extras.mask.reset();
+        extras.Release();
         if (extras.last.id >= 0) output.sampled = std::exchange(extras.last, SampleResult());
       }
     } else {

@@ -154,6 +154,16 @@ class EngineCore {
     std::shared_ptr<AnswerMask> mask;  // of its shape; null: any token may come
     LogitAdjustments masked;           // what its row asks that is sampled by the mask
     bool complete = false;             // only a token that says so is missing at its end
+
+    // It has ended: what it holds of its request goes.
+    void Release() {
+      options.end_finder.reset();
+      options.shaper.reset();
+      options.drafter.reset();
+      options.states.reset();
+      if (mask != nullptr) mask->Abandon();
+      mask.reset();
+    }
   };
 
   EngineCore(const EngineCoreOptions& options, Executor& executor, EngineClock clock);
