@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 namespace hydrant {
 namespace {
@@ -18,8 +19,8 @@ constexpr int32_t kLeftOutMax = 32;
 
 }  // namespace
 
-NgramDrafter::NgramDrafter(const NgramOptions& options, std::span<const int32_t> prompt)
-    : options_(options), text_(prompt.begin(), prompt.end()), chance_(kFirstChance) {
+NgramDrafter::NgramDrafter(const NgramOptions& options, TokenIds prompt)
+    : options_(options), prompt_(std::move(prompt)), chance_(kFirstChance) {
   proposal_.reserve(static_cast<size_t>(options.tokens));
 }
 
@@ -41,14 +42,14 @@ int32_t NgramDrafter::WorthTrying(int32_t most) {
 // Where what is proposed begins: behind the longest of the text's ends that it has said before, of equally long ones the last. The
 // text's length: nowhere.
 size_t NgramDrafter::Match() const {
-  const size_t end = text_.size();
+  const size_t end = size();
   const auto longest = static_cast<size_t>(options_.lookup_max);
   size_t best = static_cast<size_t>(options_.lookup_min) - 1, begin = end;
   for (size_t behind = end - 1; behind > best; --behind) {
-    if (text_[behind - 1] != text_[end - 1]) continue;
+    if (at(behind - 1) != at(end - 1)) continue;
     const size_t most = std::min(longest, behind);
     size_t length = 1;
-    while (length < most && text_[behind - 1 - length] == text_[end - 1 - length]) ++length;
+    while (length < most && at(behind - 1 - length) == at(end - 1 - length)) ++length;
     if (length <= best) continue;
     best = length;
     begin = behind;
@@ -59,7 +60,7 @@ size_t NgramDrafter::Match() const {
 
 std::span<const int32_t> NgramDrafter::Propose(int32_t most, int32_t rows) {
   proposal_.clear();
-  if (is_lost_ || rows > kDraftRowsMax || text_.empty()) return proposal_;
+  if (is_lost_ || rows > kDraftRowsMax || size() == 0) return proposal_;
   most = std::min(most, options_.tokens);
   int32_t count = WorthTrying(most);
   if (count == 0 && left_out_ < kLeftOutMax) {
@@ -67,13 +68,13 @@ std::span<const int32_t> NgramDrafter::Propose(int32_t most, int32_t rows) {
     return proposal_;
   }
   const size_t begin = Match();
-  if (begin == text_.size()) return proposal_;
+  if (begin == size()) return proposal_;
   count = std::max(count, std::min(most, 1));
   left_out_ = 0;
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
-    const size_t at = begin + i;
+    const size_t place = begin + i;
     // A text that repeats itself at once goes on with what was just proposed.
-    proposal_.push_back(at < text_.size() ? text_[at] : proposal_[at - text_.size()]);
+    proposal_.push_back(place < size() ? at(place) : proposal_[place - size()]);
   }
   return proposal_;
 }
@@ -81,7 +82,7 @@ std::span<const int32_t> NgramDrafter::Propose(int32_t most, int32_t rows) {
 void NgramDrafter::Push(int32_t token) {
   if (is_lost_) return;
   try {
-    text_.push_back(token);
+    answer_.push_back(token);
   } catch (const std::bad_alloc&) {
     is_lost_ = true;
   }

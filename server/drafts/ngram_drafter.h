@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "scheduler/request/token_ids.h"
 #include "scheduler/scheduler_counters.h"
 #include "server/drafts/drafter.h"
 
@@ -36,7 +37,7 @@ inline constexpr int32_t kDraftRowsMax = 4;
 class NgramDrafter : public Drafter {
  public:
   // Throws std::bad_alloc.
-  NgramDrafter(const NgramOptions& options, std::span<const int32_t> prompt);
+  NgramDrafter(const NgramOptions& options, TokenIds prompt);
 
   std::span<const int32_t> Propose(int32_t most, int32_t rows) override;
   // Without memory for it the sequence goes on without guesses.
@@ -46,13 +47,17 @@ class NgramDrafter : public Drafter {
  private:
   int32_t WorthTrying(int32_t most);
   size_t Match() const;
+  // The text is the prompt and the answer so far.
+  size_t size() const { return prompt_.size() + answer_.size(); }
+  int32_t at(size_t i) const { return i < prompt_.size() ? prompt_[i] : answer_[i - prompt_.size()]; }
 
   const NgramOptions options_;
-  std::vector<int32_t> text_;
+  const TokenIds prompt_;  // shared with the request
+  std::vector<int32_t> answer_;
   std::vector<int32_t> proposal_;
   double chance_;         // of a guess to be right if those before it are
   int32_t left_out_ = 0;  // proposals in a row that did not seem to pay
-  bool is_lost_ = false;  // the text is not complete
+  bool is_lost_ = false;  // the answer is not complete
 };
 
 }  // namespace hydrant
