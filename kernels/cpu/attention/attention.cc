@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <thread>
 
 #include "kernels/cpu/attention/kv_layout.h"
@@ -370,7 +371,9 @@ class AttentionRun {
 
   void Decode(int32_t row_number, int64_t part) {
     const int32_t token = scratch_.task_token[static_cast<size_t>(row_number)];
-    const BatchRow row = Row(row_number).Alone(token);
+    const BatchRow& whole = Row(row_number);
+    std::optional<BatchRow> alone;
+    const BatchRow& row = whole.drafts() == 0 ? whole : alone.emplace(whole.Alone(token));
     const int32_t live = row.live_after(), splits = DecodeSplits(live);
     const int32_t head = static_cast<int32_t>(part / splits), split = static_cast<int32_t>(part % splits);
     const int64_t unit = int64_t{row_number - decode_rows_begin_} * kv_heads_ + head;
@@ -406,7 +409,7 @@ class AttentionRun {
     if (place.splits_done.fetch_add(1, std::memory_order_acq_rel) + 1 != splits) return;
 
     // Drafts score one after the other: each goes on from what the one before it leaves, which was handed out before it.
-    const bool scores_in_turn = Row(row_number).drafts() > 0 && row.policy.scores();
+    const bool scores_in_turn = whole.drafts() > 0 && row.policy.scores();
     std::atomic<int32_t>& joined = scratch_.tiles_added[static_cast<size_t>((row_number - token) * kv_heads_ + head)];
     float* draft_scores = nullptr;
     if (scores_in_turn && token > 0) {
