@@ -137,7 +137,7 @@ ApiResult<PreparedPrompt> EncodePrompt(RequestPrompt& from, const GenerationFiel
 // that recalls has that of its whole prompt.
 std::optional<ApiError> ResolvePromptKv(const GenerationFields& request, const SessionPast* past,
                                         const ServingContext& context, PreparedPrompt* prompt) {
-  if (prompt->continues && prompt->spec == past->spec && !prompt->spec.recalls()) {
+  if (prompt->continues && !prompt->spec.recalls()) {
     prompt->kv = past->kv;
     return CheckPins(prompt->spec, context.kv);
   }
@@ -163,7 +163,7 @@ int64_t ResumeFrom(const SessionTurn* turn, const GenerationFields& request, Pre
   const ParkedTurn* parked = turn == nullptr ? nullptr : turn->parked();
   // Log-probabilities of a prompt take all of it.
   const bool scores_prompt = (request.echo && request.logprobs >= 0) || request.prompt_logprobs >= 0;
-  if (parked == nullptr || scores_prompt || !prompt->continues || prompt->spec != turn->past()->spec) {
+  if (parked == nullptr || scores_prompt || !prompt->continues) {
     return PeakSlotsFrom(0, 0, length, request.max_tokens, prompt->kv.budget);
   }
   prompt->resumes = parked->id.turn;
@@ -226,13 +226,14 @@ std::optional<ApiError> SettlePrompt(const SessionTurn* turn, const ServingConte
   const auto length = static_cast<int64_t>(prompt->ids.size());
   const SessionPast* past = turn == nullptr ? nullptr : turn->past();
   prompt->spec = past != nullptr && !fields->has_kv ? past->spec : fields->kv;
+  // Under another policy nothing of the past is of use.
+  prompt->continues = prompt->continues && prompt->spec == past->spec;
   if (fields->max_tokens == kRestOfContext || fields->fits_context) {
     fields->max_tokens = RoomForAnswer(length, *fields, prompt->spec, context, rules);
   }
   if (std::optional<ApiError> error = ResolvePromptKv(*fields, past, context, prompt)) return error;
   if (turn != nullptr) prompt->history = HistoryOf(*prompt, context);
-  const bool goes_on = prompt->spec.recalls() && prompt->continues && prompt->spec == past->spec;
-  if (goes_on) prompt->turn_tokens = static_cast<int32_t>(length) - past->computed;
+  if (prompt->continues && prompt->spec.recalls()) prompt->turn_tokens = static_cast<int32_t>(length) - past->computed;
   const int64_t slots = ResumeFrom(turn, *fields, prompt);
   if (std::optional<ApiError> error = CheckLength(length, fields->max_tokens, slots, prompt->kv, context)) return error;
   if (std::optional<ApiError> error = CheckKept(prompt->kv.budget, length + fields->max_tokens, rules)) return error;

@@ -92,7 +92,7 @@ ApiResult<KvResolution> ResolveKvPolicy(const KvSpec& spec, int32_t prompt_token
   resolution.budget.floor = count.floor;
   if (spec.budgeted_prefill) resolution.budget.prompt_stride = kBudgetedPrefillStride;
   // What a turn recalls is cut when its rows are there.
-  if (spec.preset == KvPreset::kH2oLlama3 && !spec.recall) resolution.budget.turn_heavy = count.heavy;
+  if (spec.preset == KvPreset::kH2oLlama3 && !spec.recalls()) resolution.budget.turn_heavy = count.heavy;
   resolution.policy = kPresets[resolution.policy_label].policy;
   resolution.policy.heavy = count.heavy;
   resolution.policy.recent = count.recent;
