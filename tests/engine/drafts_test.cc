@@ -100,7 +100,7 @@ class Drafts : public testing::TestWithParam<Case> {
     return requests;
   }
 
-  static Outcome Run(Guesses guesses, const Outcome* truth, int32_t threads = 2) {
+  static Outcome Run(Guesses guesses, const Outcome* truth, int32_t threads = 2, bool together = false) {
     EngineHarness harness(GoldenPath(GetParam().model), {.dtype = GetParam().dtype,
                                                          .kv_type = GetParam().kv_type,
                                                          .threads = threads,
@@ -118,8 +118,11 @@ class Drafts : public testing::TestWithParam<Case> {
             NgramOptions{.tokens = kDrafts, .lookup_max = 3, .lookup_min = 1}, requests[i].request.prompt);
       }
     }
-    // One after the other, so that each has room for all its drafts, and then some together.
-    for (const SequenceRequest& request : requests) outcome.generations.push_back(harness.RunOne(request));
+    if (together) outcome.generations = harness.Run(requests);
+    // One after the other, so that each has room for all its drafts.
+    for (size_t i = 0; i < requests.size() && !together; ++i) {
+      outcome.generations.push_back(harness.RunOne(requests[i]));
+    }
     for (const SequenceRequest& request : requests) {
       bool is_coming = false;
       const KvBytes kv = harness.engine().ReadParked({request.request.session, 1}, &is_coming);
@@ -174,6 +177,9 @@ TEST_P(Drafts, ChangeNoBit) {
   ExpectSame(Run(Guesses::kWrongAtTheEnd, &truth), truth, "wrong at the end");
   ExpectSame(Run(Guesses::kNgram, &truth), truth, "n-grams");
   ExpectSame(Run(Guesses::kRandom, &truth, /*threads=*/1), truth, "one thread");
+  const Outcome together = Run(Guesses::kRandom, &truth, /*threads=*/2, /*together=*/true);
+  ExpectSame(together, truth, "several in a step");
+  EXPECT_GT(together.drafted.right, 50);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Drafts,

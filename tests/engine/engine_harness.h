@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -163,6 +164,13 @@ class EngineHarness {
   std::unique_ptr<Executor> around_;
   std::unique_ptr<EngineCore> engine_;
 };
+
+// Tokens of any of the committed checkpoints.
+inline std::vector<int32_t> RandomIds(std::mt19937& random, int32_t length) {
+  std::vector<int32_t> ids(static_cast<size_t>(length));
+  for (int32_t& id : ids) id = std::uniform_int_distribution<int32_t>(2, 287)(random);
+  return ids;
+}
 
 // A greedy request.
 inline SequenceRequest Greedy(uint64_t id, std::vector<int32_t> prompt, int32_t max_tokens) {

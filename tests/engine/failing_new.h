@@ -11,6 +11,12 @@ void FailNewAfter(int calls);
 // Whether it has. From now on none does.
 bool NewFailed();
 
+// On the thread that calls it `calls` more allocations succeed, and the `fails` after them throw. Of no other thread, and
+// without a MemoryRunsOut.
+void FailNewHere(int calls, int fails);
+// How many allocations of this thread have failed for that.
+int NewFailedHere();
+
 // Only what is allocated while there is one counts.
 class MemoryRunsOut {
  public:

@@ -1,44 +1,15 @@
-// A store of shared limits whose thread has no memory. A program of its own: it replaces operator new.
+// A store of shared limits whose thread has no memory. In a program of its own, whose operator new is replaced.
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
-#include <limits>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <optional>
 
 #include "server/shared_limits/limit_store.h"
+#include "tests/engine/failing_new.h"
 #include "tests/server/shared_limits/fake_store.h"
-
-namespace {
-
-// The allocations of this thread that succeed, and how many fail after them.
-constexpr int kNever = std::numeric_limits<int>::max();
-thread_local int left = kNever;
-thread_local int failing = 0;
-thread_local int failures = 0;  // that there were
-
-}  // namespace
-
-void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
-  if (left != kNever && --left < 0) {
-    ++failures;
-    if (--failing == 0) left = kNever;
-    return nullptr;
-  }
-  return std::malloc(bytes == 0 ? 1 : bytes);
-}
-void* operator new(size_t bytes) {
-  void* memory = operator new(bytes, std::nothrow);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace hydrant {
 namespace {
@@ -53,8 +24,7 @@ class Starved {
     options.on_away = [this, before, fails, armed = false](bool away) mutable {
       if (!away && !armed) {
         armed = true;
-        failing = fails;
-        left = before;
+        FailNewHere(before, fails);
       }
       const std::lock_guard<std::mutex> lock(mutex_);
       away_ = away;
@@ -62,7 +32,7 @@ class Starved {
     };
     options.on_end = [this](AskEnd, int64_t) {
       const std::lock_guard<std::mutex> lock(mutex_);
-      failed_ = failed_ || failures > 0;
+      failed_ = failed_ || NewFailedHere() > 0;
     };
     store_.emplace(std::move(options));
   }

@@ -38,12 +38,6 @@ std::vector<RecallPolicy> RecallPolicies() {
   return policies;
 }
 
-std::vector<int32_t> RandomIds(std::mt19937& random, int32_t length) {
-  std::vector<int32_t> ids(static_cast<size_t>(length));
-  for (int32_t& id : ids) id = std::uniform_int_distribution<int32_t>(2, 255)(random);
-  return ids;
-}
-
 // What a turn leaves of its prompt.
 int32_t HistoryOf(const std::vector<int32_t>& prompt) {
   return (static_cast<int32_t>(prompt.size()) - 1) / kBlockSlots * kBlockSlots;

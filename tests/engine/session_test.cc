@@ -52,12 +52,6 @@ std::vector<Policy> Policies() {
   return policies;
 }
 
-std::vector<int32_t> RandomIds(std::mt19937& random, int32_t length) {
-  std::vector<int32_t> ids(static_cast<size_t>(length));
-  for (int32_t& id : ids) id = std::uniform_int_distribution<int32_t>(2, 287)(random);
-  return ids;
-}
-
 class Sessions : public testing::TestWithParam<const char*> {
  protected:
   static DType Type() { return std::string(GetParam()) == "gqa_tied" ? DType::kBF16 : DType::kF32; }

@@ -117,6 +117,14 @@ class Driver {
     return steps;
   }
 
+  // The same with parked KV copied as soon as the scheduler names it, until nothing is left of that either.
+  void DrainParks() {
+    while (!scheduler.idle() || !scheduler.parks().empty()) {
+      Step();
+      scheduler.FinishParks();
+    }
+  }
+
   int32_t used() const { return scheduler.block_manager().pool().used(); }
 
   Scheduler scheduler;

@@ -24,14 +24,6 @@ Request Recalling(uint64_t id, int32_t prompt_length, uint64_t resumes, int32_t 
   return request;
 }
 
-// Steps until nothing is left, with the parked KV copied as soon as the scheduler names it.
-void DrainParks(Driver& driver) {
-  while (!driver.scheduler.idle() || !driver.scheduler.parks().empty()) {
-    driver.Step();
-    driver.scheduler.FinishParks();
-  }
-}
-
 SchedulerOptions RecallOptions(int64_t parked_blocks_max = 64) {
   SchedulerOptions options = SmallOptions(20);
   options.parked_blocks_max = parked_blocks_max;
@@ -60,12 +52,12 @@ TEST(ParkingHistory, ATurnThatRecallsLeavesItsPromptAsItIsBeforeTheCut) {
   driver.scheduler.FinishParks();
   EXPECT_EQ(driver.used(), 2);
   EXPECT_EQ(driver.scheduler.block_manager().score_blocks().handed_out(), 0);
-  DrainParks(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.scheduler.counters().parks, 1u) << "nothing more is left at its end";
   EXPECT_EQ(driver.scheduler.parked().Find({1, 1})->live, 80);
   // The next turn has all of it, and leaves more.
   ASSERT_TRUE(driver.scheduler.Add(Recalling(2, 150, 1, 144)).ok());
-  DrainParks(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[2].restored, 80);
   EXPECT_EQ(driver.finished[2].prompt_computed, 70);
   EXPECT_EQ(driver.finished[2].budget, 24);
@@ -83,7 +75,7 @@ TEST(ParkingHistory, ATurnGivenUpLeavesNoHistory) {
   driver.scheduler.SettleTurn({1, 1}, /*keep=*/false);
   EXPECT_TRUE(driver.scheduler.parks().empty());
   ASSERT_TRUE(driver.scheduler.Cancel(1));
-  DrainParks(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.scheduler.parked().Newest(1), nullptr);
   EXPECT_EQ(driver.used(), 0);
   EXPECT_EQ(driver.scheduler.block_manager().score_blocks().handed_out(), 0);
@@ -92,14 +84,14 @@ TEST(ParkingHistory, ATurnGivenUpLeavesNoHistory) {
 TEST(ParkingHistory, AHistoryForWhichThereIsNoRoomIsNotLeft) {
   Driver driver(RecallOptions(/*parked_blocks_max=*/4));
   ASSERT_TRUE(driver.scheduler.Add(Recalling(1, 100, 0, 80)).ok());
-  DrainParks(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[1].finish, FinishReason::kLength);
   EXPECT_EQ(driver.scheduler.parked().Newest(1), nullptr);
   EXPECT_EQ(driver.used(), 0);
   EXPECT_EQ(driver.scheduler.block_manager().score_blocks().handed_out(), 0);
   // The next turn computes it.
   ASSERT_TRUE(driver.scheduler.Add(Recalling(2, 150, 1, 144)).ok());
-  DrainParks(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[2].restored, 0);
   EXPECT_EQ(driver.finished[2].prompt_computed, 150);
 }
@@ -110,7 +102,7 @@ TEST(ParkingHistory, ATurnOfOneTokenLeavesItToo) {
     Request request = Recalling(1, 100, 0, 80);
     request.max_tokens = max_tokens;
     ASSERT_TRUE(driver.scheduler.Add(request).ok());
-    DrainParks(driver);
+    driver.DrainParks();
     ASSERT_NE(driver.scheduler.parked().Find({1, 1}), nullptr) << max_tokens;
     EXPECT_EQ(driver.scheduler.parked().Find({1, 1})->live, 80);
     EXPECT_EQ(driver.used(), 0);
@@ -124,7 +116,7 @@ TEST(ParkingHistory, ATurnGivenUpBeforeItLeavesSomethingLeavesNothing) {
   ASSERT_TRUE(driver.scheduler.Add(Recalling(1, 100, 0, 80)).ok());
   EXPECT_EQ(driver.Step().size(), 1u) << "a part of its prompt";
   driver.scheduler.SettleTurn({1, 1}, /*keep=*/false);
-  DrainParks(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.scheduler.counters().parks, 0u);
   EXPECT_EQ(driver.scheduler.parked().Newest(1), nullptr);
 }
@@ -132,17 +124,17 @@ TEST(ParkingHistory, ATurnGivenUpBeforeItLeavesSomethingLeavesNothing) {
 TEST(ParkingHistory, WhatCameBackIsFoundByNobodyElse) {
   Driver driver(RecallOptions());
   ASSERT_TRUE(driver.scheduler.Add(Recalling(1, 100, 0, 96)).ok());
-  DrainParks(driver);
+  driver.DrainParks();
   driver.scheduler.ResetPrefixes();
   ASSERT_TRUE(driver.scheduler.Add(Recalling(2, 150, 1, 144)).ok());
-  DrainParks(driver);
+  driver.DrainParks();
   ASSERT_EQ(driver.finished[2].restored, 96);
   EXPECT_EQ(driver.scheduler.parked().Find({1, 2})->live, 144);
   Request same = Recalling(3, 150, 0, 144);
   same.session = 2;
   same.prefix.salt.low = 2;
   ASSERT_TRUE(driver.scheduler.Add(same).ok());
-  DrainParks(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[3].cached, 0);
 }
 
@@ -153,7 +145,7 @@ TEST(ParkingHistory, WithoutRoomForItATurnLeavesNothingAndRunsAllTheSame) {
     options.blocks = blocks;
     Driver driver(options);
     ASSERT_TRUE(driver.scheduler.Add(Recalling(1, 100, 0, 80)).ok());
-    DrainParks(driver);
+    driver.DrainParks();
     EXPECT_EQ(driver.finished[1].finish, FinishReason::kLength);
     EXPECT_EQ(driver.scheduler.counters().parks, blocks == 9 ? 1u : 0u);
   }

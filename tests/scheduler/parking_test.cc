@@ -25,14 +25,6 @@ Request Turn(uint64_t id, int32_t prompt_length, int32_t max_tokens, uint64_t re
   return request;
 }
 
-// Steps until nothing is left, with the parked KV copied as soon as the scheduler names it.
-void Drain(Driver& driver) {
-  while (!driver.scheduler.idle() || !driver.scheduler.parks().empty()) {
-    driver.Step();
-    driver.scheduler.FinishParks();
-  }
-}
-
 // Two tenants of one weight, and room for 8 blocks of parked KV: 4 each.
 SchedulerOptions TwoTenants(int32_t blocks) {
   SchedulerOptions options = Options(blocks, 8);
@@ -43,13 +35,13 @@ SchedulerOptions TwoTenants(int32_t blocks) {
 TEST(Parking, ATurnGoesOnFromTheOneItNames) {
   Driver driver(Options(20));
   ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
-  Drain(driver);
+  driver.DrainParks();
   ASSERT_NE(driver.scheduler.parked().Newest(1), nullptr);
   EXPECT_EQ(driver.scheduler.parked().Newest(1)->computed, 24);
   EXPECT_EQ(driver.scheduler.parked().Newest(1)->id.turn, 1u);
   EXPECT_EQ(driver.used(), 0);
   ASSERT_TRUE(driver.scheduler.Add(Turn(2, 30, 5, 1)).ok());
-  Drain(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[2].restored, 24);
   EXPECT_EQ(driver.finished[2].prompt_computed, 6);
   EXPECT_EQ(driver.scheduler.parked().Newest(1)->id.turn, 2u);
@@ -58,28 +50,28 @@ TEST(Parking, ATurnGoesOnFromTheOneItNames) {
 TEST(Parking, ATurnNamedWronglyIsComputedWhole) {
   Driver driver(Options(20));
   ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
-  Drain(driver);
+  driver.DrainParks();
   // As many tokens as are parked, but of a turn that nobody parked: they may be others.
   ASSERT_TRUE(driver.scheduler.Add(Turn(3, 30, 1, 2)).ok());
-  Drain(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[3].restored, 0);
   ASSERT_TRUE(driver.scheduler.Add(Turn(4, 24, 1, 3)).ok());
-  Drain(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[4].restored, 0) << "at least one token is left to compute";
 }
 
 TEST(Parking, OnlyATurnThatEndsByItselfIsParked) {
   Driver driver(Options(20));
   ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
-  Drain(driver);
+  driver.DrainParks();
   ASSERT_TRUE(driver.scheduler.Add(Turn(2, 30, 50, 1)).ok());
   for (int i = 0; i < 4; ++i) driver.Step();
   ASSERT_TRUE(driver.scheduler.Cancel(2));
-  Drain(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.scheduler.parked().Newest(1)->id.turn, 1u);
   driver.failing = 3;
   ASSERT_TRUE(driver.scheduler.Add(Turn(3, 30, 5, 1)).ok());
-  Drain(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[3].finish, FinishReason::kError);
   EXPECT_EQ(driver.scheduler.parked().Newest(1)->id.turn, 1u);
 }
@@ -88,7 +80,7 @@ TEST(Parking, WhatARequestCountsOnStaysUntilItIsAdmitted) {
   // Room for one parked session of 2 blocks and one of 1.
   Driver driver(Options(20, 3));
   ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
-  Drain(driver);
+  driver.DrainParks();
   driver.scheduler.PauseAdmission(true);
   ASSERT_TRUE(driver.scheduler.Add(Turn(2, 30, 5, 1)).ok());
   driver.scheduler.DropSession(1);
@@ -96,27 +88,27 @@ TEST(Parking, WhatARequestCountsOnStaysUntilItIsAdmitted) {
   driver.scheduler.PauseAdmission(false);
   driver.Step();
   EXPECT_EQ(driver.scheduler.parked().Newest(1), nullptr);
-  Drain(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[2].restored, 24);
 }
 
 TEST(Parking, ACancelledRequestCountsOnNothing) {
   Driver driver(Options(20));
   ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
-  Drain(driver);
+  driver.DrainParks();
   driver.scheduler.PauseAdmission(true);
   ASSERT_TRUE(driver.scheduler.Add(Turn(2, 30, 5, 1)).ok());
   ASSERT_TRUE(driver.scheduler.Cancel(2));
   driver.scheduler.DropSession(1);
   EXPECT_EQ(driver.scheduler.parked().Newest(1), nullptr);
-  Drain(driver);
+  driver.DrainParks();
 }
 
 TEST(Parking, QueuedTurnsKeepNoMoreThanTheirTenantsShare) {
   Driver driver(TwoTenants(30));
   for (uint64_t session = 1; session <= 4; ++session)
     ASSERT_TRUE(driver.scheduler.Add(Turn(session, 20, 5, 0, session)).ok());
-  Drain(driver);
+  driver.DrainParks();
   ASSERT_EQ(driver.scheduler.parked().blocks(), 8);
   Request other = Turn(5, 20, 5, 0, 5);
   other.tenant = 1;
@@ -132,7 +124,7 @@ TEST(Parking, QueuedTurnsKeepNoMoreThanTheirTenantsShare) {
   }
   EXPECT_NE(driver.scheduler.parked().Newest(5), nullptr) << "the other tenant parks what it has";
   driver.scheduler.PauseAdmission(false);
-  Drain(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[11].restored, 24);
   EXPECT_EQ(driver.finished[12].restored, 24);
   EXPECT_EQ(driver.finished[13].restored, 0) << "beyond the share it was lost, and all of it was computed";
@@ -145,7 +137,7 @@ TEST(Parking, ATurnThatNeedsItsPastIsRefusedWhereThatCannotBeKeptForIt) {
   const KvBudget budget = KvBudget::Exact(32);
   for (uint64_t session = 1; session <= 3; ++session) {
     ASSERT_TRUE(driver.scheduler.Add(Turn(session, 60, 30, 0, session, budget)).ok());
-    Drain(driver);
+    driver.DrainParks();
   }
   driver.scheduler.PauseAdmission(true);
   ASSERT_TRUE(driver.scheduler.Add(Turn(11, 100, 30, 1, 1, budget)).ok());
@@ -154,10 +146,10 @@ TEST(Parking, ATurnThatNeedsItsPastIsRefusedWhereThatCannotBeKeptForIt) {
             absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(driver.scheduler.Add(Turn(14, 91, 1, 3, 3, budget)).ok()) << "this one fits without it";
   driver.scheduler.PauseAdmission(false);
-  Drain(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[14].restored, 89);
   ASSERT_TRUE(driver.scheduler.Add(Turn(15, 140, 10, 12, 2, budget)).ok()) << "later there is room again";
-  Drain(driver);
+  driver.DrainParks();
 }
 
 TEST(Parking, ATurnThatFindsNoRoomLeavesTheOneBeforeToWhoeverGoesOnFromIt) {
@@ -165,7 +157,7 @@ TEST(Parking, ATurnThatFindsNoRoomLeavesTheOneBeforeToWhoeverGoesOnFromIt) {
     Driver driver(Options(20, 3));
     ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
     ASSERT_TRUE(driver.scheduler.Add(Turn(2, 8, 2, 0, 2)).ok());
-    Drain(driver);
+    driver.DrainParks();
     ASSERT_EQ(driver.scheduler.parked().blocks(), 3);
     ASSERT_TRUE(driver.scheduler.Add(Turn(3, 30, 8, 1)).ok());
     driver.Step();
@@ -181,7 +173,7 @@ TEST(Parking, ATurnThatFindsNoRoomLeavesTheOneBeforeToWhoeverGoesOnFromIt) {
     driver.scheduler.SettleTurn({1, 3}, keep);
     EXPECT_EQ(driver.scheduler.parked().Find({1, 1}) == nullptr, keep);
     driver.scheduler.PauseAdmission(false);
-    Drain(driver);
+    driver.DrainParks();
     EXPECT_EQ(driver.finished[4].restored, 9);
   }
 }
@@ -190,10 +182,10 @@ TEST(Parking, ATurnThatFindsNoRoomLeavesTheOneBeforeToWhoeverGoesOnFromIt) {
 TEST(Parking, ATurnThatNobodyTookLeavesTheOneBefore) {
   Driver driver(Options(20));
   ASSERT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
-  Drain(driver);
+  driver.DrainParks();
   driver.scheduler.SettleTurn({1, 1}, /*keep=*/true);
   ASSERT_TRUE(driver.scheduler.Add(Turn(2, 30, 5, 1)).ok());
-  Drain(driver);
+  driver.DrainParks();
   ASSERT_EQ(driver.finished[2].finish, FinishReason::kLength);
   ASSERT_EQ(driver.scheduler.parked().blocks(), 2 + 3) << "both are there";
   driver.scheduler.SettleTurn({1, 2}, /*keep=*/false);
@@ -201,7 +193,7 @@ TEST(Parking, ATurnThatNobodyTookLeavesTheOneBefore) {
   ASSERT_EQ(driver.scheduler.drops().size(), 1u);
   EXPECT_EQ(driver.scheduler.drops()[0], (TurnId{1, 2}));
   ASSERT_TRUE(driver.scheduler.Add(Turn(3, 28, 5, 1)).ok());
-  Drain(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[3].restored, 24);
   driver.scheduler.SettleTurn({1, 3}, /*keep=*/true);
   EXPECT_EQ(driver.scheduler.parked().blocks(), 2) << "and nothing that is nobody's";
@@ -231,9 +223,9 @@ double ChargedForMoves(double block_moved) {
   limits.block_moved = block_moved;
   driver.scheduler.LimitSteps(limits);
   EXPECT_TRUE(driver.scheduler.Add(Turn(1, 20, 5, 0)).ok());
-  Drain(driver);
+  driver.DrainParks();
   EXPECT_TRUE(driver.scheduler.Add(Turn(2, 30, 5, 1)).ok());
-  Drain(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[2].restored, 24);
   EXPECT_EQ(driver.scheduler.tenant(1).service, 0);
   return driver.scheduler.tenant(0).memory_charged;
@@ -258,7 +250,7 @@ std::vector<int32_t> RestoredIn(const StepPlan& plan) {
 // A turn of 64 tokens in 4 blocks, parked.
 void ParkTurn(Driver& driver, uint64_t id, uint64_t session = 1) {
   ASSERT_TRUE(driver.scheduler.Add(Turn(id, 60, 5, 0, session)).ok());
-  Drain(driver);
+  driver.DrainParks();
   ASSERT_NE(driver.scheduler.parked().Find({session, id}), nullptr);
 }
 
@@ -278,7 +270,7 @@ TEST(Parking, AStepRestoresSoManyBlocks) {
   for (const auto& test : cases) {
     Driver driver(Options(40));
     for (uint64_t session : {1, 2, 3}) ASSERT_TRUE(driver.scheduler.Add(Turn(session, 20, 5, 0, session)).ok());
-    Drain(driver);
+    driver.DrainParks();
     LimitMoves(driver, test.blocks);
     for (uint64_t session : {1, 2, 3})
       ASSERT_TRUE(driver.scheduler.Add(Turn(10 + session, 30, 5, session, session)).ok());
@@ -287,7 +279,7 @@ TEST(Parking, AStepRestoresSoManyBlocks) {
       driver.Step();
       EXPECT_EQ(RestoredIn(driver.scheduler.plan()), slices) << test.blocks;
     }
-    Drain(driver);
+    driver.DrainParks();
     for (uint64_t id : {11, 12, 13}) EXPECT_EQ(driver.finished[id].restored, 24);
     EXPECT_TRUE(driver.finished.contains(20));
   }
@@ -304,7 +296,7 @@ TEST(Parking, WhoseKvIsNotBackHasNoRow) {
   EXPECT_EQ(driver.Step().size(), 1u) << "with the last slice";
   EXPECT_FALSE(driver.scheduler.moving());
   EXPECT_EQ(driver.scheduler.counters().moves_in_slices, 1u);
-  Drain(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[2].restored, 64);
 }
 
@@ -345,7 +337,7 @@ TEST(Parking, EachWayHasItsHalf) {
   }
   driver.Step();
   EXPECT_EQ(RestoredIn(driver.scheduler.plan()), std::vector<int32_t>{2}) << "nothing else moves";
-  Drain(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[3].restored, 64);
 }
 
@@ -361,7 +353,7 @@ TEST(Parking, ATurnWaitsUntilTheOneBeforeHasLeft) {
   EXPECT_EQ(driver.used(), 4);
   driver.Step();
   EXPECT_EQ(RestoredIn(driver.scheduler.plan()), std::vector<int32_t>{2});
-  Drain(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[2].restored, 64);
   EXPECT_EQ(driver.used(), 0);
 }
@@ -399,10 +391,10 @@ TEST(Parking, ATurnThatIsCancelledHalfWayBackLeavesTheOneBefore) {
     EXPECT_EQ(table.size(), 4u) << "the step in flight has it";
     EXPECT_EQ(driver.scheduler.Cancel(2), !in_flight);
     EXPECT_EQ(driver.used(), 0);
-    Drain(driver);
+    driver.DrainParks();
     EXPECT_EQ(driver.finished[2].finish, FinishReason::kAbort);
     ASSERT_TRUE(driver.scheduler.Add(Turn(3, 70, 5, 1)).ok());
-    Drain(driver);
+    driver.DrainParks();
     EXPECT_EQ(driver.finished[3].restored, 64);
     driver.scheduler.SettleTurn({1, 3}, /*keep=*/true);
     EXPECT_EQ(driver.scheduler.parked().Find({1, 1}), nullptr) << "nobody has pinned it";
@@ -421,7 +413,7 @@ TEST(Parking, WhatIsForgottenHalfWayBackIsThereUntilAllOfItIsBack) {
   driver.Step();
   EXPECT_EQ(driver.scheduler.parked().Find({1, 1}), nullptr);
   EXPECT_EQ(driver.scheduler.drops().size(), 1u);
-  Drain(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[2].restored, 64);
 }
 
@@ -431,7 +423,7 @@ TEST(Parking, RoomForATurnIsMadeWithTheLastSlice) {
   budget.turn_heavy = 32;
   Driver driver(Options(20));
   ASSERT_TRUE(driver.scheduler.Add(Turn(1, 60, 5, 0, 1, budget)).ok());
-  Drain(driver);
+  driver.DrainParks();
   LimitMoves(driver, 3);
   ASSERT_TRUE(driver.scheduler.Add(Turn(2, 80, 5, 1, 1, budget)).ok());
   driver.Step();
@@ -440,7 +432,7 @@ TEST(Parking, RoomForATurnIsMadeWithTheLastSlice) {
   driver.Step();
   EXPECT_EQ(driver.scheduler.plan().restores[0].cut_to, budget.TurnCut(64, 16));
   EXPECT_GT(driver.scheduler.plan().restores[0].cut_to, 0);
-  Drain(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[2].restored, 64);
 }
 
@@ -456,7 +448,7 @@ TEST(Parking, TenantsTakeTurnsAtMoving) {
   for (uint64_t session : {1, 2, 3, 4}) {
     ASSERT_TRUE(driver.scheduler.Add(turn(session, session == 4 ? 1 : 0, 60, 0, session)).ok());
   }
-  Drain(driver);
+  driver.DrainParks();
   LimitMoves(driver, 2);
   for (uint64_t session : {1, 2, 3, 4}) {
     ASSERT_TRUE(driver.scheduler.Add(turn(10 + session, session == 4 ? 1 : 0, 70, session, session)).ok());
@@ -467,7 +459,7 @@ TEST(Parking, TenantsTakeTurnsAtMoving) {
     driver.scheduler.FinishParks();
   }
   EXPECT_LE(steps, 5) << "as if the other tenant had one session";
-  Drain(driver);
+  driver.DrainParks();
   for (uint64_t id : {11, 12, 13, 14}) EXPECT_EQ(driver.finished[id].restored, 64);
 }
 
@@ -505,10 +497,10 @@ TEST(Parking, AHistoryLargerThanThePoolGoesOnFromWhatIsParked) {
   Driver driver(Options(6));
   const KvBudget budget = KvBudget::Exact(32);
   ASSERT_TRUE(driver.scheduler.Add(Turn(1, 60, 30, 0, 1, budget)).ok());
-  Drain(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.scheduler.Add(Turn(2, 100, 30, 7, 1, budget)).status().code(), absl::StatusCode::kOutOfRange);
   ASSERT_TRUE(driver.scheduler.Add(Turn(2, 100, 30, 1, 1, budget)).ok()) << "32 parked slots and 11 new tokens";
-  Drain(driver);
+  driver.DrainParks();
   EXPECT_EQ(driver.finished[2].restored, 89);
   EXPECT_EQ(driver.finished[2].live, 33);
 }
