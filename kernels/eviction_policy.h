@@ -14,10 +14,11 @@
 //            is not cut, hence not pooled.
 //   pins     with pin_rows > 0 the prompt's cut goes by two scores. Beside S there is, of the newest pin_rows rows of the
 //            turn,
-//              A[j] = sum over i of pin_decay^(P-1-i) * sum over g of p[g,i,j]^2
-//            for every candidate that the newest row sees. The text is divided into segments, from outside
+//              A[j] = sum over i of pin_decay^(P-1-i) * sum over g of p[g,i,j]^2 / (S[j] / (P - j) + kUsualMin / P)
+//            for every candidate j that the newest row sees: what they give it, measured by what the P - j rows that could
+//            see it have given it on average. The text is divided into segments, from outside
 //            (BatchRow::segment_starts). A segment's A is the largest of its candidates', and A' of each of these is it
-//            or half of that of the segment before, of those with candidates, whichever is more. Where the prompt is longer
+//            or kBehind of that of the segment before, of those with candidates, whichever is more. Where the prompt is longer
 //            than its budget, the pins() candidates of largest A' (ties: the lower position) are pinned: no cut drops
 //            and no victim is a pinned slot while another one will do, and of pinned ones cuts go by S. A slot's pin ends
 //            with the first row that does not see it, with the rows of the session's next turn, and with the decode row
@@ -57,6 +58,13 @@ enum class ScoreSource : uint8_t { kAttention, kNone };
 // instead of reaching 0, and where it got stuck would depend on the device.
 inline constexpr float kScoreMin = 0x1p-126f;
 
+// What a token is given at least on average, in parts of what a prompt's row gives one of its tokens: scores of earlier turns
+// may have decayed to nothing.
+inline constexpr float kUsualMin = 0.25f;
+
+// How much a segment counts, at least, of the one before it: what is said of a name may stand in the sentence behind it.
+inline constexpr float kBehind = 0.75f;
+
 struct EvictionPolicy {
   bool evicts = false;  // false: dense cache; every other field is ignored and no score is kept
   int32_t heavy = 0;    // slots kept by score, >= 0
@@ -78,9 +86,13 @@ struct EvictionPolicy {
   // Slots kept by a cut; a decoding sequence with cadence `exact` owns one more.
   int32_t keep() const { return heavy + recent; }
   constexpr bool scores() const { return evicts && score_source == ScoreSource::kAttention; }
-  // Slots that are pinned at a prompt's cut: half of those that go by score, and of few of them more, because a sentence that is
-  // to be remembered is as long as ever.
-  constexpr int32_t pins() const { return pin_rows == 0 ? 0 : std::max(heavy / 2, std::min(heavy, pins_min)); }
+  // Slots that are pinned at a prompt's cut: half of those that go by score; of few of them two thirds, or even all, because a
+  // sentence that is to be remembered is as long as ever.
+  constexpr int32_t pins() const {
+    if (pin_rows == 0) return 0;
+    const int32_t few = std::max(std::min(heavy, pins_min), static_cast<int32_t>(int64_t{heavy} * 2 / 3));
+    return std::max(heavy / 2, static_cast<int32_t>(std::min(int64_t{few}, 2 * int64_t{pins_min})));
+  }
   constexpr float prompt_decay() const { return decays_prompt ? decay : 1.0f; }
 
   // This policy with `slots` slots. The recent part keeps its share, rounded down, and at least one slot; where nothing

@@ -113,11 +113,16 @@ Values H2oHistory::PinScores(std::span<const int32_t> segment_starts, int32_t pr
     return std::upper_bound(segment_starts.begin(), segment_starts.end(), position) - segment_starts.begin();
   };
   const auto candidate = [&](const Token& token) { return token.seen && !Recent(token.position, prompt_length); };
+  const auto pointed_at = [&](const Token& token) {
+    const double usual =
+        token.score / (prompt_length - token.position) + static_cast<double>(kUsualMin) / prompt_length;
+    return FlushToZero(token.pointed_at) / usual;
+  };
   const auto largest_of = [&](ptrdiff_t segment) {
     double largest = 0.0;
     for (const Token& token : tokens_) {
       if (candidate(token) && segment_of(token.position) == segment) {
-        largest = std::max(largest, FlushToZero(token.pointed_at));
+        largest = std::max(largest, pointed_at(token));
       }
     }
     return largest;
@@ -130,7 +135,7 @@ Values H2oHistory::PinScores(std::span<const int32_t> segment_starts, int32_t pr
       if (candidate(token) && segment_of(token.position) < segment) before = segment_of(token.position);
     }
     scores[j] = largest_of(segment);
-    if (before >= 0) scores[j] = std::max(scores[j], largest_of(before) / 2);
+    if (before >= 0) scores[j] = std::max(scores[j], static_cast<double>(kBehind) * largest_of(before));
   }
   return scores;
 }

@@ -25,7 +25,7 @@ class H2oHistory {
     double score;
     Values key;               // [head_dim], as the cache stores it: rotated, unless the policy is rolling
     Values value;             // [head_dim]
-    double pointed_at = 0.0;  // A of a policy with pin_rows
+    double pointed_at = 0.0;  // the numerator of A of a policy with pin_rows
     bool seen = true;         // by the newest row
     bool pinned = false;
   };

@@ -26,12 +26,15 @@ sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE))
 
 import late_chats
+import late_picture
 import perplexity
 import type_quality
 from kv_sentences import FORMS
-from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ServerProcess, made_up_ids
+from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ROOT, ServerProcess, made_up_ids
 
 PARTS = ["late", "flow", "first"]
+RECALL = ", recall"
+POLICIES = ["auto" + RECALL, "auto", "h2o-plus"]
 LENGTHS = [1024, 2048, 4096, 7000]
 IN_FLIGHT = 16
 RESAMPLES = 2000
@@ -43,13 +46,13 @@ NEW, TURNS, COLD = 32, 9, 8
 MEMORY = ["--kv-cache-memory-bytes", 3 << 30, "--session-memory-bytes", 3 << 30]
 
 
-def settings(budgets):
-    """{(name, budget): kv}"""
+def settings(policies, budgets):
+    """{(name, budget): kv}. Of a name with RECALL at its end sessions recall."""
     found = {("full", 0): {"policy": "full"}}
     for budget in budgets:
-        found["auto, recall", budget] = {"policy": "auto", "budget": budget, "recall": "turn"}
-        found["auto", budget] = {"policy": "auto", "budget": budget}
-        found["h2o-plus", budget] = {"policy": "h2o-plus", "budget": budget}
+        for name in policies:
+            recall = {"recall": "turn"} if name.endswith(RECALL) else {}
+            found[name, budget] = {"policy": name.removesuffix(RECALL), "budget": budget, **recall}
     return found
 
 
@@ -88,9 +91,9 @@ def late(server, run, pool, arguments):
 
 
 def late_context(server, pool, arguments, shape, context, filler):
-    """{"policy/budget": [[turn, fact, exact, log p]]}"""
+    """{"policy/budget": [what late_chats.play says]}"""
     chats = late_chats.chats(server, shape, *context, filler, arguments.chats)
-    first, every = chats[0][0], settings(arguments.budgets)
+    first, every = chats[0][0], settings(arguments.policies, arguments.budgets)
     # What computes it with scores publishes the first message for all the others.
     perplexity.complete(server, first.said, 1, kv={"policy": "auto", "budget": arguments.budgets[0]})
     jobs = {}
@@ -100,11 +103,6 @@ def late_context(server, pool, arguments, shape, context, filler):
     found = {}
     for (policy, budget, _), job in jobs.items():
         found.setdefault(f"{policy}/{budget}", []).extend(job.result())
-    if context[1] <= arguments.compare_up_to and context[2] == 0:
-        name, budget = "auto, recall", arguments.budgets[0]
-        said = found[f"{name}/{budget}"][len(late_chats.ASKED) - 1][2:]
-        if (at_once := late_chats.ask_at_once(server, chats[0], every[name, budget], str(context))) != said:
-            raise AssertionError(f"{context}: with recall {said}, as one prompt {at_once}")
     return found
 
 
@@ -121,9 +119,7 @@ def flow(server, run, pool, arguments):
 def flow_texts(server, pool, arguments, texts, begin):
     """{"policy/budget": [loss in nats, a document]}"""
     found = {}
-    for setting, ((policy, budget), kv) in enumerate(settings(arguments.budgets).items()):
-        if policy == "h2o-plus":
-            continue
+    for setting, ((policy, budget), kv) in enumerate(settings(["auto" + RECALL, "auto"], arguments.budgets).items()):
         names = [f"flow-{begin + i}-{setting}" for i in range(len(texts))]
         found[f"{policy}/{budget}"] = list(pool.map(lambda ids, name: flow_loss(server, ids, kv, name), texts, names))
     return found
@@ -295,10 +291,11 @@ def main():
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="tokens of the first message")
     parser.add_argument("--forms", nargs="+", choices=list(FORMS), default=["door", "locker", "far", "far2"])
     parser.add_argument("--chats", type=int, default=2, help="of a context, each of which asks for three of its four facts")
+    parser.add_argument("--policies", nargs="+", default=POLICIES, help="which late questions are asked of, e.g. 'h2o, recall'")
     parser.add_argument("--budgets", type=int, nargs="+", default=[128, 256])
     parser.add_argument("--documents", type=int, default=16, help="of which perplexity is measured")
-    parser.add_argument("--compare-up-to", type=int, default=1024, help="longest first message whose chat is asked as one prompt, too")
     parser.add_argument("--minutes", type=float, default=math.inf)
+    parser.add_argument("--picture", action="store_true", help="redraw docs/pictures/late.svg from the late questions")
     parser.add_argument("--results", type=pathlib.Path, help="JSON file with what was measured before")
     parser.add_argument("--server-flag", action="append", default=[], help="for hydrantd, e.g. --server-flag=--threads=2")
     arguments = parser.parse_args()
@@ -310,7 +307,11 @@ def main():
         with ServerProcess(arguments.binary, model, flags) as server, concurrent.futures.ThreadPoolExecutor(IN_FLIGHT) as pool:
             for part in arguments.parts:
                 {"late": late, "flow": flow, "first": first}[part](server, run, pool, arguments)
+            block_bytes = type_quality.block_bytes_of(server)
     show(cells)
+    if arguments.picture:
+        late_cells = [cell for key, cell in cells.items() if key.split("/")[1] == "late"]
+        (ROOT / "docs" / "pictures" / "late.svg").write_text(late_picture.draw(late_cells, block_bytes))
 
 
 if __name__ == "__main__":

@@ -143,22 +143,16 @@ def delete_session(server, name):
 
 
 def play(server, turns, kv, name):
-    """Has the chat in a session of its own, every answer forced: [[turn, fact, exact, log p]] of those that ask. What is
-    forced is what would have been said exactly where every token of it is the likeliest."""
-    found = []
+    """Has the chat in a session of its own, every answer forced: [[turn, fact, exact, log p, tokens of the chat so far]] of
+    those that ask. What is forced is what would have been said exactly where every token of it is the likeliest."""
+    found, tokens = [], 0
     for number, turn in enumerate(turns, 1):
         session = {"session_id": name, "kv": kv, "forced_token_ids": turn.answer}
         if number > 1:
             session["session_append"] = True
         choice = complete(server, turn.said, len(turn.answer), **session)
+        tokens += len(turn.said) + len(turn.answer)
         if turn.fact >= 0:
-            found.append([number, turn.fact, *judged(choice["logprobs"])])
+            found.append([number, turn.fact, *judged(choice["logprobs"]), tokens])
     delete_session(server, name)
     return found
-
-
-def ask_at_once(server, turns, kv, salt):
-    """[exact, log p] of the last turn's answer when all of the chat is one prompt, and nothing of it is found computed."""
-    ids = [token for turn in turns[:-1] for token in turn.said + turn.answer] + turns[-1].said
-    forced = turns[-1].answer
-    return judged(complete(server, ids, len(forced), kv=kv, forced_token_ids=forced, cache_salt=salt)["logprobs"])

@@ -35,11 +35,16 @@ class PinSlots {
   const ScoreView& scores_;
 };
 
-float Flushed(float sum) { return sum < kScoreMin ? 0.0f : std::abs(sum); }
+// A (kernels/eviction_policy.h) of a token with these sums of the rows that choose, and of all rows.
+float PointedAt(float sum, float score, int32_t position, int32_t prompt_length) {
+  if (sum < kScoreMin) return 0.0f;
+  const float usual = score / static_cast<float>(prompt_length - position);
+  return std::abs(sum / (usual + kUsualMin / static_cast<float>(prompt_length)));
+}
 
 }  // namespace
 
-void ChoosePins(const BatchRow& row, const ScoreView& scores, int32_t first_seen, float* sums,
+void ChoosePins(const BatchRow& row, const ScoreView& scores, int32_t first_seen, const float* sums,
                 const PinScratch& scratch) {
   assert(row.chooses_pins() && !row.policy.rolling);
   const PinSlots slots(scores);
@@ -53,18 +58,21 @@ void ChoosePins(const BatchRow& row, const ScoreView& scores, int32_t first_seen
   const auto by_position = [&](int32_t a, int32_t b) { return slots.Position(a) < slots.Position(b); };
   if (!std::is_sorted(order, order + count, by_position)) std::sort(order, order + count, by_position);
 
+  const auto pointed_at = [&](int32_t slot) {
+    return PointedAt(sums[slot], slots.Score(slot), slots.Position(slot), row.prompt_length);
+  };
   float before = 0.0f;  // A of the segment before
   for (int32_t begin = 0; begin < count;) {
-    float largest = Flushed(sums[order[begin]]);
+    float largest = pointed_at(order[begin]);
     int32_t next = begin + 1;
     for (; next < count; ++next) {
       if (SegmentBegins(row.segment_starts, slots.Position(order[next - 1]), slots.Position(order[next]))) break;
-      largest = std::max(largest, Flushed(sums[order[next]]));
+      largest = std::max(largest, pointed_at(order[next]));
     }
-    const float pointed_at = std::max(largest, 0.5f * before);
+    const float of_segment = std::max(largest, kBehind * before);
     for (int32_t i = begin; i < next; ++i) {
       // Smaller is better, as in a cut: A' descending, then position ascending; places stand in the order of positions.
-      scratch.keys[i] = (uint64_t{~std::bit_cast<uint32_t>(pointed_at)} << 32) | static_cast<uint32_t>(i);
+      scratch.keys[i] = (uint64_t{~std::bit_cast<uint32_t>(of_segment)} << 32) | static_cast<uint32_t>(i);
     }
     before = largest;
     begin = next;

@@ -19,10 +19,11 @@ struct PinScratch {
 // Bytes of it per slot.
 inline constexpr size_t kPinBytes = sizeof(uint64_t) + sizeof(int32_t);
 
-// Pins row.policy.pins() slots, or all candidates if there are fewer: their scores get a sign. `sums` [live_after] is A of the
-// slots (kernels/eviction_policy.h), and is overwritten. Slots with a position below `first_seen` are no candidates.
-// REQUIRES: row.chooses_pins(); no slot is pinned.
-void ChoosePins(const BatchRow& row, const ScoreView& scores, int32_t first_seen, float* sums,
+// Pins row.policy.pins() slots, or all candidates if there are fewer: their scores get a sign. `sums` [live_after] is what
+// the rows that choose give each slot, the numerator of A (kernels/eviction_policy.h). Slots with a position below
+// `first_seen` are no candidates. REQUIRES: row.chooses_pins(); `scores` are those after all of the prompt's rows, and no slot
+// is pinned.
+void ChoosePins(const BatchRow& row, const ScoreView& scores, int32_t first_seen, const float* sums,
                 const PinScratch& scratch);
 
 }  // namespace hydrant

@@ -124,7 +124,7 @@ TEST(H2oHistoryTest, PooledTiesKeepTheLowerPositions) {
   EXPECT_EQ(history.CutExcess(std::vector<int32_t>{4, 5, 7}, 8, true), 0.0);
 }
 
-// The segment that is pointed at is pinned, and the one behind it as if it were at half of that.
+// The segment that is pointed at is pinned, and the one behind it as if it were at three quarters of that.
 TEST(H2oHistoryTest, PinsSegmentsAndTheOneBehindThem) {
   EvictionPolicy policy = Policy(4, 2);
   policy.pin_rows = 1;
@@ -133,15 +133,17 @@ TEST(H2oHistoryTest, PinsSegmentsAndTheOneBehindThem) {
   H2oHistory history(policy, 1, 1, 1.0);
   PromptOfZeros(history, 10);
   const double points[] = {1, 0, 0, 8, 0, 0, 3, 0, 9, 9}, scores[] = {9, 1, 1, 0, 0, 0, 5, 4, 7, 7};
-  for (size_t i = 0; i < 10; ++i) {
-    history.mutable_tokens()[i].pointed_at = points[i];
-    history.mutable_tokens()[i].score = scores[i];
+  for (int32_t i = 0; i < 10; ++i) {
+    H2oHistory::Token& token = history.mutable_tokens()[static_cast<size_t>(i)];
+    token.score = scores[i];
+    // As much more than what every row gives it.
+    token.pointed_at = points[i] * (scores[i] / (10 - i) + kUsualMin / 10);
   }
-  // pins() is 4 of 4 heavy slots. {2, 3} has 8, {4, 5} half of it, {6, 7} its own 3, and {0, 1} 1.
+  // pins() is 4 of 4 heavy slots. {2, 3} has 8, {4, 5} three quarters of it, {6, 7} its own 3, and {0, 1} 1.
   const std::vector<int32_t> starts = {0, 2, 4, 6, 8};
   EXPECT_THAT(history.Pins(starts, 10), ElementsAre(2, 3, 4, 5));
   EXPECT_EQ(history.PinExcess(std::vector<int32_t>{2, 3, 4, 5}, starts, 10), 0.0);
-  EXPECT_DOUBLE_EQ(history.PinExcess(std::vector<int32_t>{2, 3, 6, 7}, starts, 10), 0.25);
+  EXPECT_NEAR(history.PinExcess(std::vector<int32_t>{2, 3, 6, 7}, starts, 10), 0.5, 1e-6);
   EXPECT_EQ(history.PinExcess(std::vector<int32_t>{2, 3, 4}, starts, 10), std::numeric_limits<double>::infinity());
   EXPECT_EQ(history.PinExcess(std::vector<int32_t>{2, 3, 4, 9}, starts, 10), std::numeric_limits<double>::infinity());
   history.Pin(std::vector<int32_t>{3, 4});

@@ -124,8 +124,9 @@ TEST(KvResolution, AutoIsH2oWithPinsForTheWorkOfATurn) {
   EXPECT_EQ(policy.pin_rows, 64);
   EXPECT_EQ(policy.pin_decay, 15.0f / 16.0f);
   EXPECT_EQ(policy.pin_tokens, 64);
-  // Half of the heavy slots, and of few of them 64.
-  EXPECT_EQ(policy.pins(), 85);
+  // Half of the heavy slots, of few of them two thirds, and of fewer 64.
+  EXPECT_EQ(ResolveKvPolicy(Tokens(KvPreset::kAuto, 512), 600, 50, kGrouped).value().policy.pins(), 171);
+  EXPECT_EQ(policy.pins(), 114);
   EXPECT_EQ(ResolveKvPolicy(Tokens(KvPreset::kAuto, 128), 300, 50, kGrouped).value().policy.pins(), 64);
   EXPECT_EQ(ResolveKvPolicy(Tokens(KvPreset::kAuto, 60), 300, 50, kGrouped).value().policy.pins(), 40);
   EXPECT_EQ(policy.Lowered(128).pins(), 64);

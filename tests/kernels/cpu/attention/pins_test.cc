@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <vector>
 
 namespace hydrant {
@@ -30,16 +31,23 @@ class PinsTest : public testing::Test {
     return static_cast<size_t>((slot < kBlockSlots ? kBlockSlots : 0) + slot % kBlockSlots);
   }
 
-  // The positions that are pinned, ascending.
-  std::vector<int32_t> Choose(std::vector<uint64_t> starts, int32_t first_seen = 0) {
+  // A token that every row gave as much as any other.
+  float UsualScore(int32_t slot) const { return static_cast<float>(row_.prompt_length - position_[At(slot)]); }
+
+  // The positions that are pinned, ascending. `other_scores` by slot; the other tokens are usual ones.
+  std::vector<int32_t> Choose(std::vector<uint64_t> starts, int32_t first_seen = 0,
+                              const std::map<int32_t, float>& other_scores = {}) {
     row_.segment_starts = starts;
+    for (int32_t slot = 0; slot < kSlots; ++slot) score_[At(slot)] = UsualScore(slot);
+    for (const auto& [slot, score] : other_scores) score_[At(slot)] = score;
+    const std::vector<float> before = score_;
     const ScoreView scores{score_.data(), position_.data(), kBlockSlots, table_};
     std::vector<uint64_t> keys(kSlots);
     std::vector<int32_t> slots(kSlots);
     ChoosePins(row_, scores, first_seen, sums_.data(), {keys.data(), slots.data()});
     std::vector<int32_t> pinned;
     for (int32_t slot = 0; slot < kSlots; ++slot) {
-      EXPECT_EQ(std::abs(score_[At(slot)]), 1.0f);
+      EXPECT_EQ(std::abs(score_[At(slot)]), before[At(slot)]);
       if (std::signbit(score_[At(slot)])) pinned.push_back(position_[At(slot)]);
     }
     std::sort(pinned.begin(), pinned.end());
@@ -64,18 +72,43 @@ TEST_F(PinsTest, TheSegmentThatIsPointedAtIsPinnedWhole) {
   EXPECT_THAT(Choose(Bits({0, 8, 12})), ElementsAre(8, 9, 10, 11));
 }
 
-TEST_F(PinsTest, TheSegmentBehindItCountsHalfAndTiesKeepTheLowerPositions) {
+TEST_F(PinsTest, TheSegmentBehindItCountsThreeQuartersAndTiesKeepTheLowerPositions) {
   sums_[2] = 4.0f;
-  sums_[12] = 3.0f;
+  sums_[12] = 3.1f;
   row_.policy.heavy = 6;
   EXPECT_THAT(Choose(Bits({0, 4, 8, 11, 15})), ElementsAre(0, 1, 2, 3, 11, 12));
 }
 
-TEST_F(PinsTest, HalfOfTheOneBeforeIsMoreThanLittleOfItsOwn) {
+TEST_F(PinsTest, ThreeQuartersOfTheOneBeforeAreMoreThanLittleOfItsOwn) {
   sums_[2] = 4.0f;
-  sums_[9] = 1.9f;
+  sums_[9] = 2.9f;
   row_.policy.heavy = 6;
   EXPECT_THAT(Choose(Bits({0, 4, 8, 11, 15})), ElementsAre(0, 1, 2, 3, 4, 5));
+}
+
+// Slot 2 gets most, but not more of it than from every row; slot 9 gets little, and five times what it had of others.
+TEST_F(PinsTest, WhatEveryRowLooksAtIsNotPointedAt) {
+  sums_[2] = 4.0f;
+  sums_[9] = 1.0f;
+  const std::vector<uint64_t> starts = Bits({0, 4, 8, 12});
+  EXPECT_THAT(Choose(starts), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(Choose(starts, 0, {{2, 10 * UsualScore(2)}, {9, UsualScore(9) / 5}}), ElementsAre(8, 9, 10, 11));
+}
+
+// The older of two tokens with the same score was passed by more rows.
+TEST_F(PinsTest, WhatStandsNearGetsMoreAnyway) {
+  sums_[2] = 1.0f;
+  sums_[13] = 2.0f;
+  const std::vector<uint64_t> starts = Bits({0, 4, 8, 12, 16});
+  EXPECT_THAT(Choose(starts), ElementsAre(12, 13, 14, 15));
+  EXPECT_THAT(Choose(starts, 0, {{2, 5.0f}, {13, 5.0f}}), ElementsAre(0, 1, 2, 3));
+}
+
+// The score of an earlier turn's token decays to nothing while answers are generated.
+TEST_F(PinsTest, WithoutAScoreATokenIsMeasuredByWhatAnyOneGets) {
+  sums_[2] = 1e-9f;
+  sums_[13] = 1.0f;
+  EXPECT_THAT(Choose(Bits({0, 4, 8, 12, 16}), 0, {{2, 0.0f}}), ElementsAre(12, 13, 14, 15));
 }
 
 TEST_F(PinsTest, RecentTokensAndThoseThatNobodySeesAreNone) {
