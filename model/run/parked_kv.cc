@@ -1,5 +1,6 @@
 #include "model/run/parked_kv.h"
 
+#include <algorithm>
 #include <cassert>
 #include <memory>
 #include <utility>
@@ -9,9 +10,15 @@ namespace hydrant {
 void ParkedKv::Put(const TurnId& turn, size_t bytes, int32_t computed, int32_t live) {
   Drop(turn);
   // Not set to zero: the caller writes all of it, and memory is touched once instead of twice, when it is written.
-  const std::shared_ptr<std::byte[]> memory = std::make_shared_for_overwrite<std::byte[]>(bytes);
+  const std::shared_ptr<std::byte[]> memory = memory_.Allocate(bytes);
   turns_.emplace(turn, Held{{memory, bytes, computed, live}, memory.get()});
-  bytes_ += bytes;
+  SetBytes(bytes_ + bytes);
+}
+
+void ParkedKv::SetBytes(size_t bytes) {
+  bytes_ = bytes;
+  bytes_most_ = std::max(bytes_most_, bytes);
+  memory_.SetSpareMost(turns_.empty() ? 0 : bytes_most_ - bytes);
 }
 
 void ParkedKv::SetWhole(const TurnId& turn) {
@@ -24,7 +31,7 @@ void ParkedKv::Adopt(const TurnId& turn, const KvBytes& kv) {
   assert(!kv.empty());
   Drop(turn);
   turns_.emplace(turn, Held{kv, nullptr});
-  bytes_ += kv.size;
+  SetBytes(bytes_ + kv.size);
 }
 
 KvBytes ParkedKv::Share(const TurnId& turn) const {
@@ -47,8 +54,10 @@ std::span<const std::byte> ParkedKv::Read(const TurnId& turn) const {
 void ParkedKv::Drop(const TurnId& turn) {
   const auto found = turns_.find(turn);
   if (found == turns_.end()) return;
-  bytes_ -= found->second.kv.size;
+  const KvBytes dropped = std::move(found->second.kv);
   turns_.erase(found);
+  // Before `dropped` goes, which may be kept.
+  SetBytes(bytes_ - dropped.size);
 }
 
 }  // namespace hydrant

@@ -9,8 +9,9 @@
 // Invariants
 //  1. A turn has the bytes of its last Put, or nothing; other turns of its session have their own. They are written and
 //     read piece by piece.
-//  2. bytes() is the sum of what turns have, and no more memory is held than that, but for what others share in: it is what the
-//     scheduler's count of parked blocks stands for.
+//  2. bytes() is the sum of what turns have: it is what the scheduler's count of parked blocks stands for. With what is kept for the
+//     next turns (KvMemory) it never exceeds the most that it has been, so no more memory is held than the scheduler allows,
+//     but for what others share in. Without a turn nothing is kept.
 //  3. Nobody writes a turn's bytes once they are whole; only then are they shared.
 #ifndef HYDRANT_MODEL_RUN_PARKED_KV_H_
 #define HYDRANT_MODEL_RUN_PARKED_KV_H_
@@ -23,6 +24,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "kernels/step/kv_bytes.h"
 #include "kernels/step/session_ops.h"
+#include "model/run/kv_memory.h"
 
 namespace hydrant {
 
@@ -49,6 +51,8 @@ class ParkedKv {
   bool has(const TurnId& turn) const { return turns_.contains(turn); }
   int32_t size() const { return static_cast<int32_t>(turns_.size()); }
   size_t bytes() const { return bytes_; }
+  // Kept for the next turns.
+  size_t spare_bytes() const { return memory_.spare_bytes(); }
 
  private:
   struct Held {
@@ -56,8 +60,12 @@ class ParkedKv {
     std::byte* to = nullptr;  // the same bytes; null once they are whole
   };
 
+  void SetBytes(size_t bytes);
+
+  KvMemory memory_;
   absl::flat_hash_map<TurnId, Held> turns_;
   size_t bytes_ = 0;
+  size_t bytes_most_ = 0;  // that bytes_ has been
 };
 
 }  // namespace hydrant

@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <memory>
+#include <new>
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/engine/engine_harness.h"
@@ -54,8 +58,31 @@ struct ChatOptions {
   bool company = false;  // others run beside it, take what it leaves, and KV moves in slices
   int32_t chunk = 256;
   int64_t parked_blocks = 256;  // 0: nothing of it is ever parked
+  int32_t score_blocks = 100;   // what leaves needs as many as it has blocks
   std::optional<KvType> kv_type = std::nullopt;
   bool overlap = false;
+  std::function<std::unique_ptr<Executor>(Executor&)> around = nullptr;
+};
+
+// Has no memory for a step that has rows, once.
+class LosingExecutor : public Executor {
+ public:
+  // `number`: of the step that is lost, from 1 on; `counter` counts those that have rows.
+  LosingExecutor(Executor& inner, int number, int* counter) : inner_(inner), number_(number), steps_(*counter) {}
+
+  Ticket Launch(const StepInput& input) override {
+    if (!input.rows.empty() && ++steps_ == number_) throw std::bad_alloc();
+    return inner_.Launch(input);
+  }
+  void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) override {
+    inner_.Sample(ticket, adjustments);
+  }
+  StepOutput Await(Ticket ticket) override { return inner_.Await(ticket); }
+
+ private:
+  Executor& inner_;
+  const int number_;
+  int& steps_;
 };
 
 class Recall : public testing::TestWithParam<const char*> {
@@ -75,16 +102,21 @@ class Recall : public testing::TestWithParam<const char*> {
     return request;
   }
 
+  static HarnessOptions Options(const ChatOptions& how) {
+    return {.dtype = Type(),
+            .kv_type = how.kv_type,
+            .threads = how.company ? 2 : 1,
+            .blocks = how.company ? 60 : 100,
+            .spare_score_blocks = how.score_blocks,
+            .tokens_max = how.chunk + 15,
+            .prefill_tokens_max = how.chunk,
+            .parked_blocks_max = how.parked_blocks,
+            .overlap = how.overlap,
+            .around = how.around};
+  }
+
   static std::vector<Generation> Chat(const RecallPolicy& policy, const ChatOptions& how) {
-    EngineHarness harness(GoldenPath(GetParam()), {.dtype = Type(),
-                                                   .kv_type = how.kv_type,
-                                                   .threads = how.company ? 2 : 1,
-                                                   .blocks = how.company ? 60 : 100,
-                                                   .spare_score_blocks = 100,
-                                                   .tokens_max = how.chunk + 15,
-                                                   .prefill_tokens_max = how.chunk,
-                                                   .parked_blocks_max = how.parked_blocks,
-                                                   .overlap = how.overlap});
+    EngineHarness harness(GoldenPath(GetParam()), Options(how));
     if (how.company) harness.engine().LimitSteps({.blocks_moved_max = 3});
     std::mt19937 random(29);
     std::vector<Generation> turns;
@@ -104,16 +136,20 @@ class Recall : public testing::TestWithParam<const char*> {
       }
       turns.push_back(harness.Run(together).front());
       EXPECT_EQ(turns.back().restored, how.parked_blocks > 0 ? left : 0) << "what was parked is not computed again";
-      left = request.request.history;
+      left = request.request.history / kBlockSlots <= how.score_blocks ? request.request.history : 0;
       const std::vector<int32_t> answer = turns.back().tokens();
       history.insert(history.end(), answer.begin(), answer.end());
     }
+    EndSession(harness);
+    return turns;
+  }
+
+  static void EndSession(EngineHarness& harness) {
     harness.engine().DropSession(kSession);
     harness.engine().Step();
     EXPECT_EQ(harness.engine().counters().parked_blocks, 0);
     EXPECT_EQ(harness.engine().scheduler().block_manager().pool().used(), 0);
     EXPECT_EQ(harness.engine().scheduler().block_manager().score_blocks().handed_out(), 0);
-    return turns;
   }
 
   // Each turn as a request of its own, by an engine that has seen nothing else.
@@ -162,6 +198,69 @@ TEST_P(Recall, ATurnIsWhatTheWholeHistoryWouldBe) {
       ExpectTheSame(turns, Chat(policy, {.company = true, .chunk = 64, .kv_type = kv_type}));
       ExpectTheSame(turns, Chat(policy, {.parked_blocks = 0, .kv_type = kv_type}));
     }
+  }
+}
+
+// The first turn's history has six blocks and the later ones' have more.
+TEST_P(Recall, ATurnWithoutRoomForItsScoresLeavesNothing) {
+  if (HarnessDeviceQueues()) GTEST_SKIP() << "bits depend on the company there (CudaDevice, invariant 1)";
+  const RecallPolicy policy = RecallPolicies().front();
+  const std::vector<Generation> turns = Chat(policy, {});
+  for (const int32_t score_blocks : {0, 5, 6, 8}) {
+    SCOPED_TRACE(score_blocks);
+    const std::vector<Generation> others = Chat(policy, {.score_blocks = score_blocks});
+    ExpectTheSame(turns, others);
+    EXPECT_EQ(others[1].restored, score_blocks < 6 ? 0 : 96);
+    EXPECT_EQ(others.back().restored, 0);
+  }
+}
+
+// Whichever step is lost, the one in which the history's scores are copied or one behind it: the turn ends, is given up, and is
+// asked again. What it had left by then is gone, and the turn before is gone on from.
+TEST_P(Recall, ATurnThatLosesAStepIsAskedAgain) {
+  if (HarnessDeviceQueues()) GTEST_SKIP() << "bits depend on the company there (CudaDevice, invariant 1)";
+  const RecallPolicy policy = RecallPolicies().front();
+  const std::vector<Generation> expected = Chat(policy, {.chunk = 64});
+  bool lost = true;
+  for (int number = 1; lost; ++number) {
+    SCOPED_TRACE("step " + std::to_string(number));
+    int steps = 0;
+    ChatOptions how = {.chunk = 64};
+    how.around = [&](Executor& inner) { return std::make_unique<LosingExecutor>(inner, number, &steps); };
+    EngineHarness harness(GoldenPath(GetParam()), Options(how));
+    std::mt19937 random(29);
+    std::vector<int32_t> history;
+    std::vector<Generation> turns;
+    int32_t left = 0;
+    uint64_t resumes = 0;
+    lost = false;
+    for (int32_t turn = 0; turn < kTurns; ++turn) {
+      const std::vector<int32_t> said = RandomIds(random, turn == 0 ? 110 : 3 + 9 * turn);
+      history.insert(history.end(), said.begin(), said.end());
+      SequenceRequest request = Turn(static_cast<uint64_t>(turn) + 1, history, policy, turn, left);
+      request.request.resumes = resumes;
+      request.request.turn = resumes + 1;
+      turns.push_back(harness.RunOne(request));
+      if (turns.back().finish == FinishReason::kNoMemory) {
+        EXPECT_FALSE(std::exchange(lost, true)) << "one step costs one turn";
+        harness.engine().SettleTurn({kSession, request.request.turn}, /*keep=*/false);
+        request.request.id += 100;
+        ++request.request.turn;
+        request.request.prefix.salt.low = request.request.id;
+        turns.back() = harness.RunOne(request);
+      }
+      EXPECT_EQ(turns.back().restored, left);
+      harness.engine().SettleTurn({kSession, request.request.turn}, /*keep=*/true);
+      left = request.request.history;
+      resumes = request.request.turn;
+      EXPECT_EQ(harness.engine().counters().parked_blocks, left / kBlockSlots);
+      const std::vector<int32_t> answer = turns.back().tokens();
+      history.insert(history.end(), answer.begin(), answer.end());
+    }
+    ExpectTheSame(turns, expected);
+    EndSession(harness);
+    EXPECT_EQ(lost, steps >= number);
+    if (testing::Test::HasFailure()) return;
   }
 }
 

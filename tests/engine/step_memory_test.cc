@@ -122,6 +122,75 @@ TEST(StepMemory, PlanningAndCommittingGoOnWithoutMemory) {
   RecordProperty("allocations", calls);
 }
 
+// A chat whose turns leave what their prompts computed. Returns how many tokens came back.
+int32_t RunRecall(std::string* wrong) {
+  constexpr int32_t kTurns = 3, kSaid = 70;
+  SchedulerOptions options;
+  options.blocks = 60;
+  options.sequences_max = options.waiting_max = 4;
+  options.spare_score_blocks = 40;
+  options.parked_blocks_max = 60;
+  options.tokens_max = 64;
+  options.prefill_tokens_max = 64;
+  options.tenants = {{"a"}};
+  Scheduler scheduler(options);
+  int32_t restored = 0;
+  for (int32_t turn = 1; turn <= kTurns && wrong->empty(); ++turn) {
+    const auto number = static_cast<uint64_t>(turn);
+    Request request = MakeRequest(number, 0, turn * kSaid, 20, KvBudget::Exact(63));
+    request.session = 5;
+    request.turn = number;
+    request.resumes = number - 1;
+    request.history = (turn * kSaid - 1) / kBlockSlots * kBlockSlots;
+    request.prefix.salt.low = number;  // nothing is found but what is parked
+    EXPECT_TRUE(scheduler.Add(std::move(request)).ok());
+    for (int32_t step = 0; !scheduler.idle() && wrong->empty(); ++step) {
+      const StepPlan* plan = nullptr;
+      {
+        const MemoryRunsOut here;
+        plan = &scheduler.Plan(step);
+      }
+      const std::vector<RowResult> results(plan->rows.size(), {.token = 7});
+      std::span<const SequenceEvent> events;
+      {
+        const MemoryRunsOut here;
+        events = scheduler.Commit(*plan, results, step);
+      }
+      for (const SequenceEvent& event : events) {
+        if (event.finish == FinishReason::kNone) continue;
+        if (event.finish != FinishReason::kLength) *wrong = "a turn fails";
+        restored += event.restored;
+      }
+      scheduler.FinishParks({});
+      if (const absl::Status status = scheduler.CheckIntegrity(); !status.ok()) *wrong = status.ToString();
+      if (step > 1000) *wrong = "it never ends";
+    }
+    scheduler.SettleTurn({5, number}, /*keep=*/true);
+  }
+  if (scheduler.block_manager().pool().used() != 0) *wrong = "blocks are in use when idle";
+  if (scheduler.block_manager().score_blocks().handed_out() != 0) *wrong = "score blocks are handed out when idle";
+  return restored;
+}
+
+// A turn that finds no memory to leave anything goes on, and the next one computes its history.
+TEST(StepMemory, RecallGoesOnWithoutMemory) {
+  bool failed = true;
+  int calls = 0, left_nothing = 0;
+  for (; failed && calls < kStepMemoryCallsMax; ++calls) {
+    SCOPED_TRACE(calls);
+    std::string wrong;
+    FailNewAfter(calls);
+    const int32_t restored = RunRecall(&wrong);
+    failed = NewFailed();
+    EXPECT_EQ(wrong, "");
+    EXPECT_TRUE(restored == 64 + 128 || (failed && (restored == 64 || restored == 128))) << restored;
+    left_nothing += restored < 64 + 128 ? 1 : 0;
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_FALSE(failed) << "it never had enough";
+  EXPECT_GT(left_nothing, 5);
+}
+
 // Parks and forgets what it is told to, and asks the host for nothing that may fail.
 class ParkingExecutor : public Executor {
  public:

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <limits>
 #include <new>
+#include <random>
 
 #include "tests/support/sanitizers.h"
 
@@ -93,6 +94,64 @@ TEST(ParkedKv, WhatIsWholeIsSharedAndStaysWithWhoeverHasIt) {
   EXPECT_FALSE(parked.Share({2, 1}).empty());
   EXPECT_EQ(parked.bytes(), 128u);
   EXPECT_TRUE(parked.Share({3, 1}).empty());
+}
+
+// A session that goes on turn by turn, as the executor parks it: the next turn's first, then the one before is dropped.
+TEST(ParkedKv, ATurnGetsTheMemoryOfTheOneBeforeTheLast) {
+  constexpr size_t kLeast = KvMemory::kSpareLeast;
+  ParkedKv parked;
+  for (uint64_t turn = 1; turn < 6; ++turn) {
+    const size_t bytes = kLeast + turn * 10000;
+    parked.Put({1, turn}, bytes, 1, 1);
+    std::byte* const memory = parked.Write({1, turn}).data();
+    if (turn > 2) {
+      EXPECT_EQ(memory[kLeast / 2], static_cast<std::byte>(turn - 2)) << "its pages are there";
+    }
+    memory[kLeast / 2] = static_cast<std::byte>(turn);
+    parked.SetWhole({1, turn});
+    if (turn % 2 == 0) {
+      EXPECT_FALSE(parked.Share({1, turn}).empty()) << "whoever has it gives it back";
+    }
+    parked.Drop({1, turn - 1});
+    EXPECT_EQ(parked.bytes(), bytes + 1000 * (turn - 1));
+    // Another session's: what is kept makes room for it.
+    parked.Put({2, turn}, 1000, 1, 1);
+    EXPECT_EQ(parked.spare_bytes(), turn == 1 ? 0 : bytes - 10000 - 1000);
+  }
+  EXPECT_EQ(parked.size(), 6);
+  for (const uint64_t turn : {1, 2, 3, 4, 5}) parked.Drop({2, turn});
+  parked.Drop({1, 5});
+  EXPECT_EQ(parked.spare_bytes(), 0u) << "nothing is parked";
+}
+
+TEST(ParkedKv, HoldsNoMoreThanWasParkedAtMost) {
+  constexpr size_t kLeast = KvMemory::kSpareLeast;
+  ParkedKv parked;
+  KvBytes shared;
+  size_t most = 0;
+  std::mt19937 random(7);
+  const auto below = [&random](uint32_t end) { return std::uniform_int_distribution<uint32_t>(0, end - 1)(random); };
+  for (int i = 0; i < 300; ++i) {
+    const TurnId turn = {below(4), below(3)};
+    switch (below(4)) {
+      case 0:
+      case 1:
+        parked.Put(turn, below(3) == 0 ? 1 + below(1 << 20) : kLeast / 2 + below(3 * kLeast), 1, 1);
+        break;
+      case 2:
+        parked.Drop(turn);
+        break;
+      case 3:
+        if (!parked.has(turn)) break;
+        parked.SetWhole(turn);
+        shared = parked.Share(turn);
+        if (!parked.has({9, 0}) && below(2) == 0) parked.Adopt({9, 0}, shared);
+        break;
+    }
+    if (below(20) == 0) parked.Drop({9, 0});
+    most = std::max(most, parked.bytes());
+    ASSERT_LE(parked.bytes() + parked.spare_bytes(), most) << "step " << i;
+  }
 }
 
 }  // namespace
