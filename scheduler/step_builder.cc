@@ -153,8 +153,10 @@ void StepBuilder::ShareStep() {
 
 void StepBuilder::PlanDecodes(bool somebody_is_blocked) {
   decoding_.clear();
+  bool has_prompts = false;
   for (int32_t index : sequences_.running()) {
     if (sequences_.at(index).continues()) decoding_.push_back(index);
+    has_prompts |= sequences_.at(index).prefills();
   }
   if (plan_->shared) {
     std::sort(decoding_.begin(), decoding_.end(),
@@ -163,7 +165,7 @@ void StepBuilder::PlanDecodes(bool somebody_is_blocked) {
   for (int32_t index : decoding_) {
     const Sequence& sequence = sequences_.at(index);
     const int32_t tenant = sequence.request.tenant;
-    const int32_t drafts = DraftsOf(sequence);
+    const int32_t drafts = has_prompts ? 0 : DraftsOf(sequence);
     const double cost = prefill_cost_.Of(sequence.live, 1 + drafts);
     // A sequence whose budget is lowered, or that ends, for the sake of a waiting request is not deferred.
     const bool last = somebody_is_blocked && sequence.steps_after_next() <= 0;
@@ -176,7 +178,7 @@ void StepBuilder::PlanDecodes(bool somebody_is_blocked) {
 }
 
 // How many of the drafts that the sequence was given its next row has. Where work is left for a later step nobody computes on a
-// guess, nor where the row is to do something else.
+// guess, nor beside prompts, which wait for the step, nor where the row is to do something else.
 int32_t StepBuilder::DraftsOf(const Sequence& sequence) const {
   if (sequence.next_tokens.empty() || plan_->shared || sequence.in_flight > 0) return 0;
   if (sequence.asks_losses || sequence.lower_to > 0) return 0;

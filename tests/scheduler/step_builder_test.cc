@@ -408,6 +408,19 @@ TEST(StepBuilder, ADividedStepHasNoDrafts) {
   for (const int32_t drafts : DraftsOfStep(driver)) EXPECT_EQ(drafts, 0);
 }
 
+// Nobody is charged for what turns out wrong, and who computes a prompt would wait for it.
+TEST(StepBuilder, AStepWithAPromptHasNoDrafts) {
+  SchedulerOptions options = Drafting(40);
+  options.prefill_tokens_max = 16;
+  Driver driver(options);
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 5, 60)).ok());
+  driver.Step();
+  EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(10));
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(2, 48, 4)).ok());
+  for (int chunk = 0; chunk < 3; ++chunk) EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(0, 0)) << chunk;
+  EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(10, 2)) << "both have theirs again";
+}
+
 TEST(StepBuilder, NothingIsPlannedAheadOfDrafts) {
   Driver driver(Drafting(40));
   ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 4, 60)).ok());
