@@ -100,10 +100,22 @@ int64_t BlockBytes(const Config& config, const ModelConfig& model, const Sizing&
          SparesPerBlock(config) * static_cast<int64_t>(KvCache::BytesPerScoreBlock(model));
 }
 
-// What a flag gives to the pool, of `left_bytes` of a device's memory; 0: no flag says anything.
+// Memory for a text that is audited (--kv-audit): a context, but no more than a sixteenth of the pool. Where the pool is a share of the
+// memory, it is of that share; where it is a number of blocks, it is beside them.
+constexpr int32_t kReplayPart = 16;
+
+int32_t ReplayBlockCount(const Config& config, const Limits& limits, int32_t blocks) {
+  if (config.kv_audit == 0) return 0;
+  return static_cast<int32_t>(std::min<int64_t>(BlocksForSlots(limits.context_max), std::max(1, blocks / kReplayPart)));
+}
+
+// What a flag gives to the pool and what is beside it, of `left_bytes` of a device's memory; 0: no flag says anything.
 int64_t AskedPoolBytes(const Config& config, const ModelConfig& model, const Sizing& sizing, int64_t left_bytes) {
   if (config.kv_cache_memory_bytes > 0) return config.kv_cache_memory_bytes;
-  if (config.blocks_override > 0) return config.blocks_override * BlockBytes(config, model, sizing);
+  if (config.blocks_override > 0) {
+    const int64_t replays = ReplayBlockCount(config, sizing.limits, config.blocks_override);
+    return (config.blocks_override + replays) * BlockBytes(config, model, sizing);
+  }
   return static_cast<int64_t>(static_cast<double>(left_bytes) * config.memory_utilization);
 }
 
@@ -193,19 +205,22 @@ void SizeParked(const Config& config, int64_t block_bytes, int64_t left_bytes, S
 // its graphs and its library take some.
 constexpr double kHostShare = 0.25, kDeviceShare = 0.9;
 
-// Memory for a text that is audited (--kv-audit): a context, but no more than a sixteenth of the pool. Where the pool is a share of the
-// memory, it is of that share.
-constexpr int32_t kReplayPart = 16;
-
-void SizeReplays(const Config& config, Sizing* sizing) {
-  if (config.kv_audit == 0) return;
-  const int64_t context_blocks = BlocksForSlots(sizing->limits.context_max);
-  const int32_t most = std::max(1, sizing->limits.blocks / kReplayPart);
-  sizing->replay_blocks = static_cast<int32_t>(std::min<int64_t>(context_blocks, most));
-  if (config.blocks_override == 0) sizing->limits.blocks = std::max(1, sizing->limits.blocks - sizing->replay_blocks);
+absl::Status SizeReplays(const Config& config, int64_t free_bytes, Sizing* sizing) {
+  if (config.kv_audit == 0) return absl::OkStatus();
+  int32_t& blocks = sizing->limits.blocks;
+  sizing->replay_blocks = ReplayBlockCount(config, sizing->limits, blocks);
+  if (config.blocks_override == 0) {
+    blocks = std::max(1, blocks - sizing->replay_blocks);
+  } else if (const int64_t all = int64_t{blocks} + sizing->replay_blocks; all > free_bytes / sizing->block_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("--kv-audit takes ", sizing->replay_blocks, " blocks beside the ",
+                                                     blocks, " of --num-gpu-blocks-override: together ",
+                                                     all * sizing->block_bytes, " bytes, and ", free_bytes,
+                                                     " are left for them"));
+  }
   sizing->explanation.push_back(absl::StrCat("--kv-audit: ", sizing->replay_blocks,
                                              " blocks beside the pool, for texts of ",
                                              sizing->replay_blocks * kBlockSlots, " tokens at most"));
+  return absl::OkStatus();
 }
 
 // Sets the pool's limits and says where they come from. What a flag says is of `free_bytes`; else `logits_bytes` are not the pool's.
@@ -241,7 +256,7 @@ absl::Status SizePool(const Config& config, const ModelConfig& model, int64_t fr
   // Slots are counted in 32 bits.
   const int64_t blocks_max = std::numeric_limits<int32_t>::max() / kBlockSlots / (1 + spares);
   sizing->limits.blocks = static_cast<int32_t>(std::min(blocks, blocks_max));
-  SizeReplays(config, sizing);
+  if (absl::Status status = SizeReplays(config, free_bytes, sizing); !status.ok()) return status;
   sizing->limits.spare_score_blocks = spares * sizing->limits.blocks;
   sizing->explanation.push_back(
       absl::StrCat("KV block ", block_bytes, " bytes = ", model.layers, " layers x ", model.kv_heads, " heads x ",

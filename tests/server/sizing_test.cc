@@ -524,7 +524,7 @@ TEST(Sizing, AuditsHaveBlocksOfTheirOwnOutOfAShareAndBesideACount) {
   Sizing sizing = *DeriveLimits(config, Model(), kDevice, kHost);
   EXPECT_EQ(sizing.limits.blocks, 320) << "the pool is what was asked for";
   EXPECT_EQ(sizing.replay_blocks, 20) << "a sixteenth";
-  config.blocks_override = 100'000;
+  config.blocks_override = 10'000;
   EXPECT_EQ(DeriveLimits(config, Model(), kDevice, kHost)->replay_blocks, 8192 / 16) << "a context is enough";
   config.blocks_override = 0;
   config.max_model_len = 1024;
@@ -534,6 +534,25 @@ TEST(Sizing, AuditsHaveBlocksOfTheirOwnOutOfAShareAndBesideACount) {
   EXPECT_EQ(DeriveLimits(config, Model(), kDevice, kHost)->limits.blocks, sizing.limits.blocks + 64)
       << "of the same memory";
   EXPECT_EQ(DeriveLimits(config, Model(), kDevice, kHost)->replay_blocks, 0);
+}
+
+// More than there is would be found out by the device, or by whatever the system kills.
+TEST(Sizing, AuditsBesideACountOfBlocksHaveToFit) {
+  Config config;
+  config.memory_utilization = 1;
+  const int32_t all = DeriveLimits(config, Model(), kDevice, kHost)->limits.blocks;
+  config.memory_utilization = 0;
+  config.blocks_override = all;
+  EXPECT_TRUE(DeriveLimits(config, Model(), kDevice, kHost).ok());
+  config.kv_audit = 0.1;
+  const absl::Status refused = DeriveLimits(config, Model(), kDevice, kHost).status();
+  EXPECT_THAT(refused.message(), HasSubstr("--kv-audit"));
+  EXPECT_THAT(refused.message(), HasSubstr("--num-gpu-blocks-override"));
+  const int32_t replays = std::min(8192 / 16, all / 16);
+  config.blocks_override = all - replays + 1;
+  EXPECT_FALSE(DeriveLimits(config, Model(), kDevice, kHost).ok());
+  config.blocks_override = all - replays;
+  EXPECT_TRUE(DeriveLimits(config, Model(), kDevice, kHost).ok());
 }
 
 }  // namespace
