@@ -123,7 +123,7 @@ struct TestSequence {
   int32_t Block(int32_t slot) const { return block_table[static_cast<size_t>(slot / kBlockSlots)]; }
 };
 
-// A sequence's share of a step: its next `tokens` prompt tokens, or one generated token.
+// A sequence's share of a step: its next `tokens` prompt tokens, or one generated token and drafts behind it.
 struct TestRow {
   TestSequence* sequence = nullptr;
   int32_t tokens = 1;
@@ -133,13 +133,16 @@ struct TestRow {
 
 class KvFixture {
  public:
+  // `drafts_max`: of a step.
   KvFixture(const KvShape& kv_shape, const TestedDevice& tested, int threads, int32_t blocks, int32_t state_rows = 8,
-            int32_t tokens_max = 2048)
+            int32_t tokens_max = 2048, int32_t drafts_max = 0)
       : shape(kv_shape), tokens_max_(tokens_max) {
     device = tested.make(threads);
     device->ReserveScratch({.tokens_max = tokens_max,
                             .rows_max = state_rows,
                             .slots_max = blocks * kBlockSlots,
+                            .drafts_max = drafts_max,
+                            .layer_heads = shape.layers * shape.kv_heads,
                             .query_heads = shape.query_heads(),
                             .head_dim = shape.head_dim,
                             .vocab = 16});
@@ -251,6 +254,7 @@ class KvFixture {
     std::vector<ShrinkOp> cuts;
     for (size_t i = 0; i < test_rows.size(); ++i) End(test_rows[i], rows[i], cuts);
     if (!cuts.empty()) device->Shrink(cuts, kv);
+    last_rows_ = rows;
     rotated.clear();
     std::vector<float> outputs;
     for (size_t layer = 0; layer < layers; ++layer) {
@@ -260,6 +264,14 @@ class KvFixture {
       outputs.insert(outputs.end(), out, out + tokens * out_cols);
     }
     return outputs;
+  }
+
+  // The last step was of this sequence alone, and so many of its tokens stay.
+  void KeepDrafts(TestSequence& sequence, int32_t kept) {
+    device->KeepDrafts(last_rows_, {&kept, 1}, kv);
+    const int32_t wrong = last_rows_.front().token_count - kept;
+    sequence.live -= wrong;
+    sequence.position -= wrong;
   }
 
   // Positions with which segments begin, ascending: where a policy pins.
@@ -386,6 +398,7 @@ class KvFixture {
   std::vector<int32_t> free_blocks_;
   std::vector<float> sink_values_;
   std::vector<uint64_t> segment_words_;
+  std::vector<BatchRow> last_rows_;
 };
 
 }  // namespace hydrant
