@@ -333,6 +333,7 @@ TEST(Config, DraftsAreAskedForAsInVllm) {
   const std::string ngram = R"({"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4})";
   EXPECT_EQ(Good({"--speculative-config", ngram}).drafts.tokens, 3);
   EXPECT_EQ(Good({}).drafts.tokens, 0);
+  EXPECT_EQ(Good({"--speculative-config", ""}).drafts.tokens, 0) << "None, as vLLM reads it";
   const TempDir dir;
   const std::string path = dir.Write("c.json", R"({"speculative_config": )" + ngram + "}");
   EXPECT_EQ(Good({"--config", path}).drafts.lookup_min, 4);
