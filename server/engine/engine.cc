@@ -241,7 +241,7 @@ void Engine::FailEverything() {
 }
 
 Engine::Round Engine::Work(bool may_wait) {
-  if ((core_->idle() || stuck_) && !closing_ && router_.Flush()) {
+  if (rests() && !closing_ && router_.Flush()) {
     step_started_us_.store(0, std::memory_order_relaxed);
     const bool replayed = ReplaySome();
     if (may_wait && !replayed) {
@@ -275,7 +275,7 @@ Engine::Round Engine::Work(bool may_wait) {
 }
 
 bool Engine::MayReplay() const {
-  return hooks_.replays != nullptr && core_->idle() && !core_->in_flight() && !core_->scheduler().admission_paused() &&
+  return hooks_.replays != nullptr && rests() && !core_->in_flight() && !core_->scheduler().admission_paused() &&
          (core_->replay().active() || hooks_.replays->has_text());
 }
 

@@ -116,6 +116,8 @@ class Engine : public EnginePort {
   Round Work(bool may_wait);
   // Until there are some, or it has been quiet for long enough.
   void WaitForOrders();
+  // Nobody has anything to be computed: there is nobody, or who is there is paused.
+  bool rests() const { return core_->idle() || stuck_; }
   bool MayReplay() const;
   // A step of it, if it is time. False: it is not.
   bool ReplaySome();

@@ -32,6 +32,7 @@ struct HarnessOptions {
   int threads = 2;
   int32_t blocks = 256;
   int32_t spare_score_blocks = 0;
+  int32_t replay_blocks = 0;  // behind them
   int32_t sequences_max = 16;
   int32_t tokens_max = 256;         // in one step
   int32_t prefill_tokens_max = 64;  // beside decodes
@@ -75,7 +76,7 @@ class EngineHarness {
                               ModelExecutorOptions{.weights = {options.dtype, options.keep_quantised},
                                                    .stream = options.stream,
                                                    .kv_type = options.kv_type.value_or(KvTypeOf(options.dtype)),
-                                                   .blocks = options.blocks,
+                                                   .blocks = options.blocks + options.replay_blocks,
                                                    .spare_score_blocks = options.spare_score_blocks,
                                                    .sequences_max = options.sequences_max,
                                                    .batch_tokens_max = options.tokens_max,
@@ -97,6 +98,7 @@ class EngineHarness {
     core.scheduler.drafts_max = options.drafts_max;
     core.vocab = config.vocab;
     core.context = config.context;
+    core.replay_blocks = options.replay_blocks;
     core.overlap = options.overlap && options.dump == nullptr;
     core.masks = options.masks;
     if (options.around) around_ = options.around(*executor_);

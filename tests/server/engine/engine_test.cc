@@ -490,6 +490,27 @@ TEST_F(ReplayTest, ItWaitsWhileAdmissionIsPaused) {
   EXPECT_EQ(source_.steps, 3);
 }
 
+// It may be so for as long as its client likes.
+TEST_F(ReplayTest, AReaderThatIsBehindIsNotWaitedFor) {
+  Create();
+  const Sent slow = Submit(5, 20, 1, /*bytes_max=*/1);
+  Run();
+  EXPECT_EQ(engine_->counters().running, 1);
+  EXPECT_EQ(source_.steps, 0) << "somebody was there just now";
+  PassTime();
+  Run();
+  EXPECT_EQ(source_.steps, 3);
+  EXPECT_THAT(source_.ends, testing::ElementsAre(ReplayEnd::kDone));
+  StreamBatch batch;
+  size_t tokens = 0;
+  for (; engine_->counters().running > 0; tokens += batch.tokens.size()) {
+    if (slow.mailbox->Take(&batch)) engine_->Resume(*slow.id, 1);
+    Run();
+  }
+  (void)slow.mailbox->Take(&batch);
+  EXPECT_EQ(tokens + batch.tokens.size(), 20u);
+}
+
 TEST_F(ReplayTest, WhatNobodyWantsAnyMoreIsNotComputed) {
   source_.wanted = false;
   Create();
