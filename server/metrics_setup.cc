@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "server/engine/idle_replay.h"
 #include "server/kv/kv_resolution.h"
 #include "server/process/random_id.h"
 
@@ -23,12 +24,13 @@ MetricsOptions MakeMetricsOptions(const ServingContext& context, const Sizing& s
   return options;
 }
 
-std::unique_ptr<KvAudit> MakeAudit(const Config& config, const Limits& limits, const TenantRegistry& tenants) {
+std::unique_ptr<KvAudit> MakeAudit(const Config& config, const Sizing& sizing, const TenantRegistry& tenants) {
   if (config.kv_audit == 0) return nullptr;
   KvAudit::Options options;
   options.share = config.kv_audit;
   options.seed = RandomSeed();
-  options.context = limits.context_max;
+  options.context = sizing.limits.context_max;
+  options.room = ReplayTokensMax(sizing.replay_blocks);
   options.policy_names = KvPolicyLabels();
   options.tenant_name = [&tenants](int32_t tenant) { return tenants.names()[static_cast<size_t>(tenant)]; };
   return std::make_unique<KvAudit>(std::move(options));

@@ -18,7 +18,7 @@ namespace hydrant {
 MetricsOptions MakeMetricsOptions(const ServingContext& context, const Sizing& sizing, const TenantRegistry& tenants);
 
 // Null without --kv-audit. `tenants` outlives it.
-std::unique_ptr<KvAudit> MakeAudit(const Config& config, const Limits& limits, const TenantRegistry& tenants);
+std::unique_ptr<KvAudit> MakeAudit(const Config& config, const Sizing& sizing, const TenantRegistry& tenants);
 
 }  // namespace hydrant
 

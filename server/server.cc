@@ -418,7 +418,7 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   if (!core.ok()) return core.status();
   if (parts->kv_dump != nullptr) parts->kv_dump->Attach(**core);
   const ModelId model_id = MakeModelId(*checkpoint.tokenizer, checkpoint.config, facts);
-  parts->audit = MakeAudit(config, sizing.limits, *parts->tenants);
+  parts->audit = MakeAudit(config, sizing, *parts->tenants);
   parts->sessions = MakeSessions(sizing.limits, model_id, parts);
   absl::StatusOr<ChatSetup> chat = MakeChats(config, checkpoint);
   if (!chat.ok()) return chat.status();

@@ -55,10 +55,17 @@ void KvAudit::Skip(AuditResult why) {
   CountLocked(why);
 }
 
+AuditResult KvAudit::Fits(size_t tokens) const {
+  const auto size = static_cast<int64_t>(tokens);
+  if (size > options_.context) return AuditResult::kTooLong;
+  return size > options_.room ? AuditResult::kNoRoom : AuditResult::kDone;
+}
+
+// What cannot be computed takes nobody's place.
 void KvAudit::Add(AuditedTurn turn) {
   assert(turn.kept.size() == turn.answer.size() && !turn.prompt.empty() && !turn.answer.empty());
   const size_t size = turn.prompt.size() + turn.answer.size();
-  if (size > static_cast<size_t>(options_.context)) return Skip(AuditResult::kTooLong);
+  if (const AuditResult fits = Fits(size); fits != AuditResult::kDone) return Skip(fits);
   try {
     std::vector<int32_t> tokens;
     tokens.reserve(size);

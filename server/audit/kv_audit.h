@@ -10,7 +10,7 @@
 // Thread: any, but for what it is a ReplaySource for.
 //
 // Invariants
-//  1. Waiting turns have no more than kWaitingMax, and no more tokens than Options::tokens_max; the one that came first goes first, and
+//  1. Waiting turns can be computed, are no more than kWaitingMax, and have no more tokens than Options::tokens_max; the one that came first goes first, and
 //     makes room first.
 //  2. Every turn that was drawn and ended by itself is counted under one AuditResult, unless it waits or is computed.
 //  3. Tokens are here only. What is counted is by tenant, policy and a power of two that the budget does not exceed.
@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -75,7 +76,8 @@ class KvAudit : public ReplaySource {
     double share = 0;  // of the turns that may evict; (0, 1]
     uint64_t seed = 0;
     int32_t context = 0;
-    int64_t tokens_max = 1 << 18;  // of waiting turns, and one turn of the context in any case
+    int64_t room = std::numeric_limits<int64_t>::max();  // tokens of the longest text that can be computed once more
+    int64_t tokens_max = 1 << 18;                        // of waiting turns, and one turn of the context in any case
     std::vector<std::string> policy_names;
     std::function<std::string(int32_t tenant)> tenant_name;
   };
@@ -98,7 +100,8 @@ class KvAudit : public ReplaySource {
   void Skip(AuditResult why);
   // Nothing of the session stays.
   void Forget(uint64_t session);
-  int32_t context() const { return options_.context; }
+  // Why no text of so many tokens is computed, or kDone: one may be.
+  AuditResult Fits(size_t tokens) const;
 
   bool has_text() const override { return waiting_count_.load(std::memory_order_relaxed) > 0; }
   std::optional<ReplayText> Next() override;

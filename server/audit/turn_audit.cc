@@ -12,6 +12,7 @@ std::unique_ptr<TurnAudit> TurnAudit::Draw(KvAudit* audit, AuditedTurn turn) {
 
 void TurnAudit::Take(const TokenEvent& event, const SequenceProgress& status) {
   try {
+    if (event.token >= 0) ++tokens_;
     if (event.token >= 0 && fails_ == AuditResult::kDone) Record(event);
   } catch (const std::bad_alloc&) {
     fails_ = AuditResult::kNoMemory;
@@ -20,8 +21,8 @@ void TurnAudit::Take(const TokenEvent& event, const SequenceProgress& status) {
 }
 
 void TurnAudit::Record(const TokenEvent& event) {
-  if (turn_.prompt.size() + turn_.answer.size() >= static_cast<size_t>(audit_.context())) {
-    fails_ = AuditResult::kTooLong;
+  fails_ = audit_.Fits(tokens_);
+  if (fails_ != AuditResult::kDone) {
     turn_ = {};
     return;
   }
@@ -35,6 +36,8 @@ void TurnAudit::Record(const TokenEvent& event) {
 
 void TurnAudit::End(const SequenceProgress& status) {
   if (status.evicted == 0) return audit_.Skip(AuditResult::kNothingEvicted);
+  // What there was no room for may have come to exceed the context as well.
+  if (fails_ == AuditResult::kNoRoom) fails_ = audit_.Fits(tokens_);
   if (fails_ != AuditResult::kDone) return audit_.Skip(fails_);
   if (turn_.answer.empty()) return;  // nothing was asked for
   turn_.budget = status.budget;

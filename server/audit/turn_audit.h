@@ -4,7 +4,9 @@
 #ifndef HYDRANT_SERVER_AUDIT_TURN_AUDIT_H_
 #define HYDRANT_SERVER_AUDIT_TURN_AUDIT_H_
 
+#include <cstddef>
 #include <memory>
+#include <utility>
 
 #include "scheduler/request/sequence_event.h"
 #include "server/audit/kv_audit.h"
@@ -22,12 +24,13 @@ class TurnAudit {
   void Take(const TokenEvent& event, const SequenceProgress& status);
 
  private:
-  TurnAudit(KvAudit& audit, AuditedTurn turn) : audit_(audit), turn_(std::move(turn)) {}
+  TurnAudit(KvAudit& audit, AuditedTurn turn) : audit_(audit), turn_(std::move(turn)), tokens_(turn_.prompt.size()) {}
   void Record(const TokenEvent& event);
   void End(const SequenceProgress& status);
 
   KvAudit& audit_;
   AuditedTurn turn_;
+  size_t tokens_;                           // of its prompt, and of its answer so far
   AuditResult fails_ = AuditResult::kDone;  // kDone: it can still be audited
 };
 

@@ -20,7 +20,7 @@ IdleReplay::IdleReplay(Executor& executor, const ReplayBlocks& blocks)
 
 bool IdleReplay::Begin(ReplayText text) {
   assert(!active_ && text.begin >= 1 && text.begin < std::ssize(text.tokens));
-  if (BlocksForSlots(std::ssize(text.tokens) - 1) > std::ssize(blocks_)) return false;
+  if (std::ssize(text.tokens) > ReplayTokensMax(std::ssize(blocks_))) return false;
   text_ = std::move(text);
   computed_ = 0;
   active_ = true;

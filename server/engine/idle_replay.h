@@ -28,6 +28,9 @@ struct ReplayBlocks {
   int32_t first_score = 0;
 };
 
+// Tokens of the longest text that so many blocks have room for: the last one is not computed.
+constexpr int64_t ReplayTokensMax(int64_t blocks) { return blocks * kBlockSlots + 1; }
+
 class IdleReplay {
  public:
   // `executor` outlives it.

@@ -10,13 +10,16 @@ namespace {
 TEST(MetricsSetup, TurnsAreAuditedWhereTheFlagSaysSo) {
   const TenantRegistry tenants(SingleTenant(std::string()), TenantFacts{100, 4, 1000});
   Config config;
-  Limits limits;
-  limits.context_max = 50;
-  EXPECT_EQ(MakeAudit(config, limits, tenants), nullptr);
+  Sizing sizing;
+  sizing.limits.context_max = 50;
+  sizing.replay_blocks = 2;
+  EXPECT_EQ(MakeAudit(config, sizing, tenants), nullptr);
   config.kv_audit = 1;
-  const auto audit = MakeAudit(config, limits, tenants);
+  const auto audit = MakeAudit(config, sizing, tenants);
   ASSERT_NE(audit, nullptr);
-  EXPECT_EQ(audit->context(), 50);
+  EXPECT_EQ(audit->Fits(33), AuditResult::kDone) << "the last token is not computed";
+  EXPECT_EQ(audit->Fits(34), AuditResult::kNoRoom);
+  EXPECT_EQ(audit->Fits(51), AuditResult::kTooLong);
   EXPECT_TRUE(audit->Draws());
 }
 

@@ -140,6 +140,21 @@ TEST(KvAudit, TheOldestMakeRoomWhereTooManyWait) {
   EXPECT_EQ(by_tokens.counts().waiting, 2) << "one of the context waits whatever there is room for";
 }
 
+TEST(KvAudit, WhatCanNeverBeComputedTakesNobodysPlace) {
+  KvAudit::Options options = OptionsOf(1);
+  options.room = 12;
+  options.tokens_max = 30;
+  KvAudit audit(std::move(options));
+  audit.Add(TurnOf());
+  audit.Add(TurnOf());
+  AuditedTurn longer = TurnOf();
+  longer.prompt = std::vector<int32_t>(11, 7);
+  audit.Add(std::move(longer));
+  EXPECT_EQ(CountOf(audit, AuditResult::kNoRoom), 1u);
+  EXPECT_EQ(CountOf(audit, AuditResult::kCrowdedOut), 0u);
+  EXPECT_EQ(audit.counts().waiting, 2);
+}
+
 TEST(KvAudit, NothingOfASessionStays) {
   KvAudit audit(OptionsOf(1));
   audit.Add(TurnOf(5));

@@ -84,6 +84,17 @@ TEST_F(TurnAuditTest, OnlyFinishedTurnsThatLostSomethingAreCompared) {
   for (int i = 0; i < 3; ++i) Take(*longer, 1, FinishReason::kNone);
   Take(*longer, 1, FinishReason::kLength);
   EXPECT_EQ(CountOf(AuditResult::kTooLong), 1u);
+  KvAudit::Options small = OptionsOf(1);
+  small.context = 16;
+  small.room = 12;
+  KvAudit roomless(std::move(small));
+  const auto longest = TurnAudit::Draw(&roomless, {.prompt = std::vector<int32_t>(10, 7)});
+  for (int i = 0; i < 3; ++i) Take(*longest, 1, FinishReason::kNone);
+  Take(*longest, 1, FinishReason::kLength);
+  EXPECT_EQ(roomless.counts().results[static_cast<size_t>(AuditResult::kNoRoom)], 1u);
+  const auto rolling = TurnAudit::Draw(&roomless, {.prompt = std::vector<int32_t>(10, 7)});
+  for (int i = 0; i < 7; ++i) Take(*rolling, 1, i < 6 ? FinishReason::kNone : FinishReason::kLength);
+  EXPECT_EQ(roomless.counts().results[static_cast<size_t>(AuditResult::kTooLong)], 1u) << "both, at its end";
   const auto unscored = Start();
   Take(*unscored, 1, FinishReason::kLength, 3, /*scored=*/false);
   EXPECT_EQ(CountOf(AuditResult::kError), 1u);
