@@ -94,11 +94,33 @@ void KvAudit::Push(Waiting waiting) {
   const auto tokens = static_cast<int64_t>(waiting.tokens.size());
   waiting_.push_back(std::move(waiting));
   waiting_tokens_ += tokens;
-  while (waiting_.size() > kWaitingMax || (waiting_tokens_ > options_.tokens_max && waiting_.size() > 1)) {
-    CountLocked(AuditResult::kCrowdedOut);
-    Pop();
-  }
+  while (waiting_tokens_ > options_.tokens_max && waiting_.size() > 1) MakeRoom(/*of_tokens=*/true);
+  if (waiting_.size() > kWaitingMax) MakeRoom(/*of_tokens=*/false);
   waiting_count_.store(static_cast<int64_t>(waiting_.size()), std::memory_order_relaxed);
+}
+
+// A tenant that has many turns leaves the others theirs: of who has most the first one goes. Takes no memory.
+void KvAudit::MakeRoom(bool of_tokens) {
+  struct Part {
+    int32_t tenant = 0;
+    int64_t size = 0;
+  };
+  std::array<Part, kWaitingMax + 1> parts;
+  const std::span<Part> all(parts.data(), waiting_.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i] = {waiting_[i].turn.tenant, of_tokens ? std::ssize(waiting_[i].tokens) : 1};
+  }
+  std::sort(all.begin(), all.end(), [](const Part& a, const Part& b) { return a.tenant < b.tenant; });
+  Part largest, sum;
+  for (const Part& part : all) {
+    sum = {part.tenant, part.size + (part.tenant == sum.tenant ? sum.size : 0)};
+    if (sum.size > largest.size) largest = sum;
+  }
+  const auto gone = std::find_if(waiting_.begin(), waiting_.end(),
+                                 [&](const Waiting& each) { return each.turn.tenant == largest.tenant; });
+  waiting_tokens_ -= std::ssize(gone->tokens);
+  waiting_.erase(gone);
+  CountLocked(AuditResult::kCrowdedOut);
 }
 
 KvAudit::Waiting KvAudit::Pop() {

@@ -10,8 +10,8 @@
 // Thread: any, but for what it is a ReplaySource for.
 //
 // Invariants
-//  1. Waiting turns can be computed, are no more than kWaitingMax, and have no more tokens than Options::tokens_max; the one that came first goes first, and
-//     makes room first.
+//  1. Waiting turns can be computed, are no more than kWaitingMax, and have no more tokens than Options::tokens_max, but for a single
+//     one. The one that came first goes first. Room is made by the tenant that has most of what is short: of its turns the first.
 //  2. Every turn that was drawn and ended by itself is counted under one AuditResult, unless it waits or is computed.
 //  3. Tokens are here only. What is counted is by tenant, policy and a power of two that the budget does not exceed.
 #ifndef HYDRANT_SERVER_AUDIT_KV_AUDIT_H_
@@ -146,6 +146,7 @@ class KvAudit : public ReplaySource {
   // REQUIRES, all of them: mutex_ held.
   void CountLocked(AuditResult result) { ++results_[static_cast<size_t>(result)]; }
   void Push(Waiting waiting);
+  void MakeRoom(bool of_tokens);
   void Observe();
   Waiting Pop();  // the oldest
 

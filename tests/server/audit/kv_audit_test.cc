@@ -155,6 +155,32 @@ TEST(KvAudit, WhatCanNeverBeComputedTakesNobodysPlace) {
   EXPECT_EQ(audit.counts().waiting, 2);
 }
 
+// Whoever comes with more than there is room for loses their own.
+TEST(KvAudit, ATenantWithManyTurnsLeavesTheOthersTheirs) {
+  const auto add = [](KvAudit& audit, int32_t tenant, int32_t prompt) {
+    AuditedTurn turn = TurnOf();
+    turn.tenant = tenant;
+    turn.prompt = std::vector<int32_t>(static_cast<size_t>(prompt), prompt);
+    audit.Add(std::move(turn));
+  };
+  KvAudit by_number(OptionsOf(1));
+  add(by_number, 7, 10);
+  for (size_t i = 0; i < 2 * KvAudit::kWaitingMax; ++i) add(by_number, 3, 11);
+  add(by_number, 9, 12);
+  EXPECT_EQ(by_number.counts().waiting, static_cast<int64_t>(KvAudit::kWaitingMax));
+  EXPECT_EQ(CountOf(by_number, AuditResult::kCrowdedOut), KvAudit::kWaitingMax + 2);
+  EXPECT_EQ(by_number.Next()->tokens.size(), 12u) << "the one of who has few is still the first";
+
+  KvAudit::Options options = OptionsOf(1);
+  options.tokens_max = 100;
+  KvAudit by_tokens(std::move(options));
+  for (int i = 0; i < 4; ++i) add(by_tokens, 3, 10);
+  add(by_tokens, 7, 60);
+  EXPECT_EQ(by_tokens.counts().waiting, 4) << "the large one has most of them, and went";
+  EXPECT_EQ(CountOf(by_tokens, AuditResult::kCrowdedOut), 1u);
+  EXPECT_EQ(by_tokens.Next()->tokens.front(), 10);
+}
+
 TEST(KvAudit, NothingOfASessionStays) {
   KvAudit audit(OptionsOf(1));
   audit.Add(TurnOf(5));
