@@ -210,37 +210,44 @@ void KvAudit::Observe() {
     window.last[window.next] = outcome_;
     window.next = (window.next + 1) % kTurnsMean;
   }
-  window.tokens += static_cast<uint64_t>(outcome_.tokens);
+  Mean mean;
+  for (const Outcome& each : window.last) {
+    mean.tokens += each.tokens;
+    mean.agreed += each.agreed;
+    mean.gap += each.gap;
+  }
+  mean.all_tokens = window.mean.all_tokens + static_cast<uint64_t>(outcome_.tokens);
+  window.mean = mean;
   window.changed = ++changes_;
   computed_tokens_ += current_->tokens.size();
 }
 
+// Whoever ends a turn waits for the lock, and so does the engine: under it numbers are copied, and nothing is asked or allocated.
 KvAudit::Counts KvAudit::counts() const {
   Counts counts;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  counts.results = results_;
-  counts.waiting = std::ssize(waiting_) + (current_.has_value() ? 1 : 0);
-  counts.computed_tokens = computed_tokens_;
+  std::vector<std::pair<Key, Mean>> means;
+  means.reserve(kSeriesMax);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    counts.results = results_;
+    counts.waiting = std::ssize(waiting_) + (current_.has_value() ? 1 : 0);
+    counts.computed_tokens = computed_tokens_;
+    for (const auto& [key, window] : windows_) {
+      if (!window.last.empty()) means.emplace_back(key, window.mean);
+    }
+  }
   int32_t last_tenant = -1;
   std::string name;
-  for (const auto& [key, window] : windows_) {
-    if (window.last.empty()) continue;
-    Outcome sum;
-    int64_t tokens = 0, agreed = 0;
-    for (const Outcome& each : window.last) {
-      tokens += each.tokens;
-      agreed += each.agreed;
-      sum.gap += each.gap;
-    }
+  for (const auto& [key, mean] : means) {
     Series& series = counts.series.emplace_back();
     // Ordered by tenant: each is asked for once.
     if (last_tenant != key.tenant) name = options_.tenant_name(last_tenant = key.tenant);
     series.tenant = name;
     series.policy = options_.policy_names[static_cast<size_t>(key.policy)];
     series.budget = std::to_string(key.budget);
-    series.agreement = static_cast<double>(agreed) / static_cast<double>(tokens);
-    series.logprob_gap = sum.gap / static_cast<double>(tokens);
-    series.tokens = window.tokens;
+    series.agreement = static_cast<double>(mean.agreed) / static_cast<double>(mean.tokens);
+    series.logprob_gap = mean.gap / static_cast<double>(mean.tokens);
+    series.tokens = mean.all_tokens;
   }
   return counts;
 }

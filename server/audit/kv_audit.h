@@ -136,10 +136,15 @@ class KvAudit : public ReplaySource {
     int32_t tenant = 0, policy = 0, budget = 0;
     auto operator<=>(const Key&) const = default;
   };
+  struct Mean {
+    int64_t tokens = 0, agreed = 0;
+    double gap = 0;           // these three: sums of the last turns
+    uint64_t all_tokens = 0;  // of all turns
+  };
   struct Window {
     std::vector<Outcome> last;  // a ring
     size_t next = 0;
-    uint64_t tokens = 0;
+    Mean mean;
     uint64_t changed = 0;
   };
 

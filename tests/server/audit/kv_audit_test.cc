@@ -105,6 +105,22 @@ TEST(KvAudit, ASeriesIsOfItsLastTurnsAndSeriesAreBounded) {
   for (const KvAudit::Series& series : counts.series) EXPECT_EQ(series.budget, "16") << "the oldest went first";
 }
 
+// Who is asked for a name may have to wait for somebody who ends a turn.
+TEST(KvAudit, NamesAreFoundWhileTurnsEnd) {
+  KvAudit::Options options = OptionsOf(1);
+  KvAudit* self = nullptr;
+  options.tenant_name = [&self](int32_t) {
+    self->Skip(AuditResult::kNothingEvicted);
+    return std::string("t");
+  };
+  KvAudit audit(std::move(options));
+  self = &audit;
+  audit.Add(TurnOf());
+  Compute(audit, 2, -1.0f);
+  EXPECT_EQ(audit.counts().series.at(0).tenant, "t");
+  EXPECT_EQ(CountOf(audit, AuditResult::kNothingEvicted), 1u) << "of the call before";
+}
+
 TEST(KvAudit, DrawsItsShareWhateverTheSeed) {
   for (const double share : {0.01, 0.3, 1.0}) {
     for (const uint64_t seed : {uint64_t{0}, uint64_t{1}, ~uint64_t{0}}) {
