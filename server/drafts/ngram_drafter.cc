@@ -93,4 +93,13 @@ void NgramDrafter::Learn(int32_t computed, int32_t right) {
   if (right < computed) chance_ -= kNewsShare * chance_;
 }
 
+std::shared_ptr<Drafter> MakeNgramDrafter(const NgramOptions& options, TokenIds prompt) noexcept {
+  if (options.tokens == 0) return nullptr;
+  try {
+    return std::make_shared<NgramDrafter>(options, std::move(prompt));
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 }  // namespace hydrant

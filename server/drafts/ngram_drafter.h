@@ -12,6 +12,7 @@
 #define HYDRANT_SERVER_DRAFTS_NGRAM_DRAFTER_H_
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -59,6 +60,9 @@ class NgramDrafter : public Drafter {
   int32_t left_out_ = 0;  // proposals in a row that did not seem to pay
   bool is_lost_ = false;  // the answer is not complete
 };
+
+// Null where the options have no tokens, or there is no memory for it: the sequence goes on without guesses.
+std::shared_ptr<Drafter> MakeNgramDrafter(const NgramOptions& options, TokenIds prompt) noexcept;
 
 }  // namespace hydrant
 

@@ -273,8 +273,7 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   }
   if (prompt.shaper != nullptr) sequence.shaper = std::make_shared<LogitShaper>(*prompt.shaper);
   const bool drafts = sequence.shaper == nullptr && shape_ == nullptr && fields.max_tokens > 1;
-  if (context_.drafts.tokens > 0 && drafts)
-    sequence.drafter = std::make_shared<NgramDrafter>(context_.drafts, prompt.ids);
+  if (drafts) sequence.drafter = MakeNgramDrafter(context_.drafts, prompt.ids);
   if (!fields.stop.empty()) {
     sequence.end_finder =
         std::make_shared<StopStringFinder>(context_.tokenizer, stops_, fields.skip_special_tokens, fields.min_tokens);

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/drafts/ngram_drafter.h"
 #include "server/engine/engine.h"
 #include "server/process/clock.h"
 #include "tests/engine/engine_core_fixture.h"
@@ -292,6 +293,25 @@ TEST(AcceptMemory, TheEngineGoesOnWithoutMemoryBetweenTwoSteps) {
   EXPECT_GE(ended, 2) << "its events take memory";
   EXPECT_GT(calls, 10);
   RecordProperty("allocations", calls);
+}
+
+TEST(AcceptMemory, WithoutMemoryForADrafterThereIsNone) {
+  const NgramOptions options = {.tokens = 4, .lookup_max = 3, .lookup_min = 2};
+  const TokenIds prompt = {1, 2, 3};
+  bool failed = true;
+  int calls = 0;
+  for (; failed && calls < kCallsMax; ++calls) {
+    std::shared_ptr<Drafter> drafter;
+    FailNewAfter(calls);
+    {
+      const MemoryRunsOut here;
+      drafter = MakeNgramDrafter(options, prompt);
+    }
+    failed = NewFailed();
+    EXPECT_EQ(drafter == nullptr, failed) << calls;
+  }
+  EXPECT_GT(calls, 2) << "it takes memory more than once";
+  EXPECT_EQ(MakeNgramDrafter({}, prompt), nullptr);
 }
 
 }  // namespace
