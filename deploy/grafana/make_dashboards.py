@@ -240,10 +240,10 @@ def kv():
               [(total_rate("hydrant_freed_blocks_total", "cause"), "{{cause}}")], stacked=True),
         graph("Agreement with the whole history", "With --kv-audit: share of the answers' tokens where full attention has the same best token; of the "
               "last 256 turns of a policy and budget. Falling, or lower than you want: raise that budget, or choose another policy.",
-              [(of("hydrant_kv_agreement"), "{{tenant}} {{policy}} {{budget}}")], unit="percentunit"),
+              [(of("hydrant_kv_agreement"), "{{tenant}} {{policy}} {{budget}} recall {{recall}}")], unit="percentunit"),
         graph("Log-probability gap", "With --kv-audit: log-probability of the answers' tokens by the whole history, less that by what was kept; "
               "nats a token. 0: eviction costs nothing; further below: more.",
-              [(of("hydrant_kv_logprob_gap"), "{{tenant}} {{policy}} {{budget}}")]),
+              [(of("hydrant_kv_logprob_gap"), "{{tenant}} {{policy}} {{budget}} recall {{recall}}")]),
         graph("Audits per second, by result", "Turns of the sample of --kv-audit. crowded_out: the server is hardly ever idle, so lower the share; "
               "no_room: the pool is too small for whole histories.",
               [(f"{total_rate('hydrant_kv_audits_total', 'result')} > 0", "{{result}}")], unit="ops"),

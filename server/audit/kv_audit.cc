@@ -198,7 +198,7 @@ void KvAudit::Observe() {
   const AuditedTurn& turn = current_->turn;
   assert(outcome_.tokens == std::ssize(turn.kept));
   const auto budget = static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(std::max(turn.budget, 1))));
-  const Key key = {turn.tenant, turn.policy, budget};
+  const Key key = {turn.tenant, turn.policy, turn.recalls, budget};
   if (!windows_.contains(key) && windows_.size() >= kSeriesMax) {
     windows_.erase(std::min_element(windows_.begin(), windows_.end(),
                                     [](const auto& a, const auto& b) { return a.second.changed < b.second.changed; }));
@@ -244,6 +244,7 @@ KvAudit::Counts KvAudit::counts() const {
     if (last_tenant != key.tenant) name = options_.tenant_name(last_tenant = key.tenant);
     series.tenant = name;
     series.policy = options_.policy_names[static_cast<size_t>(key.policy)];
+    series.recall = key.recalls ? "turn" : "off";  // as `kv` has it
     series.budget = std::to_string(key.budget);
     series.agreement = static_cast<double>(mean.agreed) / static_cast<double>(mean.tokens);
     series.logprob_gap = mean.gap / static_cast<double>(mean.tokens);

@@ -13,7 +13,7 @@
 //  1. Waiting turns can be computed, are no more than kWaitingMax, and have no more tokens than Options::tokens_max, but for a single
 //     one. The one that came first goes first. Room is made by the tenant that has most of what is short: of its turns the first.
 //  2. Every turn that was drawn and ended by itself is counted under one AuditResult, unless it waits or is computed.
-//  3. Tokens are here only. What is counted is by tenant, policy and a power of two that the budget does not exceed.
+//  3. Tokens are here only. What is counted is by tenant, policy, whether it recalls, and a power of two that the budget does not exceed.
 #ifndef HYDRANT_SERVER_AUDIT_KV_AUDIT_H_
 #define HYDRANT_SERVER_AUDIT_KV_AUDIT_H_
 
@@ -61,6 +61,7 @@ struct AuditToken {
 struct AuditedTurn {
   int32_t tenant = 0;
   int32_t policy = 0;    // DecodeOptions::policy_label
+  bool recalls = false;  // it looks at all of its conversation again (KvSpec::recalls)
   int32_t budget = 0;    // in force at its end
   uint64_t session = 0;  // 0: of none
   TokenIds prompt;       // all of the history
@@ -109,7 +110,7 @@ class KvAudit : public ReplaySource {
   void OnEnd(ReplayEnd end) override;
 
   struct Series {
-    std::string tenant, policy, budget;
+    std::string tenant, policy, recall, budget;
     double agreement = 0, logprob_gap = 0;  // of the last kTurnsMean turns, every token alike
     uint64_t tokens = 0;                    // of all of them
   };
@@ -133,7 +134,9 @@ class KvAudit : public ReplaySource {
     double gap = 0;  // the sum
   };
   struct Key {
-    int32_t tenant = 0, policy = 0, budget = 0;
+    int32_t tenant = 0, policy = 0;
+    bool recalls = false;
+    int32_t budget = 0;
     auto operator<=>(const Key&) const = default;
   };
   struct Mean {

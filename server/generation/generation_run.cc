@@ -226,6 +226,7 @@ std::unique_ptr<TurnAudit> GenerationRun::DrawAudit(const PreparedPrompt& prompt
   AuditedTurn turn;
   turn.tenant = tenant_;
   turn.policy = prompt.kv.policy_label;
+  turn.recalls = prompt.spec.recalls();
   turn.session = turn_.has_value() ? turn_->session() : 0;
   turn.prompt = prompt.ids;
   turn.has_adapter = adapter_ != nullptr;

@@ -62,7 +62,8 @@ void AuditSeries::Update() {
   Raise(computed_, counts.computed_tokens);
   for (auto& [labels, row] : rows_) row.there = false;
   for (const KvAudit::Series& series : counts.series) {
-    const prometheus::Labels labels = {{"tenant", series.tenant}, {"policy", series.policy}, {"budget", series.budget}};
+    const prometheus::Labels labels = {
+        {"tenant", series.tenant}, {"policy", series.policy}, {"recall", series.recall}, {"budget", series.budget}};
     auto found = rows_.find(labels);
     if (found == rows_.end()) found = rows_.emplace(labels, Add(labels)).first;
     Row& row = found->second;

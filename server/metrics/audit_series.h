@@ -1,4 +1,4 @@
-// AuditSeries are the series of KvAudit: what became of the turns, and what came out by tenant, policy and budget. The latter come
+// AuditSeries are the series of KvAudit: what became of the turns, and what came out by tenant, policy, recall and budget. The latter come
 // and go with what KvAudit has.
 //
 // Thread: one at a time.

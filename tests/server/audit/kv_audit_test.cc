@@ -105,6 +105,23 @@ TEST(KvAudit, ASeriesIsOfItsLastTurnsAndSeriesAreBounded) {
   for (const KvAudit::Series& series : counts.series) EXPECT_EQ(series.budget, "16") << "the oldest went first";
 }
 
+// What a turn lost that saw all of its conversation again says nothing about those that did not.
+TEST(KvAudit, TurnsThatRecallAreASeriesOfTheirOwn) {
+  KvAudit audit(OptionsOf(1));
+  for (const bool recalls : {false, true}) {
+    AuditedTurn turn = TurnOf();
+    turn.recalls = recalls;
+    audit.Add(std::move(turn));
+    Compute(audit, recalls ? 2 : 9, -1.0f);
+  }
+  const std::vector<KvAudit::Series> series = audit.counts().series;
+  ASSERT_EQ(series.size(), 2u);
+  EXPECT_EQ(series[0].recall, "off");
+  EXPECT_EQ(series[0].agreement, 0.5);
+  EXPECT_EQ(series[1].recall, "turn");
+  EXPECT_EQ(series[1].agreement, 1.0);
+}
+
 // Who is asked for a name may have to wait for somebody who ends a turn.
 TEST(KvAudit, NamesAreFoundWhileTurnsEnd) {
   KvAudit::Options options = OptionsOf(1);

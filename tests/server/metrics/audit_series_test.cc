@@ -51,7 +51,7 @@ TEST(AuditSeries, ComeAndGoWithWhatWasAudited) {
   EXPECT_THAT(text(), HasSubstr("\nhydrant_kv_audits_waiting 1\n"));
   finish();
   const std::string once = text();
-  const std::string labels = "{budget=\"64\",policy=\"h2o\",tenant=\"t0\"}";
+  const std::string labels = "{budget=\"64\",policy=\"h2o\",recall=\"off\",tenant=\"t0\"}";
   EXPECT_THAT(once, HasSubstr("hydrant_kv_agreement" + labels + " 1\n"));
   EXPECT_THAT(once, HasSubstr("hydrant_kv_logprob_gap" + labels + " -0.5\n"));
   EXPECT_THAT(once, HasSubstr("hydrant_kv_audited_tokens_total" + labels + " 1\n"));
