@@ -17,6 +17,10 @@ constexpr double kNewsShare = 1.0 / 8;
 // After so many proposals that did not seem to pay one guess is made all the same: texts change.
 constexpr int32_t kLeftOutMax = 32;
 
+// Tokens that may be looked at for each step, and for each guess that was right, which has saved a step: a few microseconds of one that
+// takes a millisecond or more, and a few dozen. A long text costs more, and has to wait until that is made up for.
+constexpr int64_t kLooksPerStep = 4096, kLooksPerRight = 8 * kLooksPerStep;
+
 }  // namespace
 
 NgramDrafter::NgramDrafter(const NgramOptions& options, TokenIds prompt)
@@ -41,15 +45,17 @@ int32_t NgramDrafter::WorthTrying(int32_t most) {
 
 // Where what is proposed begins: behind the longest of the text's ends that it has said before, of equally long ones the last. The
 // text's length: nowhere.
-size_t NgramDrafter::Match() const {
+size_t NgramDrafter::Match() {
   const size_t end = size();
   const auto longest = static_cast<size_t>(options_.lookup_max);
   size_t best = static_cast<size_t>(options_.lookup_min) - 1, begin = end;
   for (size_t behind = end - 1; behind > best; --behind) {
+    ++looks_due_;
     if (at(behind - 1) != at(end - 1)) continue;
     const size_t most = std::min(longest, behind);
     size_t length = 1;
     while (length < most && at(behind - 1 - length) == at(end - 1 - length)) ++length;
+    looks_due_ += static_cast<int64_t>(length);
     if (length <= best) continue;
     best = length;
     begin = behind;
@@ -60,6 +66,8 @@ size_t NgramDrafter::Match() const {
 
 std::span<const int32_t> NgramDrafter::Propose(int32_t most, int32_t rows) {
   proposal_.clear();
+  looks_due_ = std::max<int64_t>(0, looks_due_ - kLooksPerStep);
+  if (looks_due_ > 0) return proposal_;
   if (is_lost_ || rows > kDraftRowsMax || size() == 0) return proposal_;
   most = std::min(most, options_.tokens);
   int32_t count = WorthTrying(most);
@@ -91,6 +99,7 @@ void NgramDrafter::Push(int32_t token) {
 void NgramDrafter::Learn(int32_t computed, int32_t right) {
   for (int32_t i = 0; i < right; ++i) chance_ += kNewsShare * (1.0 - chance_);
   if (right < computed) chance_ -= kNewsShare * chance_;
+  looks_due_ = std::max<int64_t>(0, looks_due_ - right * kLooksPerRight);
 }
 
 std::shared_ptr<Drafter> MakeNgramDrafter(const NgramOptions& options, TokenIds prompt) noexcept {

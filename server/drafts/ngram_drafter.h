@@ -7,7 +7,8 @@
 //
 // Invariants
 //  1. What it proposes follows from the text and from what was learnt, never from the clock.
-//  2. A proposal costs a look at each token of the text at most, and lookup_max at each.
+//  2. A proposal costs a look at each token of the text at most, and lookup_max at each. However long the text, and whoever wrote it,
+//     the looks at all of it are no more than a constant times the steps, and another times the guesses that were right.
 #ifndef HYDRANT_SERVER_DRAFTS_NGRAM_DRAFTER_H_
 #define HYDRANT_SERVER_DRAFTS_NGRAM_DRAFTER_H_
 
@@ -47,7 +48,7 @@ class NgramDrafter : public Drafter {
 
  private:
   int32_t WorthTrying(int32_t most);
-  size_t Match() const;
+  size_t Match();
   // The text is the prompt and the answer so far.
   size_t size() const { return prompt_.size() + answer_.size(); }
   int32_t at(size_t i) const { return i < prompt_.size() ? prompt_[i] : answer_[i - prompt_.size()]; }
@@ -56,7 +57,9 @@ class NgramDrafter : public Drafter {
   const TokenIds prompt_;  // shared with the request
   std::vector<int32_t> answer_;
   std::vector<int32_t> proposal_;
-  double chance_;         // of a guess to be right if those before it are
+  double chance_;  // of a guess to be right if those before it are
+  int64_t looks_due_ =
+      0;                  // tokens looked at beyond what the steps so far have paid for: until then it proposes nothing
   int32_t left_out_ = 0;  // proposals in a row that did not seem to pay
   bool is_lost_ = false;  // the answer is not complete
 };

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
 #include <vector>
 
 namespace hydrant {
@@ -84,6 +85,56 @@ TEST(NgramDrafter, ComesBackWhereATextBeginsToRepeatItself) {
     if (count > 0) drafter.Learn(static_cast<int32_t>(count), static_cast<int32_t>(count));
   }
   EXPECT_LT(steps, 150);
+}
+
+std::vector<int32_t> Counted(int32_t size) {
+  std::vector<int32_t> text(static_cast<size_t>(size));
+  for (int32_t i = 0; i < size; ++i) text[static_cast<size_t>(i)] = i;
+  return text;
+}
+
+// Steps from one on which there is something to find, until something is proposed.
+int StepsUntilProposed(NgramDrafter& drafter, int32_t token, int32_t next) {
+  drafter.Push(token);
+  drafter.Push(next);
+  int steps = 1;
+  while (drafter.Propose(4, 1).empty() && steps < 1000) ++steps;
+  return steps;
+}
+
+// Somebody who sends a long text in which nothing is ever found, or only at its other end, would make each of his tokens dear.
+TEST(NgramDrafter, ALongTextIsNotLookedThroughAtEveryToken) {
+  for (const auto& [size, steps_min, steps_max] : {std::tuple(4000, 1, 1), std::tuple(100'000, 20, 30)}) {
+    NgramDrafter drafter = Sure(Counted(size));
+    EXPECT_THAT(drafter.Propose(4, 1), IsEmpty()) << "nothing is twice in it";
+    const int steps = StepsUntilProposed(drafter, 1, 2);
+    EXPECT_GE(steps, steps_min) << size;
+    EXPECT_LE(steps, steps_max) << size;
+  }
+  // Equal beginnings at each place, and the next token another.
+  std::vector<int32_t> text;
+  for (int32_t i = 0; i < 2000; ++i) {
+    text.insert(text.end(), 15, 7);
+    text.push_back(1000 + i);
+  }
+  text.insert(text.end(), 15, 7);
+  NgramDrafter drafter = Sure(text, {.tokens = 4, .lookup_max = 16, .lookup_min = 1});
+  EXPECT_THAT(drafter.Propose(4, 1), SizeIs(4));
+  const int steps = StepsUntilProposed(drafter, 7, 7);
+  EXPECT_GE(steps, 60) << "what is looked at more than once counts each time";
+  EXPECT_LE(steps, 75);
+}
+
+TEST(NgramDrafter, GuessesThatAreRightPayForLongLooks) {
+  NgramDrafter drafter = Sure(Counted(100'000));
+  int proposed = 0;
+  for (int step = 0, next = 1; step < 100; ++step) {
+    const auto guessed = static_cast<int32_t>(drafter.Propose(4, 1).size());
+    proposed += guessed > 0 ? 1 : 0;
+    if (guessed > 0) drafter.Learn(guessed, guessed);
+    for (int32_t i = 0; i <= guessed; ++i) drafter.Push(next++);
+  }
+  EXPECT_GT(proposed, 70);
 }
 
 TEST(NgramDrafter, LeavesFullStepsAlone) {
