@@ -116,10 +116,14 @@ struct Sequence {
   bool has_slot() const { return BlocksForSlots(request.budget.Decode(live).live_after) <= blocks.reserved(); }
   // The number of decode steps after its next one. REQUIRES: decodes().
   int64_t steps_after_next() const { return DecodeSteps(request.max_tokens) - (scheduled - prompt_length()) - 1; }
-  // Drafts that its next decode row has room for: none of them evicts, and none asks for blocks. The slot after them stays,
-  // for whoever asks for blocks as it grows asks before it has none. REQUIRES: decodes().
+  // Whoever reserves blocks as it grows (Swapping) asks for more when it has fewer slots than this for its next tokens, so that
+  // somebody can step aside for it while it goes on.
+  static constexpr int32_t kAskBefore = 4;
+  // Drafts that its next decode row has room for: none of them evicts, and none asks for blocks. With as many slots as it asks with
+  // without drafts it asks behind them, too. REQUIRES: decodes().
   int32_t room_for_drafts() const {
-    const int64_t slots = int64_t{blocks.reserved()} * kBlockSlots - live - 1;
+    const int64_t stay = peak_blocks > 0 ? kAskBefore - 1 : 0;
+    const int64_t slots = int64_t{blocks.reserved()} * kBlockSlots - live - stay;
     const int64_t tokens = std::min<int64_t>(slots, request.budget.StepsBeforeEviction(live));
     return static_cast<int32_t>(std::max<int64_t>(0, std::min(tokens - 1, steps_after_next())));
   }

@@ -54,10 +54,9 @@ namespace hydrant {
 
 class Swapping {
  public:
-  // Decode steps for which a sequence reserves at once: a block's. It asks again when fewer than kAskBefore are left, so
-  // that whoever steps aside for it can do so while it goes on.
+  // Decode steps for which a sequence reserves at once: a block's. It asks again when fewer than kAskBefore are left.
   static constexpr int32_t kHorizon = kBlockSlots;
-  static constexpr int32_t kAskBefore = 4;
+  static constexpr int32_t kAskBefore = Sequence::kAskBefore;
   // Plans until it is looked for somebody again where nobody could step aside: planning each step alone would cost those that run.
   static constexpr uint64_t kAskAgain = 4;
   // Own tokens before a sequence that came back may have to go again.

@@ -102,6 +102,29 @@ TEST(Growth, BudgetsFallBeforeAnybodyStepsAside) {
   }
 }
 
+// A sequence that used up with its drafts what it asks with would stand still until somebody has stepped aside.
+TEST(Growth, DraftsLeaveTheSlotsWithWhichBlocksAreAskedFor) {
+  SchedulerOptions options = WithSwapSpace(64, 100, 2);
+  options.drafts_max = 40;
+  SwapDriver driver(options);
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 16, 300)).ok());
+  driver.StepAndMove();
+  const Sequence& sequence = *driver.Find(1);
+  int32_t drafted = 0, waited = 0;
+  for (int32_t left = -1; !driver.scheduler.idle();) {
+    driver.scheduler.Draft(0, std::vector<int32_t>(16, 7));
+    driver.between = [&] { left = sequence.blocks.reserved() * kBlockSlots - sequence.live; };
+    const std::vector<PlanRow> rows = driver.Step();
+    waited += rows.empty() ? 1 : 0;
+    if (rows.empty() || rows[0].drafts() == 0) continue;
+    drafted += rows[0].drafts();
+    EXPECT_GE(left, Swapping::kAskBefore - 1);
+  }
+  EXPECT_GT(drafted, 150);
+  EXPECT_EQ(waited, 0);
+  EXPECT_EQ(driver.tokens[1].size(), 300u);
+}
+
 // Budgets of a tenant within its share do not fall for one above its own.
 TEST(Growth, BudgetsOfATenantWithinItsShareStayAndSomebodyStepsAside) {
   SchedulerOptions options = WithSwapSpace(34, 300, 5);
