@@ -445,8 +445,7 @@ absl::Status Start(const Config& config, const SystemdNotifier& systemd, const C
   EngineHooks hooks;
   hooks.fan_out = http.fan_out();
   hooks.on_step = [&metrics](const StepReport& report) {
-    metrics.ObserveStep(report.decode_tokens + report.prefill_tokens, report.plan_us, report.device_us,
-                        report.commit_us, report.move_us);
+    metrics.ObserveStep(report.tokens(), report.plan_us, report.device_us, report.commit_us, report.move_us);
   };
   hooks.on_death = [&http](const std::string&) { http.Fail(kExitInternal); };
   SessionStore& sessions = *parts->sessions;

@@ -346,6 +346,7 @@ void EngineCore::Report(const InFlightStep& flight, int64_t committed_us, int64_
   report_.rows = static_cast<int32_t>(plan.rows.size());
   report_.decode_tokens = plan.decode_tokens;
   report_.prefill_tokens = plan.prefill_tokens;
+  report_.accepted_tokens = static_cast<int32_t>(more_.size());
   report_.decode_cost = plan.decode_cost;
   report_.prefill_cost = plan.prefill_cost;
   report_.several_tenants = plan.several_tenants;

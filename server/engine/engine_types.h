@@ -47,12 +47,15 @@ struct StepReport {
   int32_t prefill_tokens = 0;
   double decode_cost = 0.0;  // these three: as in StepPlan
   double prefill_cost = 0.0;
+  int32_t accepted_tokens = 0;  // that came beside those of decode_tokens: drafts were right
   bool several_tenants = false;
   int64_t plan_us = 0;    // Plan and building the executor's input; with overlap perhaps while the device was busy
   int64_t device_us = 0;  // Launch, or the end of the step before it, to Await's return; without what the restores took
   int64_t commit_us = 0;  // Commit and building the events
   int64_t move_us = 0;    // restores of sessions' KV before the rows, and parks after them
   int64_t blocks_moved = 0;
+
+  int32_t tokens() const { return decode_tokens + prefill_tokens + accepted_tokens; }
 };
 
 // One tenant's part of it.

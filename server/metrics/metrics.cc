@@ -286,7 +286,8 @@ void Metrics::Series::AddVllmEngine(const MetricsOptions& options) {
             {"kv_cache_size_tokens", slots},
             {"engine", "0"}})
       ->Set(1);
-  step_tokens = VllmHistogram("iteration_tokens_total", "Tokens of a step.", StepTokenBuckets());
+  step_tokens = VllmHistogram("iteration_tokens_total", "Prompt tokens computed and tokens generated in a step.",
+                              StepTokenBuckets());
 }
 
 void Metrics::Series::AddVllmRequests(const MetricsOptions& options) {

@@ -63,6 +63,7 @@ struct Outcome {
   std::vector<double> charged;
   SchedulerCounters counters;
   Drafted drafted;
+  int64_t step_tokens = 0;
 };
 
 struct Case {
@@ -131,6 +132,7 @@ class Drafts : public testing::TestWithParam<Case> {
     }
     for (const TenantCounters& tenant : harness.engine().counters().tenants) outcome.charged.push_back(tenant.charged);
     outcome.counters = harness.engine().scheduler().counters();
+    outcome.step_tokens = harness.step_tokens();
     EXPECT_TRUE(harness.engine().scheduler().CheckIntegrity().ok());
     return outcome;
   }
@@ -151,6 +153,7 @@ class Drafts : public testing::TestWithParam<Case> {
       EXPECT_TRUE(outcome.parked[i] == truth.parked[i]) << "keys, values, scores or positions differ";
     }
     EXPECT_EQ(outcome.charged, truth.charged) << "tenants pay for what they get";
+    EXPECT_EQ(outcome.step_tokens, truth.step_tokens) << "a token is of a step, however it came";
     EXPECT_EQ(outcome.counters.generated_tokens, truth.counters.generated_tokens);
     EXPECT_EQ(outcome.counters.evicted_tokens, truth.counters.evicted_tokens);
   }

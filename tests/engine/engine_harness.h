@@ -134,6 +134,7 @@ class EngineHarness {
       }
       const std::span<const EngineEvent> events = engine_->Step();
       steps_ahead_ += engine_->in_flight() ? 1 : 0;
+      step_tokens_ += engine_->report().tokens();
       for (const EngineEvent& event : events) {
         Generation& generation = generations[index_of.at(event.id)];
         if (event.token >= 0) generation.sampled.push_back(*event.sampled);
@@ -156,10 +157,13 @@ class EngineHarness {
 
   // Steps that were launched while another was in flight.
   int64_t steps_ahead() const { return steps_ahead_; }
+  // Tokens of all steps, as they are reported.
+  int64_t step_tokens() const { return step_tokens_; }
 
  private:
   int64_t now_us_ = 0;
   int64_t steps_ahead_ = 0;
+  int64_t step_tokens_ = 0;
   std::unique_ptr<Checkpoint> checkpoint_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<ModelExecutor> executor_;
