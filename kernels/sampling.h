@@ -101,6 +101,7 @@ struct SampleResult {
   bool finite = true;     // false: the row held a NaN or +inf, or no finite logit, or `no_token`; id is meaningless
   bool no_token = false;  // nothing that the model gives a chance is allowed
   float logprob = 0.0f;
+  int32_t best = -1;              // the row's first by the order of `top`, as the row was; -1 without log-probabilities
   int32_t rank = 0;               // 1 = the best, by the order of `top`; 0 when not asked for
   std::vector<TokenLogprob> top;  // the k best, by (logprob descending, id ascending); empty when not asked for
 };

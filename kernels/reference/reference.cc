@@ -326,6 +326,7 @@ SampleResult Sample(ValuesView logits, const SampleRequest& request, double* mar
   if (request.logprobs >= 0) {
     const Values logprobs = LogSoftmax(logits);
     result.logprob = static_cast<float>(logprobs[result.id]);
+    result.best = ranked[0];
     if (request.rank) {
       result.rank = static_cast<int32_t>(std::find(ranked.begin(), ranked.end(), result.id) - ranked.begin()) + 1;
     }

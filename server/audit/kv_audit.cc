@@ -168,9 +168,9 @@ bool KvAudit::OnScores(std::span<const SampleResult> scores) {
   }
   for (const SampleResult& score : scores) {
     const AuditToken& kept = current_->turn.kept[static_cast<size_t>(outcome_.tokens++)];
-    not_finite_ |= !score.finite || score.top.empty();
+    not_finite_ |= !score.finite || score.best < 0;
     if (not_finite_) continue;
-    outcome_.agreed += score.top.front().id == kept.best ? 1 : 0;
+    outcome_.agreed += score.best == kept.best ? 1 : 0;
     outcome_.gap += static_cast<double>(score.logprob) - static_cast<double>(kept.logprob);
   }
   return true;

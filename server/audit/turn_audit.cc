@@ -7,7 +7,9 @@ namespace hydrant {
 
 std::unique_ptr<TurnAudit> TurnAudit::Draw(KvAudit* audit, AuditedTurn turn) {
   if (audit == nullptr || !audit->Draws()) return nullptr;
-  return std::unique_ptr<TurnAudit>(new TurnAudit(*audit, std::move(turn)));
+  std::unique_ptr<TurnAudit> drawn(new (std::nothrow) TurnAudit(*audit, std::move(turn)));
+  if (drawn == nullptr) audit->Skip(AuditResult::kNoMemory);
+  return drawn;
 }
 
 void TurnAudit::Take(const TokenEvent& event, const SequenceProgress& status) {
@@ -26,12 +28,12 @@ void TurnAudit::Record(const TokenEvent& event) {
     turn_ = {};
     return;
   }
-  if (event.logprobs == nullptr || event.logprobs->top.empty()) {
+  if (event.best < 0) {
     fails_ = AuditResult::kError;
     return;
   }
   turn_.answer.push_back(event.token);
-  turn_.kept.push_back({event.logprobs->top.front().id, event.logprobs->logprob});
+  turn_.kept.push_back({event.best, event.logprob});
 }
 
 void TurnAudit::End(const SequenceProgress& status) {

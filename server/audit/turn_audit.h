@@ -16,10 +16,10 @@ namespace hydrant {
 
 class TurnAudit {
  public:
-  // Null: the turn is not in the sample, or there is none. `audit` outlives it. `turn` is as it begins.
+  // Null: the turn is not in the sample, or there is none, or no memory for it. `audit` outlives it. `turn` is as it begins. Never throws.
   static std::unique_ptr<TurnAudit> Draw(KvAudit* audit, AuditedTurn turn);
 
-  // An event of its sequence, with the log-probabilities of its token. With the last one the turn is KvAudit's, if it ended by
+  // An event of its sequence, with the best token in its place. With the last one the turn is KvAudit's, if it ended by
   // itself and something was evicted; where it stood then is in `status`. Without memory for it, it is none any more. Never throws.
   void Take(const TokenEvent& event, const SequenceProgress& status);
 

@@ -392,7 +392,7 @@ void EngineCore::BuildRow(const PlanRow& from, StepRow* row) {
   static_cast<RowPlan&>(*row) = from;
   row->adapter = extras.options.adapter;
   row->losses = {from.loss_keep_max, from.loss_cuts, &extras.options.policy};
-  row->logprobs = extras.options.logprobs;
+  row->logprobs = std::max(extras.options.logprobs, extras.options.audited ? 0 : -1);
   // The number of the token it samples.
   const int32_t next = from.position + static_cast<int32_t>(from.tokens.size()) - from.prompt_length;
   const bool forced = from.sample && next < std::ssize(extras.options.forced_ids);

@@ -50,6 +50,10 @@ struct GenerationJob {
 struct TokenEvent : SequenceOutcome {
   int32_t choice = 0;
   int64_t time_us = 0;
+  // The best token in its place, and its own log-probability, where the sequence is audited. They take no memory: who is audited may not
+  // be lost for it.
+  int32_t best = -1;
+  float logprob = 0.0f;
   std::unique_ptr<SampleResult> logprobs;  // null when not asked for
 };
 

@@ -30,6 +30,10 @@ void EventRouter::Hand(const Route& route, const EngineEvent& event, int64_t now
   TokenEvent token;
   static_cast<SequenceOutcome&>(token) = event;
   token.time_us = now_us;
+  if (event.sampled != nullptr) {
+    token.best = event.sampled->best;
+    token.logprob = event.sampled->logprob;
+  }
   if (route.with_logprobs && event.sampled != nullptr) token.logprobs = std::make_unique<SampleResult>(*event.sampled);
   Push(route, event.id, std::move(token), event);
 }

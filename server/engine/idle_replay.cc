@@ -49,7 +49,7 @@ std::optional<std::span<const SampleResult>> IdleReplay::Step() {
   // Token i predicts token i + 1.
   const int32_t first = computed_ + 1;
   if (first + tokens > text_.begin) row.targets = all.subspan(static_cast<size_t>(first), static_cast<size_t>(tokens));
-  row.target_logprobs = 1;
+  row.target_logprobs = 0;
   const LogitAdjustments* const none = nullptr;
   const Executor::Ticket ticket = executor_.Launch(input_);
   executor_.Sample(ticket, {&none, 1});

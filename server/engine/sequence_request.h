@@ -38,6 +38,7 @@ struct DecodeOptions : ScoringOptions {
   EvictionPolicy policy;  // policy.evicts == request.budget.limited(), and then policy.keep() == request.budget.keep
   std::vector<uint64_t> segment_starts;   // of the prompt: BatchRow::segment_starts; empty unless policy.pin_rows > 0
   bool prompt_ranks = false;              // reported with prompt_logprobs
+  bool audited = false;                   // TokenEvent::best and its logprob are reported whatever else is
   int32_t policy_label = 0;               // [0, kPolicyLabelsMax)
   int32_t adapter = -1;                   // RowCounts::adapter of all its rows
   std::shared_ptr<EndFinder> end_finder;  // its own; null: only tokens end it

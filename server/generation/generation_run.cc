@@ -261,7 +261,7 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   sequence.policy_label = prompt.kv.policy_label;
   if (adapter_ != nullptr) sequence.adapter = adapter_->slot->number;
   static_cast<ScoringOptions&>(sequence) = fields;
-  if (choices_[choice].audit != nullptr) sequence.logprobs = std::max(sequence.logprobs, 1);
+  sequence.audited = choices_[choice].audit != nullptr;
   if (fields.echo) sequence.prompt_logprobs = std::max(fields.logprobs, fields.prompt_logprobs);
   sequence.prompt_ranks = fields.prompt_logprobs >= 0;
   sequence.states = choices_[choice].states;

@@ -14,8 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "server/audit/turn_audit.h"
 #include "server/drafts/ngram_drafter.h"
 #include "server/engine/engine.h"
+#include "server/engine/event_router.h"
 #include "server/process/clock.h"
 #include "tests/engine/engine_core_fixture.h"
 #include "tests/engine/failing_new.h"
@@ -295,6 +297,19 @@ TEST(AcceptMemory, TheEngineGoesOnWithoutMemoryBetweenTwoSteps) {
   RecordProperty("allocations", calls);
 }
 
+TEST(AcceptMemory, AnAuditedTokenHasItsBestWithNoneOfTheKBest) {
+  ScriptedExecutor executor;
+  const auto core = EngineCore::Create(Options(), executor, MonotonicUs).value();
+  for (const int32_t logprobs : {-1, 0, 3}) {
+    SequenceRequest request = MakeRequest(static_cast<uint64_t>(logprobs + 2), 5, 1);
+    request.audited = true;
+    request.logprobs = logprobs;
+    ASSERT_TRUE(core->Add(request).ok());
+    core->Step();
+    EXPECT_EQ(executor.rows[0].logprobs, std::max(logprobs, 0));
+  }
+}
+
 TEST(AcceptMemory, WithoutMemoryForADrafterThereIsNone) {
   const NgramOptions options = {.tokens = 4, .lookup_max = 3, .lookup_min = 2};
   const TokenIds prompt = {1, 2, 3};
@@ -312,6 +327,46 @@ TEST(AcceptMemory, WithoutMemoryForADrafterThereIsNone) {
   }
   EXPECT_GT(calls, 2) << "it takes memory more than once";
   EXPECT_EQ(MakeNgramDrafter({}, prompt), nullptr);
+}
+
+// A turn is in the sample or not, and its request is answered all the same.
+TEST(AcceptMemory, AnAuditTakesNoMemoryThatARequestCouldMiss) {
+  KvAudit::Options asked;
+  asked.share = 1;
+  asked.context = 100;
+  KvAudit audit(std::move(asked));
+  AuditedTurn turn;
+  turn.prompt = {1, 2, 3};
+  FailNewAfter(0);
+  {
+    const MemoryRunsOut here;
+    EXPECT_EQ(TurnAudit::Draw(&audit, turn), nullptr);
+  }
+  EXPECT_TRUE(NewFailed());
+  EXPECT_EQ(audit.counts().results[static_cast<size_t>(AuditResult::kNoMemory)], 1u);
+
+  const auto mailbox = std::make_shared<StreamMailbox>(1, 1 << 20, [] {});
+  EventRouter router([](const EventRouter::MailboxList&) {}, 1);
+  router.Add(1, {.mailbox = mailbox});
+  SampleResult sampled;
+  sampled.best = 7;
+  EngineEvent event;
+  event.id = 1;
+  event.token = 5;
+  event.sampled = &sampled;
+  // From the third on the mailbox has room for a fourth.
+  for (int i = 0; i < 3; ++i) router.Deliver({&event, 1}, 0);
+  FailNewAfter(0);
+  {
+    const MemoryRunsOut here;
+    router.Deliver({&event, 1}, 0);
+  }
+  EXPECT_FALSE(NewFailed());
+  StreamBatch batch;
+  (void)mailbox->Take(&batch);
+  EXPECT_FALSE(batch.lost);
+  ASSERT_EQ(batch.tokens.size(), 4u);
+  EXPECT_EQ(batch.tokens.back().best, 7);
 }
 
 }  // namespace

@@ -171,6 +171,7 @@ TEST_P(SamplingTest, LongRowsAreDrawnFromLikeShortOnes) {
       EXPECT_NEAR(result.id, expected.id, decided ? 0 : 2000) << margin;
       EXPECT_EQ(result.rank, std::find(ranked.begin(), ranked.end(), result.id) - ranked.begin() + 1);
       EXPECT_NEAR(result.logprob, logprobs[static_cast<size_t>(result.id)], 2e-6);
+      EXPECT_EQ(result.best, ranked[0]);
       ASSERT_EQ(std::ssize(result.top), wanted);
       for (size_t i = 0; i < result.top.size(); ++i) ASSERT_EQ(result.top[i].id, ranked[i]) << i;
     }
@@ -224,6 +225,7 @@ TEST_P(SamplingTest, LogprobsAreThoseOfTheRawLogits) {
     const SampleResult result = Sample(logits, {.params = &params, .position = 9, .logprobs = wanted});
     // Half an ulp of a number below 16, and the sum's relative error of about 1e-6.
     EXPECT_NEAR(result.logprob, expected[static_cast<size_t>(result.id)], 2e-6);
+    EXPECT_EQ(result.best, ranked[0]);
     ASSERT_EQ(std::ssize(result.top), wanted);
     for (int32_t i = 0; i < wanted; ++i) {
       EXPECT_EQ(result.top[static_cast<size_t>(i)].id, ranked[static_cast<size_t>(i)]);
@@ -252,6 +254,13 @@ TEST_P(SamplingTest, ScoredTokenNeedsNoParameters) {
   EXPECT_EQ(result.id, 17);
   EXPECT_NEAR(result.logprob, reference::LogSoftmax(ToDouble(logits))[17], 2e-6);
   EXPECT_TRUE(result.top.empty());
+  EXPECT_EQ(result.best, reference::Ranked(ToDouble(logits))[0]);
+  EXPECT_EQ(Sample({1, 3, 3}, {.scored_id = 0, .logprobs = 0}).best, 1) << "the lower id of equals";
+  const TokenBias bias[] = {{0, 9.0f}};
+  const LogitAdjustments changed{.biases = bias};
+  const SamplingParams greedy{.temperature = 0.0f};
+  const SampleRequest biased{.params = &greedy, .adjustments = &changed, .logprobs = 0};
+  EXPECT_EQ(Sample({1, 3, 2}, biased).best, 1) << "as the row was";
 }
 
 // What a case asks, and the lists it speaks of.

@@ -107,6 +107,7 @@ class ScriptedExecutor : public Executor {
     result.rank = rank ? id + 1 : 0;
     result.id = id;
     result.logprob = static_cast<float>(-id) / 100;
+    result.best = logprobs >= 0 ? 0 : -1;
     for (int32_t k = 0; k < logprobs; ++k) result.top.push_back({k, static_cast<float>(-k)});
     return result;
   }

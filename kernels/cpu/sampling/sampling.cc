@@ -224,6 +224,7 @@ SampleResult SampleRow(const SamplingKernels& kernels, std::span<const float> lo
     if (!result.finite) return result;
   }
   if (request.logprobs >= 0) {
+    result.best = summary.largest_id;
     ReportLogprobs(kernels, logits, summary.largest, request.logprobs, scratch, result);
     if (request.rank) result.rank = RankOf(logits, result.id);
   }

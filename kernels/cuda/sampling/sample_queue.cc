@@ -75,6 +75,7 @@ void SetResult(const SampleOutcome& outcome, const std::span<TopToken>* top, Sam
     return static_cast<float>(static_cast<double>(logit) - static_cast<double>(outcome.largest) - outcome.log_total);
   };
   result->logprob = logprob(outcome.logit);
+  result->best = outcome.best;
   result->rank = outcome.rank;
   std::stable_sort(top->begin(), top->end(), [](const TopToken& a, const TopToken& b) { return a.logit > b.logit; });
   assert(result->top.empty() && result->top.capacity() >= top->size());

@@ -84,7 +84,7 @@ __device__ Summary SummaryOf(uint64_t best) {
 }
 
 __device__ SampleOutcome OutcomeOf(const SampleTask& task, const Summary& summary) {
-  SampleOutcome outcome = {0.0, summary.largest, 0.0f, task.scored_id, 0, summary.finite, false};
+  SampleOutcome outcome = {0.0, summary.largest, 0.0f, task.scored_id, summary.id, 0, summary.finite, false};
   if (summary.finite && task.scored_id < 0) outcome.id = summary.id;
   return outcome;
 }

@@ -43,6 +43,7 @@ struct SampleOutcome {
   float largest;     // of the row as it was
   float logit;       // of the token, in the row as it was
   int32_t id;
+  int32_t best;  // of the row as it was
   int32_t rank;
   bool finite;
   bool no_token;

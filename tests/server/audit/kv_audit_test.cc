@@ -38,7 +38,7 @@ AuditedTurn TurnOf(uint64_t session = 0) {
 SampleResult ScoreOf(int32_t best, float logprob) {
   SampleResult score;
   score.logprob = logprob;
-  score.top = {{best, logprob}};
+  score.best = best;
   return score;
 }
 

@@ -32,9 +32,8 @@ class TurnAuditTest : public testing::Test {
     event.token = token;
     event.finish = finish;
     if (scored) {
-      event.logprobs = std::make_unique<SampleResult>();
-      event.logprobs->logprob = -2.0f;
-      event.logprobs->top = {{token + 1, -1.0f}};
+      event.best = token + 1;
+      event.logprob = -2.0f;
     }
     SequenceProgress status;
     status.evicted = evicted;
@@ -55,8 +54,8 @@ TEST_F(TurnAuditTest, WhatWasSampledAndWhatWasBestIsCompared) {
   EXPECT_EQ(text->tokens.size(), 12u) << "the token that stops it is one that was sampled";
   EXPECT_EQ(text->begin, 10);
   SampleResult scores[2];
-  scores[0].top = {{2, -1.0f}};
-  scores[1].top = {{2, -1.0f}};
+  scores[0].best = scores[1].best = 2;
+  scores[0].logprob = scores[1].logprob = 0.0f;
   EXPECT_TRUE(audit_.OnScores(scores));
   audit_.OnEnd(ReplayEnd::kDone);
   EXPECT_DOUBLE_EQ(audit_.counts().series[0].agreement, 0.5);

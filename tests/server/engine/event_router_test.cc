@@ -131,6 +131,25 @@ TEST(EventRouter, LogProbabilitiesTravelOnlyWhenAskedFor) {
   EXPECT_EQ(f.batch.tokens[1].logprobs->logprob, -3);
 }
 
+// Else an audit would pause whose reader is slow sooner than others.
+TEST(EventRouter, TheBestTokenTakesNoRoomInAMailbox) {
+  Fixture f(/*bytes_max=*/2 * sizeof(TokenEvent));
+  SampleResult sampled;
+  sampled.best = 9;
+  sampled.logprob = -3;
+  sampled.top = {{9, -1.0f}};
+  EngineEvent event = Token(1, 5);
+  event.sampled = &sampled;
+  EXPECT_THAT(f.Deliver({&event, 1}, 0).paused, IsEmpty());
+  EXPECT_THAT(f.Deliver({&event, 1}, 0).paused, IsEmpty());
+  EXPECT_THAT(f.Deliver({&event, 1}, 0).paused, ElementsAre(1u));
+  (void)f.mailbox->Take(&f.batch);
+  ASSERT_EQ(f.batch.tokens.size(), 3u);
+  EXPECT_EQ(f.batch.tokens[0].best, 9);
+  EXPECT_EQ(f.batch.tokens[0].logprob, -3);
+  EXPECT_EQ(f.batch.tokens[0].logprobs, nullptr);
+}
+
 TEST(EventRouter, PromptLogProbabilitiesComeWithoutAToken) {
   Fixture f;
   const std::vector<SampleResult> results(3);

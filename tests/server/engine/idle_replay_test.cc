@@ -52,7 +52,7 @@ TEST_F(IdleReplayTest, EveryTokenOfTheAnswerIsScoredOnceAndInOrder) {
         EXPECT_EQ(row.score_table.front(), 74) << "and behind its spare ones";
         EXPECT_EQ(row.block_table.back(), 67);
         EXPECT_EQ(row.score_table.back(), 77);
-        EXPECT_EQ(row.target_logprobs, 1);
+        EXPECT_EQ(row.target_logprobs, 0);
         const auto tokens = static_cast<int32_t>(row.tokens.size());
         computed += tokens;
         EXPECT_LE(tokens, kBlockSlots);

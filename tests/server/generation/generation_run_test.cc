@@ -119,8 +119,9 @@ TokenEvent Scored(int32_t choice, int32_t token, FinishReason finish) {
   event.finish = finish;
   event.logprobs = std::make_unique<SampleResult>();
   event.logprobs->id = token;
-  event.logprobs->logprob = -1.0f;
+  event.logprobs->logprob = event.logprob = -1.0f;
   event.logprobs->top = {{'z', -0.5f}};
+  event.best = 'z';
   return event;
 }
 
@@ -140,7 +141,10 @@ TEST_F(GenerationRunTest, AnAuditedTurnHasLogProbabilitiesThatItsClientDoesNotSe
         std::string(R"({"prompt":"abc","max_tokens":1,"n":2,"kv":{"policy":"h2o","budget":16},"stream":)") + stream +
         "}";
     const auto run = Start(body);
-    for (const SequenceRequest& sequence : queue_.job.sequences) EXPECT_EQ(sequence.logprobs, 1);
+    for (const SequenceRequest& sequence : queue_.job.sequences) {
+      EXPECT_TRUE(sequence.audited);
+      EXPECT_EQ(sequence.logprobs, -1) << "nothing is in its mailbox that it did not ask for";
+    }
     for (int32_t choice = 0; choice < 2; ++choice) {
       (void)queue_.job.mailbox->PushToken(Scored(choice, 'd', FinishReason::kLength), status);
     }
@@ -165,11 +169,10 @@ TEST_F(GenerationRunTest, AnAuditedTurnHasLogProbabilitiesThatItsClientDoesNotSe
     EXPECT_FALSE(audit.has_text());
   }
   Start(R"({"prompt":"abc","max_tokens":1,"logprobs":0,"kv":{"policy":"h2o","budget":16}})");
-  EXPECT_EQ(queue_.job.sequences.front().logprobs, 1);
-  Start(R"({"prompt":"abc","max_tokens":1,"logprobs":4,"kv":{"policy":"h2o","budget":16}})");
-  EXPECT_EQ(queue_.job.sequences.front().logprobs, 4) << "its own are enough";
+  EXPECT_EQ(queue_.job.sequences.front().logprobs, 0) << "its own";
+  EXPECT_TRUE(queue_.job.sequences.front().audited);
   Start(R"({"prompt":"abc","max_tokens":1})");
-  EXPECT_EQ(queue_.job.sequences.front().logprobs, -1) << "nothing is evicted";
+  EXPECT_FALSE(queue_.job.sequences.front().audited) << "nothing is evicted";
 }
 
 // Nothing else is work for an io thread: masks may be in its way.

@@ -43,7 +43,7 @@ TEST(AuditSeries, ComeAndGoWithWhatWasAudited) {
     ASSERT_TRUE(audit.Next().has_value());
     SampleResult score;
     score.logprob = -1.5f;
-    score.top = {{3, -1.5f}};
+    score.best = 3;
     EXPECT_TRUE(audit.OnScores({&score, 1}));
     audit.OnEnd(ReplayEnd::kDone);
   };
