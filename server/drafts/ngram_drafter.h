@@ -8,7 +8,7 @@
 // Invariants
 //  1. What it proposes follows from the text and from what was learnt, never from the clock.
 //  2. A proposal costs a look at each token of the text at most, and lookup_max at each. However long the text, and whoever wrote it,
-//     the looks at all of it are no more than a constant times the steps, and another times the guesses that were right.
+//     the looks at all of it are one, and no more than a constant times the steps, and another times the guesses that were right.
 #ifndef HYDRANT_SERVER_DRAFTS_NGRAM_DRAFTER_H_
 #define HYDRANT_SERVER_DRAFTS_NGRAM_DRAFTER_H_
 

@@ -167,8 +167,8 @@ std::span<const EngineEvent> EngineCore::Step() {
 
 // Has the tokens guessed that may come with the next step.
 void EngineCore::Draft() {
-  int32_t rows = 0, left = options_.scheduler.drafts_max;
-  for (const int32_t index : scheduler_.running_sequences()) rows += scheduler_.sequence(index).continues() ? 1 : 0;
+  const int32_t rows = scheduler_.RowsForDrafts();
+  int32_t left = rows == 0 ? 0 : options_.scheduler.drafts_max;
   for (const int32_t index : scheduler_.running_sequences()) {
     Extras& extras = extras_[static_cast<size_t>(index)];
     const int32_t most = extras.options.drafter == nullptr ? 0 : std::min(left, DraftsMax(index));

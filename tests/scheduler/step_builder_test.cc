@@ -417,7 +417,11 @@ TEST(StepBuilder, AStepWithAPromptHasNoDrafts) {
   driver.Step();
   EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(10));
   ASSERT_TRUE(driver.scheduler.Add(MakeRequest(2, 48, 4)).ok());
-  for (int chunk = 0; chunk < 3; ++chunk) EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(0, 0)) << chunk;
+  for (int chunk = 0; chunk < 3; ++chunk) {
+    EXPECT_EQ(driver.scheduler.RowsForDrafts(), chunk == 0 ? 1 : 0) << "who waits is let in with the first chunk";
+    EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(0, 0)) << chunk;
+  }
+  EXPECT_EQ(driver.scheduler.RowsForDrafts(), 2);
   EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(10, 2)) << "both have theirs again";
 }
 
