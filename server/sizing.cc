@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "model/run/kv_cache.h"
 #include "model/run/model_executor.h"
+#include "server/engine/idle_replay.h"
 #include "server/speculative_config.h"
 
 namespace hydrant {
@@ -104,6 +105,9 @@ int64_t BlockBytes(const Config& config, const ModelConfig& model, const Sizing&
 // memory, it is of that share; where it is a number of blocks, it is beside them.
 constexpr int32_t kReplayPart = 16;
 
+// Whether the pool is a number of blocks: what is in bytes goes before.
+bool CountsBlocks(const Config& config) { return config.blocks_override > 0 && config.kv_cache_memory_bytes == 0; }
+
 int32_t ReplayBlockCount(const Config& config, const Limits& limits, int32_t blocks) {
   if (config.kv_audit == 0) return 0;
   return static_cast<int32_t>(std::min<int64_t>(BlocksForSlots(limits.context_max), std::max(1, blocks / kReplayPart)));
@@ -112,7 +116,7 @@ int32_t ReplayBlockCount(const Config& config, const Limits& limits, int32_t blo
 // What a flag gives to the pool and what is beside it, of `left_bytes` of a device's memory; 0: no flag says anything.
 int64_t AskedPoolBytes(const Config& config, const ModelConfig& model, const Sizing& sizing, int64_t left_bytes) {
   if (config.kv_cache_memory_bytes > 0) return config.kv_cache_memory_bytes;
-  if (config.blocks_override > 0) {
+  if (CountsBlocks(config)) {
     const int64_t replays = ReplayBlockCount(config, sizing.limits, config.blocks_override);
     return (config.blocks_override + replays) * BlockBytes(config, model, sizing);
   }
@@ -209,9 +213,10 @@ absl::Status SizeReplays(const Config& config, int64_t free_bytes, Sizing* sizin
   if (config.kv_audit == 0) return absl::OkStatus();
   int32_t& blocks = sizing->limits.blocks;
   sizing->replay_blocks = ReplayBlockCount(config, sizing->limits, blocks);
-  if (config.blocks_override == 0) {
+  const int64_t fit = free_bytes / sizing->block_bytes, all = int64_t{blocks} + sizing->replay_blocks;
+  if (!CountsBlocks(config)) {
     blocks = std::max(1, blocks - sizing->replay_blocks);
-  } else if (const int64_t all = int64_t{blocks} + sizing->replay_blocks; all > free_bytes / sizing->block_bytes) {
+  } else if (blocks <= fit && all > fit) {
     return absl::ResourceExhaustedError(absl::StrCat("--kv-audit takes ", sizing->replay_blocks, " blocks beside the ",
                                                      blocks, " of --num-gpu-blocks-override: together ",
                                                      all * sizing->block_bytes, " bytes, and ", free_bytes,
@@ -219,7 +224,7 @@ absl::Status SizeReplays(const Config& config, int64_t free_bytes, Sizing* sizin
   }
   sizing->explanation.push_back(absl::StrCat("--kv-audit: ", sizing->replay_blocks,
                                              " blocks beside the pool, for texts of ",
-                                             sizing->replay_blocks * kBlockSlots, " tokens at most"));
+                                             ReplayTokensMax(sizing->replay_blocks), " tokens at most"));
   return absl::OkStatus();
 }
 

@@ -553,6 +553,12 @@ TEST(Sizing, AuditsBesideACountOfBlocksHaveToFit) {
   EXPECT_FALSE(DeriveLimits(config, Model(), kDevice, kHost).ok());
   config.blocks_override = all - replays;
   EXPECT_TRUE(DeriveLimits(config, Model(), kDevice, kHost).ok());
+  // A pool in bytes goes before a number of blocks, and they are of it.
+  config.kv_cache_memory_bytes = 1 << 30;
+  const Sizing both = *DeriveLimits(config, Model(), kDevice, kHost);
+  config.blocks_override = 0;
+  EXPECT_EQ(both.limits.blocks, DeriveLimits(config, Model(), kDevice, kHost)->limits.blocks);
+  EXPECT_LE((both.limits.blocks + both.replay_blocks) * both.block_bytes, 1 << 30);
 }
 
 }  // namespace
