@@ -111,13 +111,18 @@ void KvAudit::MakeRoom(bool of_tokens) {
     all[i] = {waiting_[i].turn.tenant, of_tokens ? std::ssize(waiting_[i].tokens) : 1};
   }
   std::sort(all.begin(), all.end(), [](const Part& a, const Part& b) { return a.tenant < b.tenant; });
-  Part largest, sum;
-  for (const Part& part : all) {
-    sum = {part.tenant, part.size + (part.tenant == sum.tenant ? sum.size : 0)};
-    if (sum.size > largest.size) largest = sum;
+  // What a tenant has, at the last of its parts.
+  for (size_t i = 1; i < all.size(); ++i) {
+    if (all[i].tenant == all[i - 1].tenant) all[i].size += std::exchange(all[i - 1].size, 0);
   }
-  const auto gone = std::find_if(waiting_.begin(), waiting_.end(),
-                                 [&](const Waiting& each) { return each.turn.tenant == largest.tenant; });
+  const int64_t most =
+      std::max_element(all.begin(), all.end(), [](const Part& a, const Part& b) { return a.size < b.size; })->size;
+  const auto has_most = [&](const Waiting& each) {
+    const auto end = std::upper_bound(all.begin(), all.end(), each.turn.tenant,
+                                      [](int32_t tenant, const Part& part) { return tenant < part.tenant; });
+    return std::prev(end)->size == most;
+  };
+  const auto gone = std::find_if(waiting_.begin(), waiting_.end(), has_most);
   waiting_tokens_ -= std::ssize(gone->tokens);
   waiting_.erase(gone);
   CountLocked(AuditResult::kCrowdedOut);

@@ -78,7 +78,7 @@ class KvAudit : public ReplaySource {
     uint64_t seed = 0;
     int32_t context = 0;
     int64_t room = std::numeric_limits<int64_t>::max();  // tokens of the longest text that can be computed once more
-    int64_t tokens_max = 1 << 18;                        // of waiting turns, and one turn of the context in any case
+    int64_t tokens_max = 1 << 18;                        // of waiting turns; one that waits alone may have more
     std::vector<std::string> policy_names;
     std::function<std::string(int32_t tenant)> tenant_name;
   };
