@@ -44,10 +44,11 @@ void KvMemory::Shorten(Piece* piece, size_t bytes) {
   piece->bytes = bytes;
 }
 
-// Keeps of it what it may; the rest is freed.
+// Keeps of it what it may; the rest is freed, all of it without the lock.
 void KvMemory::Return(Spares& spares, Piece piece) {
-  const std::lock_guard<std::mutex> lock(spares.mutex);
   if (piece.bytes < kSpareLeast) return;
+  const std::lock_guard<std::mutex> lock(spares.mutex);
+  if (spares.bytes_max - spares.bytes < kSpareLeast) return;
   Shorten(&piece, spares.bytes_max - spares.bytes);
   for (Piece& place : spares.pieces) {
     if (place.memory != nullptr) continue;
@@ -58,12 +59,19 @@ void KvMemory::Return(Spares& spares, Piece piece) {
 }
 
 void KvMemory::SetSpareMost(size_t bytes) {
+  std::array<Piece, kSparesMax> gone;  // freed without the lock
   const std::lock_guard<std::mutex> lock(spares_->mutex);
   spares_->bytes_max = bytes;
-  for (Piece& piece : spares_->pieces) {
+  for (size_t i = 0; i < kSparesMax; ++i) {
+    Piece& piece = spares_->pieces[i];
     const size_t above = spares_->bytes - std::min(spares_->bytes, bytes);
     spares_->bytes -= piece.bytes;
-    Shorten(&piece, piece.bytes - std::min(piece.bytes, above));
+    const size_t stays = piece.bytes - std::min(piece.bytes, above);
+    if (stays < kSpareLeast) {
+      gone[i] = std::exchange(piece, Piece());
+    } else {
+      Shorten(&piece, stays);
+    }
     spares_->bytes += piece.bytes;
   }
 }
