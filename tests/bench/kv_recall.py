@@ -299,9 +299,11 @@ def main():
     parser.add_argument("--results", type=pathlib.Path, help="JSON file with what was measured before")
     parser.add_argument("--server-flag", action="append", default=[], help="for hydrantd, e.g. --server-flag=--threads=2")
     arguments = parser.parse_args()
+    if arguments.picture and (len(arguments.models) > 1 or "late" not in arguments.parts):
+        parser.error("--picture: is of the late questions of one model")
     path, until = arguments.results, time.monotonic() + 60 * arguments.minutes
     cells = json.loads(path.read_text()) if path and path.exists() else {}
-    flags = ["--debug-kv-dump", "/dev/null", *MEMORY, *arguments.server_flag]
+    flags = ["--log-level", "debug", "--debug-kv-dump", "/dev/null", *MEMORY, *arguments.server_flag]
     for model in arguments.models:
         run = Run(cells, lambda: path and path.write_text(json.dumps(cells)), model.stem, until)
         with ServerProcess(arguments.binary, model, flags) as server, concurrent.futures.ThreadPoolExecutor(IN_FLIGHT) as pool:
@@ -310,7 +312,7 @@ def main():
             block_bytes = type_quality.block_bytes_of(server)
     show(cells)
     if arguments.picture:
-        late_cells = [cell for key, cell in cells.items() if key.split("/")[1] == "late"]
+        late_cells = [cell for key, cell in cells.items() if key.startswith(f"{arguments.models[0].stem}/late/")]
         (ROOT / "docs" / "pictures" / "late.svg").write_text(late_picture.draw(late_cells, block_bytes))
 
 

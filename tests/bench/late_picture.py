@@ -8,9 +8,7 @@ from quality_picture import STYLE
 
 WIDTH, HEIGHT = 760, 400
 TOP, BOTTOM, LEFT, RIGHT = 44, 96, 60, 24
-COLOURS = {
-    "auto, recall": "#cf222e", "auto": "#bf8700", "h2o-plus": "#0969da", "snapkv": "#1b7c83", "h2o": "#8250df", "sinks": "#6e7781",
-}  # fmt: skip
+COLOURS = ["#cf222e", "#0969da", "#1b7c83", "#8250df", "#bf8700", "#6e7781"]
 TICKS = [10, 20, 50, 100, 200, 500, 1000]
 BLOCK_SLOTS = 16
 
@@ -62,16 +60,17 @@ def draw(cells, block_bytes):
     parts.append(f'<circle class="mark" cx="{x(place):.1f}" cy="{y(share, top):.1f}" r="5"/>')
     parts.append(f'<text x="{x(place) + 10:.1f}" y="{y(share, top) - 8:.1f}">full: nothing is evicted</text>')
     labelled, left = set(), LEFT
-    for policy, rows in every.items():
+    for number, (policy, rows) in enumerate(every.items()):
+        colour = COLOURS[number % len(COLOURS)]
         path = " ".join(f"{x(sessions):.1f},{y(answered, top):.1f}" for sessions, answered, _ in rows)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{COLOURS[policy]}" stroke-width="2.5"/>')
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
         for sessions, answered, budget in rows:
             at = x(sessions), y(answered, top)
-            parts.append(f'<circle cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="3.5" fill="{COLOURS[policy]}"/>')
+            parts.append(f'<circle cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="3.5" fill="{colour}"/>')
             if budget not in labelled:
                 labelled.add(budget)
                 parts.append(f'<text x="{at[0]:.1f}" y="{at[1] - 10:.1f}" text-anchor="middle">{budget}</text>')
-        parts.append(f'<line x1="{left}" y1="{HEIGHT - 16}" x2="{left + 22}" y2="{HEIGHT - 16}" stroke="{COLOURS[policy]}" stroke-width="2.5"/>')
+        parts.append(f'<line x1="{left}" y1="{HEIGHT - 16}" x2="{left + 22}" y2="{HEIGHT - 16}" stroke="{colour}" stroke-width="2.5"/>')
         parts.append(f'<text x="{left + 28}" y="{HEIGHT - 12}">{policy}</text>')
         left += 50 + 8 * len(policy)
     head = (
