@@ -58,8 +58,8 @@ enum class ScoreSource : uint8_t { kAttention, kNone };
 // instead of reaching 0, and where it got stuck would depend on the device.
 inline constexpr float kScoreMin = 0x1p-126f;
 
-// What a token is given at least on average, in parts of what a prompt's row gives one of its tokens: scores of earlier turns
-// may have decayed to nothing.
+// Over P, the least by which what a token is given is measured. A score of an earlier turn may have decayed to nothing, and then the
+// token counts 4 P times what it is given.
 inline constexpr float kUsualMin = 0.25f;
 
 // How much a segment counts, at least, of the one before it: what is said of a name may stand in the sentence behind it.
@@ -81,7 +81,7 @@ struct EvictionPolicy {
   int32_t pin_rows = 0;       // newest prompt rows whose attention chooses pins; 0 = nothing is pinned
   float pin_decay = 1.0f;     // in (0, 1]
   int32_t pin_tokens = 0;     // generated tokens until pins end
-  int32_t pins_min = 0;       // pins() is not less than this if there are as many heavy slots
+  int32_t pins_min = 0;       // pins() is not less than this if there are as many heavy slots; see there
 
   // Slots kept by a cut; a decoding sequence with cadence `exact` owns one more.
   int32_t keep() const { return heavy + recent; }

@@ -104,11 +104,15 @@ TEST_F(PinsTest, WhatStandsNearGetsMoreAnyway) {
   EXPECT_THAT(Choose(starts, 0, {{2, 5.0f}, {13, 5.0f}}), ElementsAre(0, 1, 2, 3));
 }
 
-// The score of an earlier turn's token decays to nothing while answers are generated.
-TEST_F(PinsTest, WithoutAScoreATokenIsMeasuredByWhatAnyOneGets) {
-  sums_[2] = 1e-9f;
+// The score of an earlier turn's token decays to nothing while answers are generated. A usual one has score 1 a row, and here 1 is
+// 80 times as much as is taken for such a token.
+TEST_F(PinsTest, WithoutAScoreATokenIsMeasuredByTheLeastThatThereIs) {
+  const std::vector<uint64_t> starts = Bits({0, 4, 8, 12, 16});
   sums_[13] = 1.0f;
-  EXPECT_THAT(Choose(Bits({0, 4, 8, 12, 16}), 0, {{2, 0.0f}}), ElementsAre(12, 13, 14, 15));
+  sums_[2] = 1.0f / 90;
+  EXPECT_THAT(Choose(starts, 0, {{2, 0.0f}}), ElementsAre(12, 13, 14, 15));
+  sums_[2] = 1.0f / 70;
+  EXPECT_THAT(Choose(starts, 0, {{2, 0.0f}}), ElementsAre(0, 1, 2, 3));
 }
 
 TEST_F(PinsTest, RecentTokensAndThoseThatNobodySeesAreNone) {
