@@ -55,7 +55,8 @@ def draw(cells, block_bytes):
     """`cells`: [{"policy/budget": [[turn, fact, exact, log p, tokens]]}], a context each."""
     every = points(cells, block_bytes)
     place, share, _ = every.pop("full")[0]
-    top = math.ceil(10 * max(of[1] for rows in [*every.values(), [(place, share)]] for of in rows)) / 10
+    # With room for what is written above a point.
+    top = math.ceil(10 * (0.05 + max(of[1] for rows in [*every.values(), [(place, share)]] for of in rows))) / 10
     parts = axes(top)
     parts.append(f'<circle class="mark" cx="{x(place):.1f}" cy="{y(share, top):.1f}" r="5"/>')
     parts.append(f'<text x="{x(place) + 10:.1f}" y="{y(share, top) - 8:.1f}">full: nothing is evicted</text>')
