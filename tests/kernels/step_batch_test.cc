@@ -183,7 +183,7 @@ TEST_P(DraftRowsTest, ReachToTheLastSlotThatTheyMayHave) {
   for (const bool scores : {true, false}) {
     const RowCase tested{"long", scores ? Policy(3000, 3000) : EvictionPolicy(), KvType::kF32,
                          kDraftScoreSlots - 1 - kDrafted + (scores ? 0 : 100)};
-    for (const int32_t right : {0, 2, kDrafted}) {
+    for (const int32_t right : {scores ? 0 : 2, kDrafted}) {
       Computed drafted(tested, GetParam()), alone(tested, GetParam());
       EXPECT_TRUE(SameBits(drafted.StepWithDrafts(right, kWrongs[1]), alone.Steps(1 + right))) << right;
       EXPECT_TRUE(SameBits(drafted.Cached(), alone.Cached())) << right;
