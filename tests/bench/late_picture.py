@@ -4,10 +4,11 @@ the share of late questions that they answer, a line per policy, a point per bud
 import math
 import statistics
 
-from quality_picture import STYLE
+import chart
 
 WIDTH, HEIGHT = 760, 400
 TOP, BOTTOM, LEFT, RIGHT = 44, 96, 60, 24
+FULL = "#57606a"
 COLOURS = ["#cf222e", "#0969da", "#1b7c83", "#8250df", "#bf8700", "#6e7781"]
 TICKS = [10, 20, 50, 100, 200, 500, 1000]
 BLOCK_SLOTS = 16
@@ -39,15 +40,12 @@ def y(share, top):
 
 
 def axes(top):
-    parts = [f'<text class="title" x="{LEFT}" y="20">Share of late questions answered</text>']
+    parts = [chart.title(LEFT, "Share of late questions answered")]
     for tenth in range(0, round(10 * top) + 1):
-        at = y(tenth / 10, top)
-        parts.append(f'<line class="grid" x1="{LEFT}" y1="{at:.1f}" x2="{WIDTH - RIGHT}" y2="{at:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{tenth / 10:.1f}</text>')
-    for tick in TICKS:
-        parts.append(f'<text x="{x(tick):.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{tick:,}</text>')
+        parts += chart.tick(LEFT, WIDTH - RIGHT, y(tenth / 10, top), tenth / 10)
+    parts += [chart.text(x(tick), HEIGHT - BOTTOM + 20, f"{tick:,}", "middle") for tick in TICKS]
     middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(f'<text x="{middle}" y="{HEIGHT - BOTTOM + 40}" text-anchor="middle">sessions per GiB of KV cache while they answer</text>')
+    parts.append(chart.text(middle, HEIGHT - BOTTOM + 40, "sessions per GiB of KV cache while they answer", "middle"))
     return parts
 
 
@@ -58,24 +56,17 @@ def draw(cells, block_bytes):
     # With room for what is written above a point.
     top = math.ceil(10 * (0.05 + max(of[1] for rows in [*every.values(), [(place, share)]] for of in rows))) / 10
     parts = axes(top)
-    parts.append(f'<circle class="mark" cx="{x(place):.1f}" cy="{y(share, top):.1f}" r="5"/>')
-    parts.append(f'<text x="{x(place) + 10:.1f}" y="{y(share, top) - 8:.1f}">full: nothing is evicted</text>')
+    parts += chart.dots([(x(place), y(share, top))], FULL, radius=5)
+    parts.append(chart.text(x(place) + 10, y(share, top) - 8, "full: nothing is evicted"))
     labelled, left = set(), LEFT
     for number, (policy, rows) in enumerate(every.items()):
         colour = COLOURS[number % len(COLOURS)]
-        path = " ".join(f"{x(sessions):.1f},{y(answered, top):.1f}" for sessions, answered, _ in rows)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
-        for sessions, answered, budget in rows:
-            at = x(sessions), y(answered, top)
-            parts.append(f'<circle cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="3.5" fill="{colour}"/>')
+        at = [(x(sessions), y(answered, top)) for sessions, answered, _ in rows]
+        parts += [chart.curve(at, colour), *chart.dots(at, colour)]
+        for (across, down), (_, _, budget) in zip(at, rows):
             if budget not in labelled:
                 labelled.add(budget)
-                parts.append(f'<text x="{at[0]:.1f}" y="{at[1] - 10:.1f}" text-anchor="middle">{budget}</text>')
-        parts.append(f'<line x1="{left}" y1="{HEIGHT - 16}" x2="{left + 22}" y2="{HEIGHT - 16}" stroke="{colour}" stroke-width="2.5"/>')
-        parts.append(f'<text x="{left + 28}" y="{HEIGHT - 12}">{policy}</text>')
+                parts.append(chart.text(across, down - 10, budget, "middle"))
+        parts += chart.key(left, HEIGHT - 12, colour, policy)
         left += 50 + 8 * len(policy)
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        'aria-label="Share of late questions answered against sessions per GiB, by policy">'
-    )
-    return "\n".join([head, STYLE.replace(".grid", ".mark { fill: #57606a } .grid", 1), *parts]) + "\n</svg>\n"
+    return chart.picture(WIDTH, HEIGHT, "Share of late questions answered against sessions per GiB, by policy", parts)

@@ -22,8 +22,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE))
 
+import chart
 import perplexity
-from quality_picture import STYLE
 from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ROOT, ServerProcess
 
 WINDOW = 1024
@@ -138,35 +138,24 @@ def draw(result):
         share = math.log(min(value, high) / low) / math.log(high / low)
         return height - bottom - share * (height - top - bottom)
 
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-        'aria-label="Perplexity along a chat that outgrows the context of its model">', STYLE,
-        f'<text class="title" x="{left}" y="20">Perplexity along a chat (lower is better)</text>',
-    ]  # fmt: skip
+    parts = [chart.title(left, "Perplexity along a chat (lower is better)")]
     for tick in (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000):
         if low <= tick <= high:
-            parts.append(f'<line class="grid" x1="{left}" y1="{y(tick):.1f}" x2="{width - right}" y2="{y(tick):.1f}"/>')
-            parts.append(f'<text x="{left - 8}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick}</text>')
+            parts += chart.tick(left, width - right, y(tick), tick)
     for position in range(2048, tokens + 1, 2048):
-        parts.append(
-            f'<text x="{x(position):.1f}" y="{height - bottom + 20}" text-anchor="middle">{position // 1024}k</text>'
-        )
+        parts.append(chart.text(x(position), height - bottom + 20, f"{position // 1024}k", "middle"))
     if result["trained"] < tokens:
         at = x(result["trained"])
         parts.append(f'<line class="full" x1="{at:.1f}" y1="{top}" x2="{at:.1f}" y2="{height - bottom}"/>')
-        parts.append(f'<text x="{at + 6:.1f}" y="{top + 12}">trained context</text>')
+        parts.append(chart.text(at + 6, top + 12, "trained context"))
     for number, (label, line) in enumerate(result["lines"].items()):
         # A window stands at its middle.
-        path = " ".join(
-            f"{x(result['from'] + (i + 0.5) * WINDOW):.1f},{y(value):.1f}" for i, value in enumerate(line)
-        )
-        colour = COLOURS[number]
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
+        points = [(x(result["from"] + (i + 0.5) * WINDOW), y(value)) for i, value in enumerate(line)]
+        parts.append(chart.curve(points, COLOURS[number]))
         column, row = number % 3, number // 3
         at, down = left + column * (width - left) / 3, height - 44 + 22 * row
-        parts.append(f'<line x1="{at:.1f}" y1="{down - 4}" x2="{at + 22:.1f}" y2="{down - 4}" stroke="{colour}" stroke-width="2.5"/>')
-        parts.append(f'<text x="{at + 28:.1f}" y="{down}">{label.replace("`", "")}</text>')
-    return "\n".join(parts) + "\n</svg>\n"
+        parts += chart.key(at, down, COLOURS[number], label.replace("`", ""))
+    return chart.picture(width, height, "Perplexity along a chat that outgrows the context of its model", parts)
 
 
 def main():

@@ -1,5 +1,7 @@
 """Draws docs/pictures/quality.svg from kv_quality.py's summary: perplexity and recall against budget, a line per policy."""
 
+import chart
+
 WIDTH, HEIGHT = 760, 380
 TOP, BOTTOM, GAP = 44, 84, 60
 LEFT, RIGHT = 52, 16
@@ -10,15 +12,6 @@ COLOURS = {
     "h2o": "#0969da", "h2o-llama3": "#54aeff", "h2o-decay": "#1b7c83", "h2o-plus": "#cf222e", "snapkv": "#9a6700", "sinks": "#8250df",
     "window": "#6e7781",
 }  # fmt: skip
-STYLE = """<style>
-  text { font: 13px system-ui, sans-serif; fill: #57606a }
-  .title { font-weight: 600; fill: #24292f }
-  .grid { stroke: #d0d7de; stroke-width: 1 }
-  .full { stroke: #57606a; stroke-width: 1; stroke-dasharray: 5 4 }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #9198a1 } .title { fill: #f0f6fc } .grid { stroke: #3d444d } .full { stroke: #9198a1 }
-  }
-</style>"""
 
 
 class Panel:
@@ -26,7 +19,7 @@ class Panel:
 
     def __init__(self, left, title, budgets, low, high):
         self.left, self.budgets, self.low, self.high = left, budgets, low, high
-        self.parts = [f'<text class="title" x="{left}" y="20">{title}</text>']
+        self.parts = [chart.title(left, title)]
 
     def x(self, budget):
         return self.left + PANEL * (self.budgets.index(budget) + 0.25) / (len(self.budgets) - 0.5)
@@ -36,26 +29,19 @@ class Panel:
 
     def axes(self, ticks, digits):
         for tick in ticks:
-            y = self.y(tick)
-            self.parts.append(f'<line class="grid" x1="{self.left}" y1="{y:.1f}" x2="{self.left + PANEL:.1f}" y2="{y:.1f}"/>')
-            self.parts.append(f'<text x="{self.left - 8}" y="{y + 4:.1f}" text-anchor="end">{tick:.{digits}f}</text>')
-        for budget in self.budgets:
-            self.parts.append(f'<text x="{self.x(budget):.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{budget}</text>')
-        middle = self.left + PANEL / 2
-        self.parts.append(f'<text x="{middle:.1f}" y="{HEIGHT - BOTTOM + 40}" text-anchor="middle">budget, tokens</text>')
+            self.parts += chart.tick(self.left, self.left + PANEL, self.y(tick), f"{tick:.{digits}f}")
+        self.parts += [chart.text(self.x(budget), HEIGHT - BOTTOM + 20, budget, "middle") for budget in self.budgets]
+        self.parts.append(chart.text(self.left + PANEL / 2, HEIGHT - BOTTOM + 40, "budget, tokens", "middle"))
 
     def full(self, value):
         y = self.y(value)
         self.parts.append(f'<line class="full" x1="{self.left}" y1="{y:.1f}" x2="{self.left + PANEL:.1f}" y2="{y:.1f}"/>')
-        self.parts.append(f'<text x="{self.left + PANEL:.1f}" y="{y - 5:.1f}" text-anchor="end">full</text>')
+        self.parts.append(chart.text(self.left + PANEL, y - 5, "full", "end"))
 
     def line(self, policy, values):
         """`values` {budget: value}; those above the panel are left out."""
         points = [(self.x(budget), self.y(value)) for budget, value in values.items() if value <= self.high]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        self.parts.append(f'<polyline points="{path}" fill="none" stroke="{COLOURS[policy]}" stroke-width="2.5"/>')
-        for x, y in points:
-            self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{COLOURS[policy]}"/>')
+        self.parts += [chart.curve(points, COLOURS[policy]), *chart.dots(points, COLOURS[policy])]
 
 
 def legend(policies):
@@ -64,8 +50,7 @@ def legend(policies):
     gap = (WIDTH - LEFT - RIGHT - sum(28 + letters * len(policy) for policy in policies)) / (len(policies) - 1)
     parts, x = [], LEFT
     for policy in policies:
-        parts.append(f'<line x1="{x:.1f}" y1="{HEIGHT - 16}" x2="{x + 22:.1f}" y2="{HEIGHT - 16}" stroke="{COLOURS[policy]}" stroke-width="2.5"/>')
-        parts.append(f'<text x="{x + 28:.1f}" y="{HEIGHT - 12}">{policy}</text>')
+        parts += chart.key(x, HEIGHT - 12, COLOURS[policy], policy)
         x += 28 + letters * len(policy) + gap
     return parts
 
@@ -79,8 +64,5 @@ def draw(summary, budgets):
     for policy, ratios in summary["perplexity"].items():
         loss.line(policy, {budget: ratio for budget, (ratio, _, _) in ratios.items()})
         share.line(policy, summary["recall"][policy])
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        'aria-label="Perplexity and recall against the KV budget, by policy">'
-    )
-    return "\n".join([head, STYLE, *loss.parts, *share.parts, *legend(summary["perplexity"])]) + "\n</svg>\n"
+    parts = [*loss.parts, *share.parts, *legend(summary["perplexity"])]
+    return chart.picture(WIDTH, HEIGHT, "Perplexity and recall against the KV budget, by policy", parts)

@@ -1,6 +1,6 @@
 """Draws docs/pictures/throughput.svg from many_chats.py's figures: tokens per second against the number of chats, a line per policy."""
 
-from quality_picture import STYLE
+import chart
 
 WIDTH, HEIGHT = 760, 380
 TOP, BOTTOM, LEFT, RIGHT = 44, 84, 60, 20
@@ -28,24 +28,14 @@ def draw(results):
     def y(value):
         return HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM)
 
-    parts = [f'<text class="title" x="{LEFT}" y="20">Tokens per second, all chats together</text>']
+    parts = [chart.title(LEFT, "Tokens per second, all chats together")]
     for tick in range(0, top + 1, step):
-        parts.append(f'<line class="grid" x1="{LEFT}" y1="{y(tick):.1f}" x2="{WIDTH - RIGHT}" y2="{y(tick):.1f}"/>')
-        parts.append(f'<text x="{LEFT - 8}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick}</text>')
-    for count in counts:
-        parts.append(f'<text x="{x(count):.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{count}</text>')
-    parts.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - BOTTOM + 40}" text-anchor="middle">chats, each with a past of 4,000 tokens</text>')
+        parts += chart.tick(LEFT, WIDTH - RIGHT, y(tick), tick)
+    parts += [chart.text(x(count), HEIGHT - BOTTOM + 20, count, "middle") for count in counts]
+    parts.append(chart.text(WIDTH / 2, HEIGHT - BOTTOM + 40, "chats, each with a past of 4,000 tokens", "middle"))
     for number, (policy, rows) in enumerate(results.items()):
         colour = COLOURS[number]
         points = [(x(count), y(row[0])) for count, row in rows.items()]
-        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
-        parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" fill="{colour}"/>' for a, b in points]
-        left = LEFT + number * 130
-        parts.append(f'<line x1="{left}" y1="{HEIGHT - 16}" x2="{left + 22}" y2="{HEIGHT - 16}" stroke="{colour}" stroke-width="2.5"/>')
-        parts.append(f'<text x="{left + 28}" y="{HEIGHT - 12}">{policy}</text>')
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        'aria-label="Tokens per second against the number of chats, by policy">'
-    )
-    return "\n".join([head, STYLE, *parts]) + "\n</svg>\n"
+        parts += [chart.curve(points, colour), *chart.dots(points, colour)]
+        parts += chart.key(LEFT + number * 130, HEIGHT - 12, colour, policy)
+    return chart.picture(WIDTH, HEIGHT, "Tokens per second against the number of chats, by policy", parts)
