@@ -113,15 +113,6 @@ void Scheduler::SetPaused(uint64_t id, bool paused) {
   if (const int32_t index = sequences_.Find(id); index >= 0) sequences_.at(index).paused = paused;
 }
 
-int32_t Scheduler::RowsForDrafts() const {
-  int32_t rows = 0;
-  for (const int32_t index : sequences_.running()) {
-    if (sequences_.at(index).prefills()) return 0;
-    rows += sequences_.at(index).continues() ? 1 : 0;
-  }
-  return rows;
-}
-
 void Scheduler::Draft(int32_t index, std::span<const int32_t> tokens) {
   Sequence& sequence = sequences_.at(index);
   assert(builder_.in_flight() == 0);

@@ -157,8 +157,8 @@ class Scheduler {
   // sequence gets the same tokens and the same slots. Throws std::bad_alloc, and then the sequence has no drafts. REQUIRES: no plan is
   // in flight; the tokens are in the vocabulary.
   void Draft(int32_t sequence, std::span<const int32_t> tokens);
-  // Sequences that may have a row in the next step, for Draft; 0 beside a prompt, with which no draft is computed.
-  int32_t RowsForDrafts() const;
+  // For Draft: SequenceTable::RowsForDrafts.
+  int32_t RowsForDrafts() const { return sequences_.RowsForDrafts(); }
 
   // REQUIRES: every plan was committed. The plan is valid until its Commit.
   const StepPlan& Plan(int64_t now_us);

@@ -52,6 +52,15 @@ void SequenceTable::TakeRow(int32_t index) {
   free_rows_.pop_back();
 }
 
+int32_t SequenceTable::RowsForDrafts() const {
+  int32_t rows = 0;
+  for (const int32_t index : running_) {
+    if (at(index).prefills()) return 0;
+    rows += at(index).continues() ? 1 : 0;
+  }
+  return rows;
+}
+
 void SequenceTable::Release(int32_t index) {
   Sequence& sequence = at(index);
   assert(sequence.blocks.idle());

@@ -52,6 +52,8 @@ class SequenceTable {
   void GiveRow(int32_t index);
   void TakeRow(int32_t index);
   std::span<const int32_t> running() const { return running_; }
+  // Those of running() that go on with a token each; 0 beside a prompt, which would wait for drafts.
+  int32_t RowsForDrafts() const;
 
   // The sequence is over; its index and its row are free. REQUIRES: its blocks are given back.
   void Release(int32_t index);

@@ -153,19 +153,18 @@ void StepBuilder::ShareStep() {
 
 void StepBuilder::PlanDecodes(bool somebody_is_blocked) {
   decoding_.clear();
-  bool has_prompts = false;
   for (int32_t index : sequences_.running()) {
     if (sequences_.at(index).continues()) decoding_.push_back(index);
-    has_prompts |= sequences_.at(index).prefills();
   }
   if (plan_->shared) {
     std::sort(decoding_.begin(), decoding_.end(),
               [this](int32_t a, int32_t b) { return sequences_.at(a).last_row < sequences_.at(b).last_row; });
   }
+  const bool may_draft = drafts_max_ > 0 && sequences_.RowsForDrafts() > 0;
   for (int32_t index : decoding_) {
     const Sequence& sequence = sequences_.at(index);
     const int32_t tenant = sequence.request.tenant;
-    const int32_t drafts = has_prompts ? 0 : DraftsOf(sequence);
+    const int32_t drafts = may_draft ? DraftsOf(sequence) : 0;
     const double cost = prefill_cost_.Of(sequence.live, 1 + drafts);
     // A sequence whose budget is lowered, or that ends, for the sake of a waiting request is not deferred.
     const bool last = somebody_is_blocked && sequence.steps_after_next() <= 0;
