@@ -31,10 +31,10 @@ KvMemory::Piece KvMemory::Nearest(Spares& spares, size_t bytes) {
   return std::exchange(nearest, Piece());
 }
 
-// What stays is where it was, and the rest is the system's again. A piece that would be small goes.
+// What stays is where it was, and the rest is the system's again. A piece that cannot be made shorter goes.
 void KvMemory::Shorten(Piece* piece, size_t bytes) {
   if (bytes >= piece->bytes) return;
-  void* const shorter = bytes < kSpareLeast ? nullptr : std::realloc(piece->memory.get(), bytes);
+  void* const shorter = std::realloc(piece->memory.get(), bytes);
   if (shorter == nullptr) {
     *piece = Piece();
     return;

@@ -55,7 +55,7 @@ class KvMemory {
   };
 
   static Piece Nearest(Spares& spares, size_t bytes);
-  static void Shorten(Piece* piece, size_t bytes);
+  static void Shorten(Piece* piece, size_t bytes);  // REQUIRES: bytes >= kSpareLeast
   static void Return(Spares& spares, Piece piece);
 
   const std::shared_ptr<Spares> spares_;

@@ -57,11 +57,10 @@ class NgramDrafter : public Drafter {
   const TokenIds prompt_;  // shared with the request
   std::vector<int32_t> answer_;
   std::vector<int32_t> proposal_;
-  double chance_;  // of a guess to be right if those before it are
-  int64_t looks_due_ =
-      0;                  // tokens looked at beyond what the steps so far have paid for: until then it proposes nothing
-  int32_t left_out_ = 0;  // proposals in a row that did not seem to pay
-  bool is_lost_ = false;  // the answer is not complete
+  double chance_;          // of a guess to be right if those before it are
+  int64_t looks_due_ = 0;  // tokens looked at that are not paid for yet: until they are it proposes nothing
+  int32_t left_out_ = 0;   // proposals in a row that did not seem to pay
+  bool is_lost_ = false;   // the answer is not complete
 };
 
 // Null where the options have no tokens, or there is no memory for it: the sequence goes on without guesses.
