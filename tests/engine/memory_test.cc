@@ -10,29 +10,27 @@
 #include "tests/engine/engine_harness.h"
 #include "tests/engine/failing_new.h"
 #include "tests/engine/shortages.h"
+#include "tests/support/forwarding_executor.h"
 
 namespace hydrant {
 namespace {
 
 // Where the executor allocates, memory runs out; the engine's own is there.
-class StarvingExecutor : public Executor {
+class StarvingExecutor : public ForwardingExecutor {
  public:
-  explicit StarvingExecutor(Executor& inner) : inner_(inner) {}
+  using ForwardingExecutor::ForwardingExecutor;
   Ticket Launch(const StepInput& input) override {
     const MemoryRunsOut here;
-    return inner_.Launch(input);
+    return inner().Launch(input);
   }
   void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) override {
     const MemoryRunsOut here;
-    inner_.Sample(ticket, adjustments);
+    inner().Sample(ticket, adjustments);
   }
   StepOutput Await(Ticket ticket) override {
     const MemoryRunsOut here;  // it takes none
-    return inner_.Await(ticket);
+    return inner().Await(ticket);
   }
-
- private:
-  Executor& inner_;
 };
 
 TEST(Memory, OfTheHostThatRunsOutCostsAStepAtMost) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/engine/engine_harness.h"
+#include "tests/support/forwarding_executor.h"
 
 namespace hydrant {
 namespace {
@@ -25,20 +26,15 @@ class EndsAfter : public EndFinder {
 };
 
 // Sees how many sequences decode in one step.
-class RowCounter : public Executor {
+class RowCounter : public ForwardingExecutor {
  public:
-  RowCounter(Executor& inner, size_t* rows_max) : inner_(inner), rows_max_(rows_max) {}
+  RowCounter(Executor& inner, size_t* rows_max) : ForwardingExecutor(inner), rows_max_(rows_max) {}
   Ticket Launch(const StepInput& input) override {
     *rows_max_ = std::max(*rows_max_, input.rows.size());
-    return inner_.Launch(input);
+    return inner().Launch(input);
   }
-  void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) override {
-    inner_.Sample(ticket, adjustments);
-  }
-  StepOutput Await(Ticket ticket) override { return inner_.Await(ticket); }
 
  private:
-  Executor& inner_;
   size_t* const rows_max_;
 };
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/engine/engine_harness.h"
+#include "tests/support/forwarding_executor.h"
 
 namespace hydrant {
 namespace {
@@ -65,22 +66,18 @@ struct ChatOptions {
 };
 
 // Has no memory for a step that has rows, once.
-class LosingExecutor : public Executor {
+class LosingExecutor : public ForwardingExecutor {
  public:
   // `number`: of the step that is lost, from 1 on; `counter` counts those that have rows.
-  LosingExecutor(Executor& inner, int number, int* counter) : inner_(inner), number_(number), steps_(*counter) {}
+  LosingExecutor(Executor& inner, int number, int* counter)
+      : ForwardingExecutor(inner), number_(number), steps_(*counter) {}
 
   Ticket Launch(const StepInput& input) override {
     if (!input.rows.empty() && ++steps_ == number_) throw std::bad_alloc();
-    return inner_.Launch(input);
+    return inner().Launch(input);
   }
-  void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) override {
-    inner_.Sample(ticket, adjustments);
-  }
-  StepOutput Await(Ticket ticket) override { return inner_.Await(ticket); }
 
  private:
-  Executor& inner_;
   const int number_;
   int& steps_;
 };

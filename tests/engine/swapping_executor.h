@@ -20,6 +20,7 @@
 
 #include "gtest/gtest.h"
 #include "model/run/model_executor.h"
+#include "tests/support/forwarding_executor.h"
 
 namespace hydrant {
 
@@ -40,10 +41,14 @@ struct SwapRecord {
 };
 
 // No step may be in flight beside another one. Requests have their ids as SamplingParams::key.
-class SwappingExecutor : public Executor {
+class SwappingExecutor : public ForwardingExecutor {
  public:
   SwappingExecutor(Executor& inner, const SwapOptions& options, SwapRecord* record)
-      : inner_(dynamic_cast<ModelExecutor&>(inner)), options_(options), record_(*record), random_(options.seed) {
+      : ForwardingExecutor(inner),
+        model_(dynamic_cast<ModelExecutor&>(inner)),
+        options_(options),
+        record_(*record),
+        random_(options.seed) {
     block_of_.resize(static_cast<size_t>(options.blocks));
     row_of_.resize(static_cast<size_t>(options.state_rows));
     std::iota(block_of_.begin(), block_of_.end(), 0);
@@ -70,14 +75,11 @@ class SwappingExecutor : public Executor {
       Translate(row);
     }
     for (ReadOp& read : input_.reads) read.score_blocks = ScoreBlocks(read.score_blocks);
-    return inner_.Launch(input_);
-  }
-  void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) override {
-    inner_.Sample(ticket, adjustments);
+    return model_.Launch(input_);
   }
 
   StepOutput Await(Ticket ticket) override {
-    StepOutput output = inner_.Await(ticket);
+    StepOutput output = model_.Await(ticket);
     if (input_.rows.empty()) return output;
     for (const Present& sequence : present_) known_[sequence.row] = sequence;
     tables_.clear();
@@ -148,7 +150,7 @@ class SwappingExecutor : public Executor {
     row.snapshots = snapshots;
   }
 
-  StepOutput Do(const StepInput& input) { return inner_.Run(input); }
+  StepOutput Do(const StepInput& input) { return model_.Run(input); }
 
   void Swap() {
     std::vector<Present> moving;
@@ -180,8 +182,8 @@ class SwappingExecutor : public Executor {
     Shuffle(blocks, &block_of_);
     Shuffle(rows, &row_of_);
     MoveIn(moving);
-    EXPECT_EQ(inner_.swapped().size(), 0);
-    EXPECT_EQ(inner_.swapped().bytes(), 0u);
+    EXPECT_EQ(model_.swapped().size(), 0);
+    EXPECT_EQ(model_.swapped().bytes(), 0u);
     for (const Present& sequence : moving) moved_.insert(sequence.id);
     for (Present& sequence : present_) {
       if (moved_.contains(sequence.id)) sequence.score_blocks = sequence.blocks;
@@ -288,7 +290,7 @@ class SwappingExecutor : public Executor {
     KvScores read;
     input.reads.push_back({.live = sequence.live, .score_blocks = ScoreBlocks(sequence.score_blocks), .out = &read});
     Do(input);
-    const size_t slots = static_cast<size_t>(inner_.kv().layout.layers * inner_.kv().layout.kv_heads * kBlockSlots);
+    const size_t slots = static_cast<size_t>(model_.kv().layout.layers * model_.kv().layout.kv_heads * kBlockSlots);
     uint64_t digest = static_cast<uint64_t>(sequence.live);
     const auto add = [&digest](uint64_t value) { digest = (digest ^ value) * 0x100000001b3; };
     for (size_t i = 0; i < static_cast<size_t>(read.blocks) * slots; ++i) {
@@ -300,7 +302,7 @@ class SwappingExecutor : public Executor {
     record_.scores[{sequence.id, sequence.computed}] = digest;
   }
 
-  ModelExecutor& inner_;
+  ModelExecutor& model_;
   const SwapOptions options_;
   SwapRecord& record_;
   std::mt19937 random_;

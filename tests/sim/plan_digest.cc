@@ -98,7 +98,7 @@ Executor::Ticket DigestingExecutor::Launch(const StepInput& input) {
   const bool is_plan = !input.rows.empty() || !input.restores.empty();
   if (digest_ != nullptr && is_plan) digest_->AddPlan(scheduler_->plan());
   if (digest_ != nullptr && !is_plan) digest_->AddMoves(*scheduler_);
-  return inner_.Launch(input);
+  return inner().Launch(input);
 }
 
 }  // namespace hydrant::sim

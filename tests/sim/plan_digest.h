@@ -14,6 +14,7 @@
 
 #include "model/run/executor.h"
 #include "server/engine/engine_core.h"
+#include "tests/support/forwarding_executor.h"
 
 namespace hydrant::sim {
 
@@ -47,23 +48,17 @@ class PlanDigest {
 };
 
 // Stands between the engine and its executor and shows the digest what goes by. Without a digest it passes everything on.
-class DigestingExecutor : public Executor {
+class DigestingExecutor : public ForwardingExecutor {
  public:
-  DigestingExecutor(PlanDigest* digest, Executor& inner) : digest_(digest), inner_(inner) {}
+  DigestingExecutor(PlanDigest* digest, Executor& inner) : ForwardingExecutor(inner), digest_(digest) {}
 
   // Whose plans they are. Before the first Launch.
   void Watch(const Scheduler& scheduler) { scheduler_ = &scheduler; }
 
   Ticket Launch(const StepInput& input) override;
-  void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) override {
-    inner_.Sample(ticket, adjustments);
-  }
-  StepOutput Await(Ticket ticket) override { return inner_.Await(ticket); }
-  void KeepDrafts(std::span<const int32_t> kept) override { inner_.KeepDrafts(kept); }
 
  private:
   PlanDigest* const digest_;  // may be null
-  Executor& inner_;
   const Scheduler* scheduler_ = nullptr;
 };
 
