@@ -125,8 +125,7 @@ class Drafts : public testing::TestWithParam<Case> {
       outcome.generations.push_back(harness.RunOne(requests[i]));
     }
     for (const SequenceRequest& request : requests) {
-      bool is_coming = false;
-      const KvBytes kv = harness.engine().ReadParked({request.request.session, 1}, &is_coming);
+      const KvBytes kv = harness.Parked({request.request.session, 1});
       outcome.parked.emplace_back(kv.view().begin(), kv.view().end());
       EXPECT_FALSE(kv.empty()) << request.request.id;
     }
@@ -211,8 +210,7 @@ class DraftEnds : public testing::Test {
     Drafted drafted;
     if (drafts) request.drafter = std::make_shared<Oracle>(Guesses::kPastTheEnd, answer, &drafted);
     Generation generation = harness.RunOne(request);
-    bool is_coming = false;
-    const KvBytes kv = harness.engine().ReadParked({1, 1}, &is_coming);
+    const KvBytes kv = harness.Parked({1, 1});
     parked->assign(kv.view().begin(), kv.view().end());
     return generation;
   }

@@ -155,6 +155,12 @@ class EngineHarness {
 
   Generation RunOne(const SequenceRequest& request) { return Run({request}).front(); }
 
+  // The parked KV of a turn; empty: there is none.
+  KvBytes Parked(const TurnId& turn) {
+    bool is_coming = false;
+    return engine_->ReadParked(turn, &is_coming);
+  }
+
   // Steps that were launched while another was in flight.
   int64_t steps_ahead() const { return steps_ahead_; }
   // Tokens of all steps, as they are reported.

@@ -128,8 +128,7 @@ TEST_P(Ranks, ParkAndRestoreWhatAnyNumberOfRanksCanReadAndHasWritten) {
         const std::vector<int32_t> answer = turns.back().tokens();
         history.insert(history.end(), answer.begin(), answer.end());
         EXPECT_EQ(turns.back().restored > 0, turn > 1);
-        bool is_coming = false;
-        kv = harness.engine().ReadParked({7, turn}, &is_coming);
+        kv = harness.Parked({7, turn});
         ASSERT_FALSE(kv.empty());
         if (ranks_of_turns == std::vector{1, 1, 1}) {
           parked_by_one[turn - 1] = kv;

@@ -41,8 +41,7 @@ Told RunBesideReplays(bool replays) {
     told.replayed += replay.active() ? 0 : 1;
   }
   for (const SequenceRequest& request : requests) {
-    bool is_coming = false;
-    const KvBytes kv = harness.engine().ReadParked({request.request.session, 1}, &is_coming);
+    const KvBytes kv = harness.Parked({request.request.session, 1});
     told.parked.emplace_back(kv.view().begin(), kv.view().end());
     EXPECT_FALSE(kv.empty()) << request.request.id;
   }

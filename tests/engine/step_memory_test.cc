@@ -51,6 +51,29 @@ std::vector<Request> Crowd() {
   return requests;
 }
 
+// A step's planning, and its end, with the memory that FailNewAfter says.
+const StepPlan& PlanHere(Scheduler& scheduler, int64_t now_us) {
+  const MemoryRunsOut here;
+  return scheduler.Plan(now_us);
+}
+std::span<const SequenceEvent> CommitHere(Scheduler& scheduler, const StepPlan& plan,
+                                          std::span<const RowResult> results, int64_t now_us) {
+  const MemoryRunsOut here;
+  return scheduler.Commit(plan, results, now_us);
+}
+
+// Parks what is to be parked; says in `wrong` if the scheduler has lost count, or goes on for longer than `steps_max`.
+void EndStep(Scheduler& scheduler, int32_t step, int32_t steps_max, std::string* wrong) {
+  scheduler.FinishParks({});
+  if (const absl::Status status = scheduler.CheckIntegrity(); !status.ok()) *wrong = status.ToString();
+  if (step > steps_max) *wrong = "it never ends";
+}
+
+void ExpectNothingHeld(const Scheduler& scheduler, std::string* wrong) {
+  if (scheduler.block_manager().pool().used() != 0) *wrong = "blocks are in use when idle";
+  if (scheduler.block_manager().score_blocks().handed_out() != 0) *wrong = "score blocks are handed out when idle";
+}
+
 // How each request ends, with the memory of the steps that FailNewAfter says.
 std::map<uint64_t, FinishReason> RunCrowd(std::string* wrong, SchedulerCounters* counters) {
   SchedulerOptions options;
@@ -68,31 +91,19 @@ std::map<uint64_t, FinishReason> RunCrowd(std::string* wrong, SchedulerCounters*
   std::map<uint64_t, FinishReason> ends;
   size_t snapshots = 0;
   for (int32_t step = 0; !scheduler.idle() && wrong->empty(); ++step) {
-    const StepPlan* plan = nullptr;
-    {
-      const MemoryRunsOut here;
-      plan = &scheduler.Plan(step);
-    }
-    snapshots += plan->snapshots.size();
-    std::vector<RowResult> results(plan->rows.size(), {.token = 7});
+    const StepPlan& plan = PlanHere(scheduler, step);
+    snapshots += plan.snapshots.size();
+    std::vector<RowResult> results(plan.rows.size(), {.token = 7});
     const std::vector<float> losses(16, 0.01f);
     for (size_t i = 0; i < results.size(); ++i) {
-      results[i].losses = std::span(losses).first(static_cast<size_t>(plan->rows[i].loss_cuts));
+      results[i].losses = std::span(losses).first(static_cast<size_t>(plan.rows[i].loss_cuts));
     }
-    std::span<const SequenceEvent> events;
-    {
-      const MemoryRunsOut here;
-      events = scheduler.Commit(*plan, results, step);
-    }
-    for (const SequenceEvent& event : events) {
+    for (const SequenceEvent& event : CommitHere(scheduler, plan, results, step)) {
       if (event.finish != FinishReason::kNone && !ends.emplace(event.id, event.finish).second) *wrong = "ends twice";
     }
-    scheduler.FinishParks({});
-    if (const absl::Status status = scheduler.CheckIntegrity(); !status.ok()) *wrong = status.ToString();
-    if (step > 5000) *wrong = "it never ends";
+    EndStep(scheduler, step, 5000, wrong);
   }
-  if (scheduler.block_manager().pool().used() != 0) *wrong = "blocks are in use when idle";
-  if (scheduler.block_manager().score_blocks().handed_out() != 0) *wrong = "score blocks are handed out when idle";
+  ExpectNothingHeld(scheduler, wrong);
   EXPECT_GT(snapshots, 2u);
   EXPECT_GE(scheduler.counters().parks, 3u) << "one may be lost";
   EXPECT_GT(scheduler.parked().size(), 0);
@@ -145,30 +156,18 @@ int32_t RunRecall(std::string* wrong) {
     request.prefix.salt.low = number;  // nothing is found but what is parked
     EXPECT_TRUE(scheduler.Add(std::move(request)).ok());
     for (int32_t step = 0; !scheduler.idle() && wrong->empty(); ++step) {
-      const StepPlan* plan = nullptr;
-      {
-        const MemoryRunsOut here;
-        plan = &scheduler.Plan(step);
-      }
-      const std::vector<RowResult> results(plan->rows.size(), {.token = 7});
-      std::span<const SequenceEvent> events;
-      {
-        const MemoryRunsOut here;
-        events = scheduler.Commit(*plan, results, step);
-      }
-      for (const SequenceEvent& event : events) {
+      const StepPlan& plan = PlanHere(scheduler, step);
+      const std::vector<RowResult> results(plan.rows.size(), {.token = 7});
+      for (const SequenceEvent& event : CommitHere(scheduler, plan, results, step)) {
         if (event.finish == FinishReason::kNone) continue;
         if (event.finish != FinishReason::kLength) *wrong = "a turn fails";
         restored += event.restored;
       }
-      scheduler.FinishParks({});
-      if (const absl::Status status = scheduler.CheckIntegrity(); !status.ok()) *wrong = status.ToString();
-      if (step > 1000) *wrong = "it never ends";
+      EndStep(scheduler, step, 1000, wrong);
     }
     scheduler.SettleTurn({5, number}, /*keep=*/true);
   }
-  if (scheduler.block_manager().pool().used() != 0) *wrong = "blocks are in use when idle";
-  if (scheduler.block_manager().score_blocks().handed_out() != 0) *wrong = "score blocks are handed out when idle";
+  ExpectNothingHeld(scheduler, wrong);
   return restored;
 }
 
