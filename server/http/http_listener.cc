@@ -159,15 +159,18 @@ void HttpListener::Stop() {
   });
 }
 
-void HttpListener::ShedOne() {
-  if (reserve_fd_ >= 0) ::close(reserve_fd_);
+HttpSocket HttpListener::AcceptWithReserve() {
+  if (reserve_fd_ >= 0) ::close(std::exchange(reserve_fd_, -1));
   error_code error;
-  {
-    acceptor_.non_blocking(true, error);
-    HttpSocket socket(io_);
-    acceptor_.accept(socket, error);
-  }
+  acceptor_.non_blocking(true, error);
+  HttpSocket socket(asio::make_strand(io_));
+  acceptor_.accept(socket, error);
   ReserveDescriptor();
+  if (reserve_fd_ < 0) {
+    socket.close(error);
+    ReserveDescriptor();
+  }
+  return socket;
 }
 
 asio::awaitable<void> HttpListener::AcceptLoop() {
@@ -186,10 +189,12 @@ asio::awaitable<void> HttpListener::AcceptLoop() {
       if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor) break;
       if (error == asio::error::connection_aborted) continue;
       if (error) {
-        if (error == asio::error::no_descriptors || error.value() == ENFILE) ShedOne();
-        Log(LogLevel::kWarning, absl::StrCat("accept: ", error.message()));
-        back_off = true;
-        continue;
+        if (error == asio::error::no_descriptors || error.value() == ENFILE) socket = AcceptWithReserve();
+        if (!socket.is_open()) {
+          Log(LogLevel::kWarning, absl::StrCat("accept: ", error.message()));
+          back_off = true;
+          continue;
+        }
       }
       Configure(socket, context_.limits);
       std::string peer = PeerAddress(socket);

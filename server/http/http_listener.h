@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "server/http/listener_context.h"
+#include "server/http/peer_address.h"
 #include "server/process/systemd_notifier.h"
 
 namespace hydrant {
@@ -46,7 +47,9 @@ class HttpListener {
   absl::Status Listen(const boost::asio::generic::stream_protocol::endpoint& endpoint, const std::string& name);
   boost::asio::awaitable<void> AcceptLoop();
   void ReserveDescriptor();
-  void ShedOne();
+  // Takes a connection that waits. Closed where it took the last descriptor; open where others came free since accepting
+  // failed (the kernel fails for want of a descriptor whether somebody waits or not).
+  HttpSocket AcceptWithReserve();
 
   boost::asio::io_context& io_;
   ListenerContext& context_;

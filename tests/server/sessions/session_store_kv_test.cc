@@ -116,11 +116,13 @@ class SessionStoreKv : public testing::Test {
     now_us_ += seconds * 1'000'000;
     store_->KeepDue();
     // Behind what that asked for; and once more, behind what the keeper's thread asked for, which may have looked after it before.
-    for (int i = 0; i < 2; ++i) {
-      std::promise<void> behind;
-      kv_->Write({}, /*urgent=*/false, [&](bool) { behind.set_value(); });
-      behind.get_future().wait();
-    }
+    for (int i = 0; i < 2; ++i) WaitForKeeper();
+  }
+  // Behind all that the keeper was asked for, and its reading of the directory at the start.
+  void WaitForKeeper() {
+    std::promise<void> behind;
+    kv_->Write({}, /*urgent=*/false, [&](bool) { behind.set_value(); });
+    behind.get_future().wait();
   }
   int64_t Files() const { return kv_->counts().files; }
   SessionState StateOf(const std::string& id) { return store_->Get(0, id).value().state; }
@@ -149,6 +151,7 @@ TEST_F(SessionStoreKv, ATurnThatPromisesItsKvEndsWhenThatIsOnTheDisk) {
   parks_ = false;
   EXPECT_EQ(Turn("v", 40, kPromised), Durability::kTokens) << "nothing was parked";
   Restart();
+  WaitForKeeper();  // it opens what it finds
   ApiResult<SessionTurn> turn = store_->Begin(kOwner, "s", true);
   ASSERT_TRUE(turn.ok());
   ASSERT_NE(turn.value().kv_file(), nullptr);
