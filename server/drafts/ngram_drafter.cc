@@ -7,8 +7,9 @@
 namespace hydrant {
 namespace {
 
-// What a row more is taken to cost of a step with a few rows.
-constexpr double kRowCost = 0.2;
+// What a row more is taken to cost of a step with a few rows. Measured: 0.36 of one of 135 million parameters, 0.19 of 500 million,
+// 0.22 of 1.5 billion.
+constexpr double kRowCost = 0.25;
 
 // Before anything is known, and how much one guess says about the next.
 constexpr double kFirstChance = 0.5;

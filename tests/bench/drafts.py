@@ -49,7 +49,7 @@ CHATS = {
 def ask(server, question, temperature):
     """(tokens a second behind the first, the answer's ids)"""
     body = {"messages": [{"role": "user", "content": question}], "max_tokens": ANSWER, "temperature": temperature}
-    body |= {"ignore_eos": True, "stream": True, "return_token_ids": True, "seed": 7}
+    body |= {"stream": True, "return_token_ids": True, "seed": 7}
     first, tokens = None, []
     with server.open("/v1/chat/completions", body) as response:
         for line in response:
