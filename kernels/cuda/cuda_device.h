@@ -47,6 +47,7 @@ class CudaDevice final : public Device {
 
   std::string kv_format() const override { return "cuda 1"; }  // cuda/attention/cache.cuh
   std::string name() const override;
+  bool ChoosesPins() const override { return true; }
   bool Supports(WeightFormat format) const override;
   bool MixesQuantised() const override { return false; }
   DType PreferredInputType(const LinearSpec& spec) const override;

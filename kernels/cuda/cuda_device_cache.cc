@@ -56,9 +56,16 @@ void CudaDevice::Attention(const RopeTable* rope, const AttentionSpec& spec, int
     cuda::LaunchPromptAttention(stream_, step_->view(), ViewOf(rope), shape, step_->queries(group), sums, kv);
     cuda::LaunchPromptScores(stream_, step_->view(), ViewOf(rope), shape, step_->scored(group), sums, kv);
   }
+  auto* scratch = static_cast<float*>(shared_->data());
+  for (const cuda::PinGroup& group : step_->pin_groups()) {
+    const cuda::PromptSpans pinned = step_->pinned(group, scratch);
+    cuda::LaunchPromptScores(stream_, step_->view(), ViewOf(rope), shape, pinned, sums, kv);
+    cuda::LaunchChoosePins(stream_, step_->view(), shape, step_->pin_rows() + group.first_row, group.rows, slots_max_,
+                           cut_blocks_, static_cast<std::byte*>(cuts_->data()), scratch, kv);
+  }
   for (const cuda::DecodeGroup& group : step_->decode_groups()) {
     cuda::LaunchDecodeAttention(stream_, step_->view(), ViewOf(rope), shape, step_->decode_items() + group.first,
-                                group.count, group.splits_max, group.rolls, static_cast<float*>(shared_->data()), kv);
+                                group.count, group.splits_max, group.rolls, scratch, kv);
   }
   Done();
 }

@@ -35,6 +35,8 @@ void StepTable::Fill(const StepBatch& batch) {
   snapshots_.clear();
   prompts_.clear();
   prompt_groups_.clear();
+  pin_rows_.clear();
+  pin_groups_.clear();
   decode_.clear();
   groups_.clear();
   group_floats_ = 0;
@@ -48,18 +50,21 @@ void StepTable::Fill(const StepBatch& batch) {
     if (!row.prefill) AddDecode(rows_.back(), number);
   }
   for (const bool rolls : {false, true}) AddPrompts(rolls);
+  AddPins();
   assert(row_of_token_.size() == batch.token_ids.size());
   token_ids_.assign(batch.token_ids.begin(), batch.token_ids.end());
   if (prompt_groups_.empty() && groups_.size() == 1) Pad();
 
   uploads_.Begin(Uploads::PacketBytes(std::span(rows_)) + 2 * Uploads::PacketBytes(std::span(token_ids_)) +
                  Uploads::PacketBytes(std::span(snapshots_)) + Uploads::PacketBytes(std::span(tables_)) +
-                 Uploads::PacketBytes(std::span(decode_)) + Uploads::PacketBytes(std::span(prompts_)));
+                 Uploads::PacketBytes(std::span(decode_)) + Uploads::PacketBytes(std::span(prompts_)) +
+                 Uploads::PacketBytes(std::span(pin_rows_)));
   view_.rows = uploads_.Add<DeviceRow>(rows_);
   view_.token_ids = uploads_.Add<int32_t>(token_ids_);
   view_.row_of_token = uploads_.Add<int32_t>(row_of_token_);
   decode_items_ = uploads_.Add<DecodeItem>(decode_);
   prompt_spans_ = uploads_.Add<PromptSpan>(prompts_);
+  pin_rows_on_device_ = uploads_.Add<int32_t>(pin_rows_);
   view_.snapshots = uploads_.Add<StepSnapshot>(snapshots_);
   view_.tables = uploads_.Add<int32_t>(tables_);
   uploads_.Send();
@@ -91,6 +96,9 @@ DeviceRow StepTable::ToRow(const BatchRow& row) {
   to.policy = row.policy;
   const bool scores = row.prefill && row.policy.scores();
   to.first_scored = scores ? row.first_scored() : row.position + row.token_count;
+  to.first_pinning = row.chooses_pins() ? row.first_pinning() : row.position + row.token_count;
+  to.pins = row.policy.pins();
+  to.pins_hold = !row.prefill && row.pins_hold() ? 1 : 0;
   to.tables = static_cast<int64_t>(tables_.size());
   tables_.insert(tables_.end(), row.block_table.begin(), row.block_table.end());
   to.score_blocks = to.tables;
@@ -104,6 +112,10 @@ DeviceRow StepTable::ToRow(const BatchRow& row) {
   for (const ScoreSnapshot& snapshot : row.snapshots) {
     snapshots_.push_back({snapshot.slots, 0, static_cast<int64_t>(tables_.size())});
     tables_.insert(tables_.end(), snapshot.score_blocks.begin(), snapshot.score_blocks.end());
+  }
+  to.segment_starts = static_cast<int64_t>(tables_.size());
+  for (const uint64_t word : row.segment_starts) {
+    tables_.insert(tables_.end(), {static_cast<int32_t>(word), static_cast<int32_t>(word >> 32)});
   }
   return to;
 }
@@ -133,6 +145,31 @@ void StepTable::AddPrompts(bool rolls) {
     }
   });
   if (group.queries > 0) prompt_groups_.push_back(group);
+}
+
+void StepTable::AddPins() {
+  int64_t floats = 0;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    DeviceRow& row = rows_[i];
+    if (!row.prefill || row.first_pinning >= row.position + row.token_count) continue;
+    // No fewer than there are KV heads.
+    const int64_t own = LogitFloats(row.live_after, query_heads_);
+    assert(own <= scratch_floats_ && !row.policy.rolling);
+    if (pin_groups_.empty() || floats + own > scratch_floats_) {
+      pin_groups_.push_back(
+          {.first = static_cast<int32_t>(prompts_.size()), .first_row = static_cast<int32_t>(pin_rows_.size())});
+      floats = 0;
+    }
+    row.pin_sums = floats;
+    floats += own;
+    PinGroup& group = pin_groups_.back();
+    for (int32_t tile = 0; tile * kBlockSlots < row.live_after; tile += kSpanTiles) {
+      prompts_.push_back({static_cast<int32_t>(i), tile});
+      ++group.spans;
+    }
+    pin_rows_.push_back(static_cast<int32_t>(i));
+    ++group.rows;
+  }
 }
 
 void StepTable::AddDecode(const DeviceRow& row, int32_t number) {

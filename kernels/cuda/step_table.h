@@ -33,6 +33,14 @@ struct PromptGroup {
   bool rolls = false;
 };
 
+// Prompts that choose pins, as many as have room for their sums in the scratch memory together.
+struct PinGroup {
+  int32_t first = 0;  // of the prompt spans
+  int32_t spans = 0;
+  int32_t first_row = 0;  // of the rows that choose pins
+  int32_t rows = 0;
+};
+
 // Rows that a step of `rows` generated tokens is padded to: exact up to four, then steps of an eighth to a quarter, so
 // that few graphs serve every batch.
 constexpr int32_t PaddedRows(int32_t rows) {
@@ -85,6 +93,12 @@ class StepTable {
   PromptSpans scored(const PromptGroup& group) const {
     return {prompt_spans_ + group.first + group.queries, group.scored, group.rolls};
   }
+  std::span<const PinGroup> pin_groups() const { return pin_groups_; }
+  // Keys of a group's rows, and their numbers.
+  PromptSpans pinned(const PinGroup& group, float* scratch) const {
+    return {prompt_spans_ + group.first, group.spans, false, scratch};
+  }
+  const int32_t* pin_rows() const { return pin_rows_on_device_; }
   const DecodeItem* decode_items() const { return decode_items_; }
   std::span<const DecodeGroup> decode_groups() const { return groups_; }
 
@@ -97,6 +111,7 @@ class StepTable {
   DeviceRow ToRow(const BatchRow& row);
   // Adds the prompts whose policies roll, or the others.
   void AddPrompts(bool rolls);
+  void AddPins();
   void AddDecode(const DeviceRow& row, int32_t number);
 
   // Pads a step that is one group of decode rows.
@@ -115,6 +130,8 @@ class StepTable {
   std::vector<StepSnapshot> snapshots_;
   std::vector<PromptSpan> prompts_;
   std::vector<PromptGroup> prompt_groups_;
+  std::vector<int32_t> pin_rows_;
+  std::vector<PinGroup> pin_groups_;
   std::vector<DecodeItem> decode_;
   std::vector<DecodeGroup> groups_;
   int64_t group_floats_ = 0;
@@ -122,6 +139,7 @@ class StepTable {
 
   StepView view_;
   const PromptSpan* prompt_spans_ = nullptr;
+  const int32_t* pin_rows_on_device_ = nullptr;
   const DecodeItem* decode_items_ = nullptr;
 };
 

@@ -36,25 +36,22 @@ std::vector<Policy> Policies() {
   long_budget.heavy = 100;
   long_budget.recent = 40;
   rolling.rolling = true;
-  std::vector<Policy> policies = {{"full", EvictionPolicy()},
-                                  {"h2o", h2o},
-                                  {"h2o_periodic", h2o, 20},
-                                  {"h2o_evicts_while_it_decodes", long_budget},
-                                  {"h2o_evicts_while_it_decodes_periodic", long_budget, 12},
-                                  {"first_head", first},
-                                  {"mean_of_squares", mean_square},
-                                  {"sinks", sinks},
-                                  {"last_rows", last_rows},
-                                  {"rolling", rolling},
-                                  {"rolling_periodic", rolling, 20},
-                                  {"decay_over_all_rows", decayed, 0, /*hits=*/false},
-                                  {"budgeted", h2o, 0, /*hits=*/true, /*stride=*/80},
-                                  {"rolling_budgeted", rolling, 0, /*hits=*/true, /*stride=*/80}};
-  if (!HarnessDeviceQueues()) {  // a CUDA device, which chooses no pins
-    policies.push_back({"pins", Pinning(h2o)});
-    policies.push_back({"pins_periodic", Pinning(h2o), 20});
-  }
-  return policies;
+  return {{"full", EvictionPolicy()},
+          {"h2o", h2o},
+          {"h2o_periodic", h2o, 20},
+          {"h2o_evicts_while_it_decodes", long_budget},
+          {"h2o_evicts_while_it_decodes_periodic", long_budget, 12},
+          {"first_head", first},
+          {"mean_of_squares", mean_square},
+          {"sinks", sinks},
+          {"last_rows", last_rows},
+          {"rolling", rolling},
+          {"rolling_periodic", rolling, 20},
+          {"decay_over_all_rows", decayed, 0, /*hits=*/false},
+          {"budgeted", h2o, 0, /*hits=*/true, /*stride=*/80},
+          {"rolling_budgeted", rolling, 0, /*hits=*/true, /*stride=*/80},
+          {"pins", Pinning(h2o)},
+          {"pins_periodic", Pinning(h2o), 20}};
 }
 
 std::vector<int32_t> PromptIds(std::mt19937& random, int32_t length) {

@@ -35,21 +35,18 @@ std::vector<Policy> Policies() {
   last_rows.pool_width = 5;
   rolling.rolling = true;
   first.gqa_reduce = GqaReduce::kFirst;
-  std::vector<Policy> policies = {{"full", EvictionPolicy()},
-                                  {"h2o", h2o},
-                                  {"h2o_periodic", h2o, 24},
-                                  {"sinks", sinks},
-                                  {"last_rows", last_rows},
-                                  {"rolling", rolling},
-                                  {"rolling_periodic", rolling, 24},
-                                  {"makes_room", first, 0, true},
-                                  {"makes_room_periodic", first, 24, true},
-                                  {"makes_room_rolling", rolling, 0, true}};
-  if (!HarnessDeviceQueues()) {  // a CUDA device, which chooses no pins
-    policies.push_back({"pins", Pinning(h2o)});
-    policies.push_back({"pins_periodic", Pinning(h2o), 24});
-  }
-  return policies;
+  return {{"full", EvictionPolicy()},
+          {"h2o", h2o},
+          {"h2o_periodic", h2o, 24},
+          {"sinks", sinks},
+          {"last_rows", last_rows},
+          {"rolling", rolling},
+          {"rolling_periodic", rolling, 24},
+          {"makes_room", first, 0, true},
+          {"makes_room_periodic", first, 24, true},
+          {"makes_room_rolling", rolling, 0, true},
+          {"pins", Pinning(h2o)},
+          {"pins_periodic", Pinning(h2o), 24}};
 }
 
 class Sessions : public testing::TestWithParam<const char*> {

@@ -1,6 +1,6 @@
 """Serves a small random model with the real hydrantd and asks it what clients ask: serve_check.py HYDRANTD FOLDER [DEVICE [FLAG …]].
 
-The model is written into FOLDER. A server on DEVICE (default: cuda), started with the FLAGs as well, must answer streamed completions with a budget, the same tokens in
+The model is written into FOLDER. A server on DEVICE (default: cuda), started with the FLAGs as well, must answer streamed completions with budgets and the turns of a chat that recalls, the same tokens in
 fp32 as one on the processor, also with weights that it keeps in four bits, count them in /metrics, give every block back, and end with 0 on SIGTERM. Exit 77: there is no
 HYDRANTD. Python's standard library only."""
 
@@ -15,7 +15,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from server_process import ServerProcess, made_up_ids
+from server_process import ServerProcess, made_up_ids, wait_for
 
 SKIPPED = 77
 # Heads of 64, which the kernels on tensor cores are made for.
@@ -23,6 +23,7 @@ HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, FFN = 256, 2, 4, 2, 64, 512
 BYTES = 256
 BOS, EOS, VOCABULARY = BYTES, BYTES + 1, BYTES + 2
 CHATS, PROMPT, GENERATED, BUDGET = 4, 180, 32, 64
+POLICIES = ("h2o", "auto")
 WAIT_S = 120
 
 
@@ -81,12 +82,16 @@ def write_model(folder):
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(packed)) + packed + data)
 
 
-def stream(server, prompt):
+def made_up_bytes(seed, count):
+    return [token % BYTES for token in made_up_ids(seed, count)]
+
+
+def stream(server, prompt, kv, **more):
     """Token ids and the report on the cache of one streamed completion."""
     body = {
         "prompt": prompt, "max_tokens": GENERATED, "temperature": 0, "ignore_eos": True, "stream": True,
-        "kv": {"policy": "h2o", "budget": BUDGET}, "kv_report": True, "return_token_ids": True,
-    }  # fmt: skip
+        "kv": {"budget": BUDGET} | kv, "kv_report": True, "return_token_ids": True,
+    } | more  # fmt: skip
     ids, report = [], None
     with server.open("/v1/completions", body) as response:
         events = response.read().decode().split("\n\n")
@@ -104,7 +109,7 @@ def answers(server):
     found = [None] * CHATS
 
     def ask(chat):
-        found[chat] = stream(server, [token % BYTES for token in made_up_ids(chat, PROMPT)])
+        found[chat] = stream(server, made_up_bytes(chat, PROMPT), {"policy": POLICIES[chat % len(POLICIES)]})
 
     threads = [threading.Thread(target=ask, args=(chat,), daemon=True) for chat in range(CHATS)]
     for thread in threads:
@@ -133,12 +138,25 @@ def answers(server):
         time.sleep(0.05)
     assert seen == counted, f"/metrics says {seen} for {counted}"
     assert server.metric("hydrant_freed_blocks_total", cause="prefill") > 0
-    return [ids for ids, _ in found]
+    return [ids for ids, _ in found] + turns(server)
+
+
+def turns(server):
+    """Answers of a chat that recalls."""
+    found = []
+    for turn, tokens in enumerate((PROMPT, 40)):
+        more = {"session_append": True} if turn > 0 else {}
+        ids, _ = stream(server, made_up_bytes(CHATS + turn, tokens), {"policy": "auto", "recall": "turn"}, session_id="chat", **more)
+        found.append(ids)
+    # The next turn goes on from whole blocks of all that was said, not from what the budget kept.
+    live = lambda: json.loads(server.get("/v1/sessions/chat"))["live"]
+    wait_for("the chat's history", lambda: live() >= PROMPT + GENERATED)
+    return found
 
 
 def served(binary, model, device, dtype, flags, formats=()):
     """Tokens of every chat. /metrics has to say that weights are of these formats."""
-    flags = ("--log-level", "debug", "--device", device, "--dtype", dtype, "--num-gpu-blocks-override", 1024, "--no-enable-prefix-caching", *flags)
+    flags = ("--log-level", "debug", "--device", device, "--dtype", dtype, "--num-gpu-blocks-override", 1024, *flags)
     server = ServerProcess(binary, model, flags)
     try:
         ids = answers(server)
@@ -162,7 +180,7 @@ def main(binary, folder, device="cuda", *flags):
     model = pathlib.Path(folder) / "random_model"
     write_model(model)
     expected = served(binary, model, "cpu", "float32", flags)
-    assert len({tuple(ids) for ids in expected}) == CHATS, "every prompt has the same answer"
+    assert len({tuple(ids) for ids in expected}) == len(expected), "prompts have the same answer"
     found = served(binary, model, device, "float32", flags)
     assert found == expected, f"{device} says\n{found}\nand the processor\n{expected}"
     served(binary, model, device, "bfloat16", flags)

@@ -369,6 +369,37 @@ INSTANTIATE_TEST_SUITE_P(HeadsAndGroups, H2oHeadsTest,
                                           testing::Values(64, 80, 96, 128, 256), testing::Values(1, 2, 4, 8, 16)),
                          HeadsName);
 
+using H2oPinsTest = H2oHeadsTest;
+
+// Every size of a head that has kernels of its own.
+TEST_P(H2oPinsTest, PinsWhatTheOraclePins) {
+  const auto& [device, type, head_dim, group] = GetParam();
+  if (!device.make(1)->ChoosesPins()) GTEST_SKIP() << "the device chooses no pins";
+  Tally tally;
+  H2oCase h2o = PinningCase(static_cast<uint64_t>(head_dim * 100 + group));
+  h2o.shape = {.layers = 1, .kv_heads = 2, .group = group, .head_dim = head_dim, .type = type};
+  h2o.policy.heavy = 24;
+  h2o.policy.recent = 5;
+  h2o.policy.pin_rows = 40;
+  h2o.policy.pins_min = 8;
+  h2o.policy.pin_tokens = 3;
+  h2o.prompt = 100;
+  h2o.chunk = 32;
+  h2o.steps = 6;
+  h2o.window = group == 4 ? 60 : kNoWindow;
+  H2oRun(h2o, device, 2, tally).Run();
+  EXPECT_EQ(tally.pinnings, 2);
+  EXPECT_EQ(tally.pinned, 2 * 16);
+  EXPECT_EQ(tally.victims, 12);
+  ExpectNextToNoDifferences(tally);
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, H2oPinsTest,
+                         testing::Combine(testing::ValuesIn(TestedDevices()),
+                                          testing::Values(KvType::kF16, KvType::kBF16),
+                                          testing::Values(64, 80, 96, 128, 256), testing::Values(1, 4)),
+                         HeadsName);
+
 // Scored rows that begin in the middle of a chunk, factors that depend on the distance from the prompt's end, pools
 // across chunk borders: none of it may depend on how the prompt was cut, nor on the threads.
 TEST_P(H2oTest, ChunksOfThePromptDoNotChangeABitOfTheScores) {
@@ -401,6 +432,33 @@ TEST_P(H2oTest, ChunksBeforeTheRowsThatPinDoNotChangeABit) {
     }
   }
   EXPECT_GT(pinned, OfFew() ? 20 : 100);
+}
+
+// A session's turn begins with slots that the one before pinned: its rows add to their scores and end the pins.
+TEST_P(H2oTest, ARowOfAPromptEndsPins) {
+  if (!GetParam().make(1)->ChoosesPins()) GTEST_SKIP() << "the device chooses no pins";
+  for (const KvType type : {KvType::kF32, KvType::kF16}) {
+    const KvShape shape = {.layers = 1, .kv_heads = 2, .group = 2, .head_dim = 64, .type = type};
+    EvictionPolicy policy = Policy(80, 16);  // more than there are tokens: nothing is cut
+    policy.pin_rows = 16;
+    const auto scores = [&](bool pinned) {
+      KvFixture fixture(shape, GetParam(), 1, 6);
+      TokenStream stream(shape, 64, /*seed=*/3);
+      TestSequence sequence = fixture.Sequence(stream, policy, 64, 1, 64);
+      fixture.SetSegments({0});
+      const TestRow row{&sequence, 32, true};
+      fixture.Step({&row, 1}, nullptr);
+      for (int32_t slot = 0; pinned && slot < 64; slot += 3) {
+        float& score = fixture.Score(sequence, 0, slot / 32, slot % 32);
+        score = -score;
+      }
+      fixture.Step({&row, 1}, nullptr);
+      std::vector<float> found;
+      for (int32_t slot = 0; slot < 128; ++slot) found.push_back(fixture.Score(sequence, 0, slot / 64, slot % 64));
+      return found;
+    };
+    EXPECT_EQ(scores(true), scores(false));
+  }
 }
 
 // Squared probabilities of a peaked row are far below the smallest normal number: in the cache they are 0.

@@ -134,6 +134,8 @@ struct PromptSpans {
   const PromptSpan* spans = nullptr;
   int32_t count = 0;
   bool rolls = false;
+  float* pin_sums =
+      nullptr;  // where DeviceRow::pin_sums counts from: what pins are chosen by is summed; null: scores are
 };
 
 // Device::Attention for spans of queries. sums [tokens, query_heads] gets the logarithm (base 2) of every row's sum of
@@ -150,7 +152,8 @@ struct PromptSpans {
 void LaunchPromptAttention(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
                            const PromptSpans& spans, float* sums, const KvCacheView& kv);
 
-// Adds the probabilities of the step's prompt rows to the scores of their keys, from the same sums. A span is one of keys.
+// Adds the probabilities of the step's prompt rows to the scores of their keys, from the same sums. A span is one of keys. Or, where
+// the spans say so, writes down what the rows that choose pins give them, squared (the numerator of A in kernels/eviction_policy.h).
 //
 //   kernels  on tensor cores or with ordinary arithmetic, as above: whoever adds to a score is alone in it, and goes through
 //            the query tiles in ascending order
@@ -177,7 +180,7 @@ void LaunchPromptScores(cudaStream_t stream, const StepView& step, const RopeVie
 //   oracle   that of the two above; what rounding adds is TestedDevice::prompt_dtype's
 //   memory   a stage of 64 keys and values (32 of 256 dimensions), rows 16 bytes longer than a head so that eight of them lie in
 //            different banks, and queries: 37 KB at 64 dimensions, 45 at 80, 53 at 96, 70 at 128, 68 at 256; 250 to 255 registers,
-//            of which 24 bytes spill at 80, 44 at 96 and 252 at 128. Scores: 5 to 17 KB, 95, 111, 115, 121 and 166 registers
+//            of which 24 bytes spill at 80, 44 at 96 and 252 at 128. Scores: 5 to 17 KB, 100, 115, 118, 127 and 169 registers
 //   measured H100, 26 November 2026, bf16, 32 query and 8 KV heads of 128, one prompt: 2,048 tokens 237 us (145 TFLOP/s), 8,192 2.25
 //            ms (244), 32,768 30.5 ms (288); scores 0.65, 5.1 and 50 ms (88 TFLOP/s)
 //            H200, int8: 0.28 and 2.86 ms of 2,048 and 8,192 tokens, scores 0.64 and 4.68; rolling, with keys in two numbers each: 0.48

@@ -128,11 +128,15 @@ __device__ void ScoreAndChooseVictim(const DeviceRow& row, const HeadCache& cach
       const int32_t slot = first + i * threads;
       if (slot >= row.live_after) continue;
       if (policy.scores()) {
-        score[i] = position[i] < first_seen ? 0.0f : FlushScore(fmaf(policy.decay, score[i], sum[i] * mean));
+        // A pin is a sign; a NaN has none of its own.
+        const bool pinned = row.pins_hold != 0 && signbit(score[i]);
+        score[i] = fabsf(FlushScore(fmaf(policy.decay, fabsf(score[i]), sum[i] * mean)));
+        if (pinned) score[i] = -score[i];
+        if (position[i] < first_seen) score[i] = 0.0f;
         cache.kv.score[score_at[i]] = score[i];
       }
       if (!row.choose_victim || position[i] >= row.candidates_end) continue;
-      // Scores are never negative, so their bits order as numbers do; a NaN has a place too.
+      // The bits of scores order as numbers do, a NaN behind them, and what is pinned behind that.
       const uint64_t candidate = (uint64_t{__float_as_uint(score[i])} << 32) | ~static_cast<uint32_t>(position[i]);
       if (candidate >= best) continue;
       best = candidate;

@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kThreads) PromptKernel(StepView step, RopeView
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     PromptScoresKernel(StepView step, RopeView rope, AttentionShape shape, const PromptSpan* spans, const float* sums,
-                       KvCacheView kv) {
+                       float* pin_sums, KvCacheView kv) {
   AwaitEarlier();
   __shared__ float queries[kTile * kHeadDimMax];
   __shared__ float probabilities[kTile][kTile];
@@ -126,31 +126,34 @@ __global__ void __launch_bounds__(kThreads)
   const int32_t key_tile = span.first_tile + static_cast<int32_t>(blockIdx.z);
   const int32_t head = static_cast<int32_t>(blockIdx.y);
   const DeviceRow& row = step.rows[span.row];
-  const EvictionPolicy& policy = row.policy;
   const int32_t head_dim = kv.layout.head_dim, group = shape.query_heads / kv.layout.kv_heads;
   const int64_t width = int64_t{shape.query_heads + 2 * kv.layout.kv_heads} * head_dim;
   const HeadCache cache = CacheOf(step, row, kv, shape.layer, head);
   const RopeView key_rope = KeyRope(row, rope);
   const int32_t r = static_cast<int32_t>(threadIdx.x) / kTile, s = static_cast<int32_t>(threadIdx.x) % kTile;
-  const int32_t heads = ScoredHeads(policy, group);
-  const float mean = HeadFactor(policy, group);
+  const bool pins = pin_sums != nullptr;
+  const Additions additions(row, group, pins);
 
   const int32_t live = row.live + row.token_count, last_tile = (live - 1) / kTile;
   if (key_tile > last_tile) return;
   // Threads 0 to 15 hold the scores of the tile's slots, the last of which may not be occupied.
   const bool holds = threadIdx.x < kTile && key_tile * kTile + static_cast<int32_t>(threadIdx.x) < live;
   const int64_t score_at = cache.ScoreAt(key_tile * kTile) + threadIdx.x % kTile;
-  float score = holds ? kv.score[score_at] : 0.0f;
+  float* const own_sum =
+      pins ? PinSums(row, head, pin_sums) + key_tile * kTile + threadIdx.x % kTile : kv.score + score_at;
+  // A row of a prompt ends pins, which are signs.
+  float score = holds && !pins ? fabsf(*own_sum) : 0.0f;
   const int32_t position = holds ? kv.position[score_at] : 0;
-  const int32_t first_tile = FirstScoredTile(row);
+  const int32_t first_tile = additions.FirstTile(row);
   for (int32_t tile = max(first_tile, key_tile); tile <= last_tile; ++tile) {
     const TileRows rows = RowsOf(row, tile);
     const bool own = r >= rows.begin && r < rows.end;
     const int64_t token = rows.token + r - rows.begin;
     const int32_t first_seen = FirstSeen(row, shape.window, tile * kTile - row.live);
-    const float factor = own ? RowWeight(row, row.position + static_cast<int32_t>(token) - row.token_begin) : 0.0f;
+    const float factor =
+        own ? additions.RowWeight(row, row.position + static_cast<int32_t>(token) - row.token_begin) : 0.0f;
     float sum = 0.0f;  // over heads, of this thread's (row, slot)
-    for (int32_t g = 0; g < heads; ++g) {
+    for (int32_t g = 0; g < additions.heads; ++g) {
       const int32_t query_head = head * group + g;
       __syncthreads();
       LoadQueries(shape, width, rows, query_head, head_dim, queries);
@@ -158,15 +161,15 @@ __global__ void __launch_bounds__(kThreads)
       const float logit = Logit<T>(shape, queries, cache, key_rope, rows, first_seen, tile, key_tile);
       if (!own) continue;
       const float p = exp2f(logit - sums[token * shape.query_heads + query_head]);
-      sum = policy.square ? fmaf(p, p, sum) : sum + p;
+      sum = additions.square ? fmaf(p, p, sum) : sum + p;
     }
     probabilities[r][s] = sum * factor;
     __syncthreads();
     if (threadIdx.x < kTile) {
       float column = 0.0f;
       for (int32_t i = 0; i < kTile; ++i) column += probabilities[i][threadIdx.x];
-      score = position < first_seen + rows.end - 1 ? 0.0f : FlushScore(fmaf(column, mean, score));
-      for (int32_t i = 0; i < row.snapshots; ++i) {
+      score = position < first_seen + rows.end - 1 ? 0.0f : FlushScore(fmaf(column, additions.mean, score));
+      for (int32_t i = 0; i < (pins ? 0 : row.snapshots); ++i) {
         const StepSnapshot& snapshot = step.snapshots[row.first_snapshot + i];
         if (snapshot.slots != (tile + 1) * kTile || key_tile * kTile >= snapshot.slots) continue;
         const int32_t to = step.tables[snapshot.score_blocks + key_tile];
@@ -175,7 +178,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
   }
-  if (holds) kv.score[score_at] = score;
+  if (holds) *own_sum = score;
 }
 
 dim3 TileBlocks(const PromptSpans& spans, const KvCacheLayout& layout) {
@@ -196,11 +199,12 @@ void LaunchPromptAttention(cudaStream_t stream, const StepView& step, const Rope
 
 void LaunchPromptScores(cudaStream_t stream, const StepView& step, const RopeView& rope, const AttentionShape& shape,
                         const PromptSpans& spans, const float* sums, const KvCacheView& kv) {
-  if (LaunchPromptScoresWarpgroup(stream, step, shape, spans, sums, kv)) return;
+  // Few rows choose pins.
+  if (spans.pin_sums == nullptr && LaunchPromptScoresWarpgroup(stream, step, shape, spans, sums, kv)) return;
   if (LaunchPromptScoresMma(stream, step, rope, shape, spans, sums, kv)) return;
   WithKvElement(kv.layout.type, [&](auto element) {
     Launch(stream, TileBlocks(spans, kv.layout), kThreads, PromptScoresKernel<decltype(element)>, step, rope, shape,
-           spans.spans, sums, kv);
+           spans.spans, sums, spans.pin_sums, kv);
   });
 }
 

@@ -386,7 +386,7 @@ __device__ __forceinline__ void AddProbabilities(const ReadyKeys<kDim>& keys, co
 template <typename Stored, int kDim, bool kTurns>
 __global__ void __launch_bounds__(kScoreThreads)
     PromptScoresMmaKernel(StepView step, RopeView rope, AttentionShape shape, const PromptSpan* spans,
-                          const float* sums, KvCacheView kv) {
+                          const float* sums, float* pin_sums, KvCacheView kv) {
   AwaitEarlier();
   using T = ReadyElement<Stored>;
   alignas(16) __shared__ T queries[2][kTile * kStride<kDim>];
@@ -395,19 +395,19 @@ __global__ void __launch_bounds__(kScoreThreads)
   const PromptSpan span = spans[blockIdx.x];
   const int32_t kv_head = static_cast<int32_t>(blockIdx.y);
   const DeviceRow& row = step.rows[span.row];
-  const EvictionPolicy& policy = row.policy;
   const int32_t group = shape.query_heads / kv.layout.kv_heads;
   const int64_t width = int64_t{shape.query_heads + 2 * kv.layout.kv_heads} * kDim;
   const HeadCache cache = CacheOf(step, row, kv, shape.layer, kv_head);
   const int warp = static_cast<int>(threadIdx.x / kWarp), lane = static_cast<int>(threadIdx.x % kWarp);
   const int g = lane / 4, t = lane % 4;
-  const int32_t heads = ScoredHeads(policy, group);
-  const float mean = HeadFactor(policy, group);
+  const bool pins = pin_sums != nullptr;
+  const Additions additions(row, group, pins);
+  const int32_t heads = additions.heads;
 
   const int32_t live = row.live_after, last_tile = (live - 1) / kTile;
   const int32_t own_tile = span.first_tile + warp;
   const bool works = own_tile <= last_tile;
-  KeyScores keys(cache, own_tile, live, g);
+  KeyScores keys(cache, own_tile, live, g, pins ? PinSums(row, kv_head, pin_sums) : nullptr);
   ReadyKeys<kDim> ready;
   if constexpr (std::is_same_v<Stored, T> && !kTurns) {
     LoadKeys<T, kDim>(cache, own_tile, live, g, t, ready.words);
@@ -415,7 +415,7 @@ __global__ void __launch_bounds__(kScoreThreads)
     ReadKeys<Stored, kDim, kTurns>(cache, rope, keys, own_tile, g, t, ready);
   }
 
-  const int32_t first_tile = max(FirstScoredTile(row), span.first_tile);
+  const int32_t first_tile = max(additions.FirstTile(row), span.first_tile);
   QueryStage<T, kDim> stage;
   const auto fetch = [&](int32_t turn) {
     stage.Fetch(shape, width, RowsOf(row, first_tile + turn / heads), kv_head * group + turn % heads, sums);
@@ -426,7 +426,8 @@ __global__ void __launch_bounds__(kScoreThreads)
     if (turn % heads != 0 || threadIdx.x >= kTile) return;
     const int32_t tile = first_tile + turn / heads;
     const int32_t of_step = tile * kTile + static_cast<int32_t>(threadIdx.x) - row.live;
-    row_weights[tile % 2][threadIdx.x] = of_step < row.token_count ? RowWeight(row, row.position + of_step) : 0.0f;
+    row_weights[tile % 2][threadIdx.x] =
+        of_step < row.token_count ? additions.RowWeight(row, row.position + of_step) : 0.0f;
   };
   const int32_t turns = (last_tile - first_tile + 1) * heads;
   if (turns > 0) {
@@ -441,15 +442,16 @@ __global__ void __launch_bounds__(kScoreThreads)
     if (works && tile >= own_tile) {
       const int32_t first_seen = FirstSeen(row, shape.window, tile * kTile - row.live);
       AddProbabilities<T, kDim>(ready, keys.position, queries[turn % 2], row_sums[turn % 2], tile == own_tile,
-                                first_seen, shape.scale * kLog2E, shape.cap, policy.square, lane, part);
+                                first_seen, shape.scale * kLog2E, shape.cap, additions.square, lane, part);
       if (turn % heads == heads - 1) {
-        keys.AddTile(step, row, cache, shape.window, own_tile, tile, row_weights[tile % 2], mean, g, t, part);
+        keys.AddTile(step, row, cache, shape.window, own_tile, tile, row_weights[tile % 2], additions.mean, !pins, g, t,
+                     part);
       }
     }
     if (turn + 1 < turns) store(turn + 1);
     __syncthreads();
   }
-  keys.Store(kv, t);
+  keys.Store(t);
 }
 
 // Calls launch(Stored(), head_dim, whether keys are turned) where there is such a kernel, else returns false.
@@ -484,7 +486,7 @@ bool LaunchPromptScoresMma(cudaStream_t stream, const StepView& step, const Rope
   const dim3 blocks(static_cast<uint32_t>(spans.count), static_cast<uint32_t>(kv.layout.kv_heads));
   return WithPromptCache(rope, spans, kv.layout, [&](auto stored, auto dim, auto turns) {
     Launch(stream, blocks, kScoreThreads, PromptScoresMmaKernel<decltype(stored), dim(), turns()>, step, rope, shape,
-           spans.spans, sums, kv);
+           spans.spans, sums, spans.pin_sums, kv);
   });
 }
 

@@ -32,25 +32,29 @@ __device__ __forceinline__ void LoadKeys(const HeadCache& cache, int32_t tile, i
 struct KeyScores {
   float score[2] = {};
   int32_t position[2] = {};
-  bool holds[2] = {};  // whether a token is there
-  int64_t at = 0;      // of key g
+  bool holds[2] = {};     // whether a token is there
+  float* sums = nullptr;  // key g's place
 
-  __device__ __forceinline__ KeyScores(const HeadCache& cache, int32_t tile, int32_t live, int g) {
+  // `pin_sums`: of the row's slots, which begin at 0 and are summed up instead of scores (PinSums); or null.
+  __device__ __forceinline__ KeyScores(const HeadCache& cache, int32_t tile, int32_t live, int g,
+                                       float* pin_sums = nullptr) {
     if (tile * kTile >= live) return;
-    at = cache.ScoreAt(int64_t{tile} * kTile) + g;
+    const int64_t at = cache.ScoreAt(int64_t{tile} * kTile) + g;
+    sums = pin_sums != nullptr ? pin_sums + tile * kTile + g : cache.kv.score + at;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       holds[half] = tile * kTile + g + half * 8 < live;
-      if (holds[half]) score[half] = cache.kv.score[at + half * 8];
+      // A row of a prompt ends pins, which are signs.
+      if (holds[half] && pin_sums == nullptr) score[half] = fabsf(cache.kv.score[at + half * 8]);
       if (holds[half]) position[half] = cache.kv.position[at + half * 8];
     }
   }
 
   // Adds what the queries of a tile, which have all passed by, give the keys: part[i] is of keys g (i < 4) and g + 8, of rows 2t, 2t + 1,
-  // 2t + 8, 2t + 9, and begins anew. `weights` are the rows' (RowWeight), `own_tile` the keys' tile. Snapshots after the tile are taken.
+  // 2t + 8, 2t + 9, and begins anew. `weights` are the rows' (RowWeight), `own_tile` the keys' tile. Snapshots after the tile are taken, of scores.
   __device__ __forceinline__ void AddTile(const StepView& step, const DeviceRow& row, const HeadCache& cache,
                                           int32_t window, int32_t own_tile, int32_t tile, const float* weights,
-                                          float mean, int g, int t, float (&part)[8]) {
+                                          float mean, bool snapshots, int g, int t, float (&part)[8]) {
     const int32_t first_seen = FirstSeen(row, window, tile * kTile - row.live);
     const int32_t last_seen_from =
         first_seen + min(row.live_after - tile * kTile, kTile) - 1;  // by the tile's last row
@@ -63,7 +67,7 @@ struct KeyScores {
     }
 #pragma unroll
     for (int i = 0; i < 8; ++i) part[i] = 0.0f;
-    for (int32_t i = 0; i < row.snapshots; ++i) {
+    for (int32_t i = 0; i < (snapshots ? row.snapshots : 0); ++i) {
       const StepSnapshot& snapshot = step.snapshots[row.first_snapshot + i];
       if (snapshot.slots != (tile + 1) * kTile || own_tile * kTile >= snapshot.slots || t != 0) continue;
       const int32_t to = step.tables[snapshot.score_blocks + own_tile];
@@ -73,11 +77,11 @@ struct KeyScores {
     }
   }
 
-  __device__ __forceinline__ void Store(const KvCacheView& kv, int t) const {
+  __device__ __forceinline__ void Store(int t) const {
     if (t != 0) return;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if (holds[half]) kv.score[at + half * 8] = score[half];
+      if (holds[half]) sums[half * 8] = score[half];
     }
   }
 };

@@ -51,6 +51,7 @@ struct QueryFetch {
   static constexpr int kChunks = kDim / 8, kRows = kThreadsOfTurn / kChunks, kEach = kTile / kRows;
 
   const DeviceRow& row;
+  const Additions& additions;
   const int32_t heads, first_head;
   const int of_turn, first_column;  // the thread of those of its turn; the turn's first of the batch's columns
   Turn turn;                        // of the next Fetch
@@ -58,9 +59,10 @@ struct QueryFetch {
   float sum = INFINITY;  // of the column that a thread has alone
   int32_t token = 0;     // its row, of the step
 
-  __device__ QueryFetch(const DeviceRow& own_row, int32_t first_tile, int32_t scored_heads, int32_t first)
+  __device__ QueryFetch(const DeviceRow& own_row, const Additions& of_row, int32_t first_tile, int32_t first)
       : row(own_row),
-        heads(scored_heads),
+        additions(of_row),
+        heads(of_row.heads),
         first_head(first),
         of_turn(static_cast<int>(threadIdx.x) % kThreadsOfTurn),
         first_column(static_cast<int>(threadIdx.x) / kThreadsOfTurn * kTile) {
@@ -100,7 +102,8 @@ struct QueryFetch {
     if (of_turn >= kTile) return;
     to.sums[first_column + of_turn] = sum;
     // A row that is not of the step has the probability 0 as it is.
-    to.weights[first_column + of_turn] = token < row.token_count ? RowWeight(row, row.position + token) : 0.0f;
+    to.weights[first_column + of_turn] =
+        token < row.token_count ? additions.RowWeight(row, row.position + token) : 0.0f;
   }
 };
 
@@ -128,13 +131,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   auto* const batches = reinterpret_cast<QueryBatch<kDim>*>(SharedMemory());  // two
   const int32_t kv_head = static_cast<int32_t>(blockIdx.y);
   const DeviceRow& row = step.rows[span.row];
-  const EvictionPolicy& policy = row.policy;
   const int32_t group = shape.query_heads / kv.layout.kv_heads;
   const int64_t width = int64_t{shape.query_heads + 2 * kv.layout.kv_heads} * kDim;
   const HeadCache cache = CacheOf(step, row, kv, shape.layer, kv_head);
   const int warp = static_cast<int>(threadIdx.x / kWarp), lane = static_cast<int>(threadIdx.x % kWarp);
   const int g = lane / 4, t = lane % 4;
-  const float mean = HeadFactor(policy, group), scale = shape.scale * kLog2E;
+  const Additions additions(row, group, /*pins=*/false);
+  const float scale = shape.scale * kLog2E;
 
   const int32_t live = row.live_after, last_tile = (live - 1) / kTile;
   const int32_t own_tile = span.first_tile + warp;
@@ -143,9 +146,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   LoadKeys<T, kDim>(cache, own_tile, live, g, t, key);
   KeyScores keys(cache, own_tile, live, g);
 
-  const int32_t heads = ScoredHeads(policy, group), first_tile = max(FirstScoredTile(row), span.first_tile);
+  const int32_t heads = additions.heads, first_tile = max(additions.FirstTile(row), span.first_tile);
   const int32_t batch_tiles = kTurns / heads, batch_heads = kTurns % heads;
-  QueryFetch<T, kDim> fetch(row, first_tile, heads, kv_head * group);
+  QueryFetch<T, kDim> fetch(row, additions, first_tile, kv_head * group);
   const int32_t count = (max(last_tile - first_tile + 1, 0) * heads + kTurns - 1) / kTurns;
   if (count > 0) {
     fetch.Fetch(shape, width, batch_tiles, batch_heads, sums);
@@ -179,7 +182,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (!works || tile > last_tile || tile < own_tile) continue;
       const int32_t first_seen = FirstSeen(row, shape.window, tile * kTile - row.live);
       const auto add = [&](auto&& hides) {
-        AddTurn(c[i * 2], c[i * 2 + 1], queries.sums + i * kTile, scale, policy.square, t, hides, part);
+        AddTurn(c[i * 2], c[i * 2 + 1], queries.sums + i * kTile, scale, additions.square, t, hides, part);
       };
       if (tile > own_tile && first_seen + kTile - 1 <= 0) {
         add([](int, int) { return false; });
@@ -189,14 +192,15 @@ __global__ void __launch_bounds__(kThreads, 1)
         });
       }
       if (ends) {
-        keys.AddTile(step, row, cache, shape.window, own_tile, tile, queries.weights + i * kTile, mean, g, t, part);
+        keys.AddTile(step, row, cache, shape.window, own_tile, tile, queries.weights + i * kTile, additions.mean,
+                     /*snapshots=*/true, g, t, part);
       }
     }
     if (batch + 1 < count) fetch.Store(batches[(batch + 1) % 2]);
     ShowToProducts();
     __syncthreads();
   }
-  keys.Store(kv, t);
+  keys.Store(t);
 }
 
 }  // namespace

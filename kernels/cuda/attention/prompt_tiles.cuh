@@ -26,16 +26,34 @@ __device__ inline TileRows RowsOf(const DeviceRow& row, int32_t tile) {
   return {begin, end, int64_t{row.token_begin} + tile * kTile + begin - row.live};
 }
 
-// The first tile with a row that scores.
-__device__ inline int32_t FirstScoredTile(const DeviceRow& row) {
-  return (row.live + row.first_scored - row.position) / kTile;
-}
+// Which of a prompt's rows add to the sums of their keys, and how.
+struct Additions {
+  int32_t first;  // logical position of the first row that does
+  float decay;
+  int32_t heads;  // of a group, from its first on
+  float mean;     // factor of their sum
+  bool square;
 
-// The factor of a prompt's row at `position` in its scores.
-__device__ inline float RowWeight(const DeviceRow& row, int32_t position) {
-  if (position < row.first_scored) return 0.0f;
-  if (row.policy.decay == 1.0f) return 1.0f;
-  return static_cast<float>(pow(static_cast<double>(row.policy.decay), row.prompt_length - 1 - position));
+  // `pins`: of what pins are chosen by, instead of scores.
+  __device__ Additions(const DeviceRow& row, int32_t group, bool pins)
+      : first(pins ? row.first_pinning : row.first_scored),
+        decay(pins ? row.policy.pin_decay : row.policy.prompt_decay()),
+        heads(pins ? group : ScoredHeads(row.policy, group)),
+        mean(pins ? 1.0f : HeadFactor(row.policy, group)),
+        square(pins || row.policy.square) {}
+
+  __device__ int32_t FirstTile(const DeviceRow& row) const { return (row.live + first - row.position) / kTile; }
+  // The factor of the row at `position`.
+  __device__ float RowWeight(const DeviceRow& row, int32_t position) const {
+    if (position < first) return 0.0f;
+    if (decay == 1.0f) return 1.0f;
+    return static_cast<float>(pow(static_cast<double>(decay), row.prompt_length - 1 - position));
+  }
+};
+
+// Where the sums of a row's slots lie that its pins are chosen by.
+__device__ inline float* PinSums(const DeviceRow& row, int32_t kv_head, float* scratch) {
+  return scratch + row.pin_sums + int64_t{kv_head} * WholeBlocks(row.live_after);
 }
 
 // Which tile and head a warp has that attends to a prompt on tensor cores.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/cuda/attention/cache.cuh"
+#include "kernels/cuda/attention/prompt_tiles.cuh"
 #include "kernels/cuda/eviction/eviction.h"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
@@ -21,13 +22,13 @@ constexpr int32_t kFewSlots = 4096;
 
 int64_t SortSize(int32_t slots) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint32_t>(slots))); }
 
-// Smaller is better: score descending, then position ascending. Scores are never negative, so their bits order as numbers
-// do; a NaN, too, has its place.
+// Smaller is better: score descending, then position ascending. The bits of scores order as numbers do; a NaN, too, has its place, and
+// what is pinned, which is the sign, comes before all.
 __device__ uint64_t RankKey(float score, int32_t position) {
   return (uint64_t{~__float_as_uint(score)} << 32) | static_cast<uint32_t>(position);
 }
 
-__device__ float ScoreOf(uint64_t key) { return __uint_as_float(~static_cast<uint32_t>(key >> 32)); }
+__device__ float ScoreOf(uint64_t key) { return fabsf(__uint_as_float(~static_cast<uint32_t>(key >> 32))); }
 
 // --- cuts ---------------------------------------------------------------------------------------------------------------
 
@@ -203,14 +204,17 @@ __device__ void CutOne(const Cut& cut, const HeadCache& cache, const CutScratch&
   __syncthreads();
 }
 
+__device__ CutScratch ScratchOfBlock(std::byte* scratch, int32_t slots_max, int64_t sort_size) {
+  const int64_t bytes = sort_size * static_cast<int64_t>(sizeof(uint64_t)) + int64_t{slots_max} * sizeof(float);
+  auto* keys = reinterpret_cast<uint64_t*>(scratch + blockIdx.x * bytes);
+  return {keys, reinterpret_cast<float*>(keys + sort_size)};
+}
+
 template <typename T>
 __global__ void __launch_bounds__(kCutThreads) CutKernel(const Cut* cuts, int32_t count, int32_t slots_max,
                                                          int64_t sort_size, std::byte* scratch, KvCacheView kv) {
   AwaitEarlier();
-  const int64_t bytes = sort_size * static_cast<int64_t>(sizeof(uint64_t)) + int64_t{slots_max} * sizeof(float);
-  std::byte* own = scratch + blockIdx.x * bytes;
-  auto* keys = reinterpret_cast<uint64_t*>(own);
-  const CutScratch of_block = {keys, reinterpret_cast<float*>(keys + sort_size)};
+  const CutScratch of_block = ScratchOfBlock(scratch, slots_max, sort_size);
   const int32_t pairs = kv.layout.layers * kv.layout.kv_heads;
   for (int64_t i = blockIdx.x; i < int64_t{count} * pairs; i += gridDim.x) {
     const Cut& cut = cuts[i / pairs];
@@ -218,6 +222,99 @@ __global__ void __launch_bounds__(kCutThreads) CutKernel(const Cut* cuts, int32_
     const auto pair = static_cast<int32_t>(i % pairs);
     const HeadCache cache = {kv, cut.blocks, cut.score_blocks, pair / kv.layout.kv_heads, pair % kv.layout.kv_heads};
     CutOne<T>(cut, cache, of_block);
+    __syncthreads();
+  }
+}
+
+// --- pins ---------------------------------------------------------------------------------------------------------------
+
+// The candidates of one (row, KV head) by position, in the segments that the row divides its text into.
+struct Segments {
+  const uint64_t* by_position;  // [count]: OrderByPosition's
+  const int32_t* starts;        // DeviceRow::segment_starts
+
+  __device__ int32_t Position(int64_t i) const { return static_cast<int32_t>(by_position[i] >> 32); }
+  __device__ int32_t Slot(int64_t i) const { return static_cast<int32_t>(by_position[i] & 0xffffffffu); }
+  // Whether a segment begins behind candidate i - 1 and not behind i.
+  __device__ bool Begins(int64_t i) const {
+    if (i == 0) return true;
+    for (int32_t from = Position(i - 1) + 1, to = Position(i); from <= to;) {
+      const int32_t bit = from % 32, bits = min(32 - bit, to + 1 - from);
+      const uint32_t mask = bits == 32 ? ~0u : ((1u << bits) - 1) << bit;
+      if ((static_cast<uint32_t>(starts[from / 32]) & mask) != 0) return true;
+      from += bits;
+    }
+    return false;
+  }
+  __device__ int64_t FirstOf(int64_t i) const {
+    while (!Begins(i)) --i;
+    return i;
+  }
+};
+
+// A of a token with these sums of the rows that choose, and of all rows.
+__device__ float PointedAt(float sum, float score, int32_t position, int32_t prompt_length) {
+  if (sum < kScoreMin) return 0.0f;
+  const float usual = score / static_cast<float>(prompt_length - position);
+  return fabsf(sum / (usual + kUsualMin / static_cast<float>(prompt_length)));
+}
+
+// `sums` [live] by slot; then A' by candidate.
+__device__ void ChooseOf(const DeviceRow& row, const int32_t* starts, const HeadCache& cache, int32_t first_seen,
+                         float* sums, const CutScratch& scratch) {
+  const KvCacheView& kv = cache.kv;
+  const int32_t end = row.prompt_length - row.policy.recent;
+  const int64_t count = OrderByPosition(
+      cache, row.live_after,
+      [&](int64_t slot) {
+        const int32_t position = kv.position[cache.ScoreAt(slot)];
+        return position >= first_seen && position < end;
+      },
+      scratch.keys);
+  const int32_t pins = static_cast<int32_t>(count < row.pins ? count : row.pins);
+  if (pins <= 0) return;
+  const Segments segments = {scratch.keys, starts};
+  float* of = scratch.pooled;  // A of a candidate; of a segment's first one then the largest of them all
+  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+    const int32_t slot = segments.Slot(i);
+    of[i] = PointedAt(sums[slot], kv.score[cache.ScoreAt(slot)], segments.Position(i), row.prompt_length);
+  }
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+    if (!segments.Begins(i)) continue;
+    float largest = of[i];
+    for (int64_t next = i + 1; next < count && !segments.Begins(next); ++next) {
+      largest = largest < of[next] ? of[next] : largest;
+    }
+    of[i] = largest;
+  }
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+    const int64_t first = segments.FirstOf(i);
+    const float before = first > 0 ? kBehind * of[segments.FirstOf(first - 1)] : 0.0f;
+    sums[i] = of[first] < before ? before : of[first];
+  }
+  __syncthreads();
+  // The candidates' numbers are in the order of positions.
+  const auto key = [&](int64_t i) { return RankKey(sums[i], static_cast<int32_t>(i)); };
+  const uint64_t last = SelectNth(count, static_cast<uint32_t>(pins), key);
+  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+    if (key(i) > last) continue;
+    float& score = kv.score[cache.ScoreAt(segments.Slot(i))];
+    score = -score;
+  }
+}
+
+__global__ void __launch_bounds__(kCutThreads)
+    ChoosePinsKernel(StepView step, int32_t layer, int32_t window, const int32_t* rows, int32_t count,
+                     int32_t slots_max, int64_t sort_size, std::byte* scratch, float* pin_sums, KvCacheView kv) {
+  AwaitEarlier();
+  const CutScratch of_block = ScratchOfBlock(scratch, slots_max, sort_size);
+  for (int64_t i = blockIdx.x; i < int64_t{count} * kv.layout.kv_heads; i += gridDim.x) {
+    const DeviceRow& row = step.rows[rows[i / kv.layout.kv_heads]];
+    const auto head = static_cast<int32_t>(i % kv.layout.kv_heads);
+    ChooseOf(row, step.tables + row.segment_starts, CacheOf(step, row, kv, layer, head),
+             FirstSeen(row, window, row.token_count - 1), PinSums(row, head, pin_sums), of_block);
     __syncthreads();
   }
 }
@@ -261,7 +358,7 @@ __device__ double KeptOfMany(const Weighing& cut, const LossCase& loss, bool wei
   for (int64_t slot = threadIdx.x; slot < loss.live; slot += blockDim.x) {
     const uint64_t own = key(slot);
     if (own != kRecentKey && (heavy <= 0 || own > worst_kept)) continue;
-    kept += weighs_slots ? 1.0 : static_cast<double>(kv.score[cache.ScoreAt(slot)]);
+    kept += weighs_slots ? 1.0 : static_cast<double>(fabsf(kv.score[cache.ScoreAt(slot)]));
   }
   return BlockReduce(kept, Sum(), 0.0);
 }
@@ -276,7 +373,7 @@ __global__ void __launch_bounds__(kThreads) LossKernel(LossCase loss, KvCacheVie
   double own = 0.0;
   for (int64_t slot = threadIdx.x; slot < loss.live; slot += blockDim.x) {
     const int64_t at = cache.ScoreAt(slot);
-    own += static_cast<double>(kv.score[at]);
+    own += static_cast<double>(fabsf(kv.score[at]));
     if (ordered) keys[slot] = RankKey(kv.score[at], kv.position[at]);
   }
   double total = BlockReduce(own, Sum(), 0.0);
@@ -423,6 +520,15 @@ void LaunchCuts(cudaStream_t stream, const Cut* cuts, int32_t count, int32_t slo
     Launch(stream, grid, slots_max <= kFewSlots ? kThreads : kCutThreads, CutKernel<decltype(element)>, cuts, count,
            slots_max, SortSize(slots_max), scratch, kv);
   });
+}
+
+void LaunchChoosePins(cudaStream_t stream, const StepView& step, const AttentionShape& shape, const int32_t* rows,
+                      int32_t count, int32_t slots_max, int32_t blocks, std::byte* scratch, float* pin_sums,
+                      const KvCacheView& kv) {
+  const int64_t pairs = int64_t{count} * kv.layout.kv_heads;
+  const dim3 grid(static_cast<uint32_t>(pairs < blocks ? pairs : blocks));
+  Launch(stream, grid, slots_max <= kFewSlots ? kThreads : kCutThreads, ChoosePinsKernel, step, shape.layer,
+         shape.window, rows, count, slots_max, SortSize(slots_max), scratch, pin_sums, kv);
 }
 
 void LaunchLosses(cudaStream_t stream, const LossCase& losses, const KvCacheView& kv) {

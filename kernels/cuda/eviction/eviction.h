@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/runtime/step_view.h"
 #include "kernels/kv_cache_view.h"
 #include "kernels/step_batch.h"
@@ -42,6 +43,20 @@ size_t CutScratchBytes(int32_t slots);
 //   H100     26 November 2026: one layer of 8 KV heads of 128, 32,768 slots to 2,048 in 163 us
 void LaunchCuts(cudaStream_t stream, const Cut* cuts, int32_t count, int32_t slots_max, int32_t blocks,
                 std::byte* scratch, const KvCacheView& kv);
+
+// Pins what the prompts of `rows` (`count` numbers of StepView::rows, in device memory) point at (kernels/eviction_policy.h): after
+// LaunchPromptScores of all their rows and of their `pin_sums`, which are overwritten. `blocks` and scratch as for LaunchCuts.
+//
+//   kernel   candidates are ordered by position; the first of each segment finds the segment's largest A, every one asks that of the
+//            segment before, and a radix selection finds the last that is pinned
+//   grid     a block of 1,024 threads per (row, KV head), as far as there is scratch; of 256 where sequences have up to 4,096 slots
+//   bound    bytes of the sums, scores and positions, and of the keys nine times (L2) / memory bandwidth
+//   oracle   reference::H2oHistory, whose sets must be equal but for ties within rounding (tests/kernels/h2o_test.cc)
+//   memory   58 registers, 1.4 KB; CutScratchBytes of device memory
+//   not yet measured on a device
+void LaunchChoosePins(cudaStream_t stream, const StepView& step, const AttentionShape& shape, const int32_t* rows,
+                      int32_t count, int32_t slots_max, int32_t blocks, std::byte* scratch, float* pin_sums,
+                      const KvCacheView& kv);
 
 // One cut that is only weighed: a policy lowered to `keep` slots.
 struct Weighing {

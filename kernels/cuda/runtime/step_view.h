@@ -20,11 +20,17 @@ struct DeviceRow : RowCounts {
   int32_t first_position;  // of the first token in the cache: BatchRow::first_position()
   int32_t live_after;
   int32_t first_scored;    // prefill: logical position of the first prompt row that scores; none: after the last token
+  int32_t first_pinning;   // prefill: the same of those that choose pins
+  int32_t pins_hold;       // decode: BatchRow::pins_hold()
   int32_t candidates_end;  // decode: slots with a position below it are candidates for the victim
   int64_t tables;          // of StepView::tables: the row's block ids, then (at `score_blocks`) its score blocks
   int64_t score_blocks;
   int32_t first_snapshot;  // of StepView::snapshots
   int32_t snapshots;
+  int32_t pins;  // to be chosen at most
+  int64_t
+      segment_starts;  // of StepView::tables, of a row that chooses pins: bit p % 32 of number p / 32 is position p's
+  int64_t pin_sums;    // the same row's place in the scratch memory: [KV head][live_after rounded up to 16] floats
   EvictionPolicy policy;
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/runtime/cuda_error.h"
@@ -212,6 +213,65 @@ TEST_F(StepTableTest, SpansBeginWhereTheirTilesDo) {
   EXPECT_TRUE(table.queries(rolls).rolls);
   EXPECT_EQ(first_tiles(table.queries(rolls), 0), std::vector<int32_t>({0}));
   EXPECT_EQ(first_tiles(table.scored(rolls), 0), std::vector<int32_t>({0}));
+}
+
+// Their sums are disjoint within a group and inside the memory; who has no segments, or pins nothing yet, is in none.
+TEST_F(StepTableTest, PromptsThatPinShareTheScratchMemory) {
+  constexpr int32_t kHeads = 2, kDim = 8;
+  const int64_t room = StepTable::RowFloats(900, kHeads, kDim);
+  StepTable table(stream_, Bounds(kHeads, kDim, 512), room);
+  EvictionPolicy pins = Scoring(16, 8);
+  pins.pin_rows = 10;
+  const std::vector<int32_t> blocks(200, 3);
+  const std::vector<uint64_t> segments = {1, uint64_t{1} << 63 | 5};
+  std::vector<BatchRow> rows;
+  int32_t tokens = 0;
+  for (const int32_t length : {70, 330, 40, 900, 500}) {
+    BatchRow row = {{.position = length - 30, .live = length - 30, .prompt_length = length, .prefill = true},
+                    {.block_table = blocks},
+                    /*token_begin=*/tokens,
+                    /*token_count=*/30,
+                    pins};
+    if (length != 40) row.segment_starts = segments;
+    rows.push_back(row);
+    tokens += 30;
+  }
+  const std::vector<int32_t> ids(static_cast<size_t>(tokens), 1);
+  Fill(table, {.token_ids = ids, .rows = rows});
+  const StepView& view = table.view();
+  EXPECT_EQ(At(view.rows, 0).first_pinning, 60);
+  EXPECT_EQ(At(view.rows, 2).first_pinning, 40) << "none does";
+  EXPECT_EQ(At(view.rows, 1).pins, 8);
+  const int64_t starts = At(view.rows, 1).segment_starts;
+  for (const auto& [word, bits] : {std::pair(0, 1), std::pair(1, 0), std::pair(2, 5)}) {
+    EXPECT_EQ(At(view.tables, starts + word), bits);
+  }
+  EXPECT_LT(At(view.tables, starts + 3), 0);
+  ASSERT_GT(table.pin_groups().size(), 1u);
+  std::vector<int32_t> pinned;
+  for (const PinGroup& group : table.pin_groups()) {
+    int64_t end = 0;
+    std::vector<PromptSpan> expected;
+    for (int32_t i = group.first_row; i < group.first_row + group.rows; ++i) {
+      pinned.push_back(At(table.pin_rows(), i));
+      const DeviceRow row = At(view.rows, pinned.back());
+      EXPECT_EQ(row.pin_sums, end);
+      end += LogitFloats(row.live_after, kHeads);
+      for (int32_t tile = 0; tile * kBlockSlots < row.live_after; tile += kSpanTiles) {
+        expected.push_back({pinned.back(), tile});
+      }
+    }
+    EXPECT_LE(end, room);
+    float scratch = 0.0f;
+    const PromptSpans spans = table.pinned(group, &scratch);
+    EXPECT_EQ(spans.pin_sums, &scratch);
+    ASSERT_EQ(spans.count, std::ssize(expected));
+    for (int32_t i = 0; i < spans.count; ++i) {
+      EXPECT_EQ(At(spans.spans, i).row, expected[static_cast<size_t>(i)].row);
+      EXPECT_EQ(At(spans.spans, i).first_tile, expected[static_cast<size_t>(i)].first_tile);
+    }
+  }
+  EXPECT_EQ(pinned, std::vector<int32_t>({0, 1, 3, 4}));
 }
 
 }  // namespace
