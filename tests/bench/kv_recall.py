@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""`./hydrant bench kv_recall`: what `"recall": "turn"` gives and costs, through the real server. Prints three tables:
+"""`./hydrant bench kv_recall`: what `"recall": "turn"` gives and costs, through the real server. Prints four tables:
 
 late   four facts in a first message of 1,024 to 7,000 tokens, asked for in turns 2, 5 and 10 of a chat: exact answers and
        the log-probability of the true one, without eviction, with recall and without. Intervals (95 %) by resampling contexts.
 flow   perplexity of answers to turns that ask nothing, with recall relative to without.
 first  time to the first token of a turn of 32 new tokens, with recall, without, and from nothing; bytes parked a session.
+speed  tokens a second of 16 chats together, each of which answers behind a message of 2,048 tokens.
 
 A context takes minutes, so say for how long: no measurement begins after --minutes. --results FILE keeps what was measured,
 and a second run goes on from there. Python's standard library only.
@@ -30,9 +31,9 @@ import late_picture
 import perplexity
 import type_quality
 from kv_sentences import FORMS
-from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ROOT, ServerProcess, made_up_ids
+from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ROOT, ServerProcess, made_up_ids, wait_for
 
-PARTS = ["late", "flow", "first"]
+PARTS = ["late", "flow", "first", "speed"]
 RECALL = ", recall"
 POLICIES = ["auto" + RECALL, "auto", "h2o-plus"]
 LENGTHS = [1024, 2048, 4096, 7000]
@@ -42,6 +43,8 @@ RESAMPLES = 2000
 FLOW_FIRST, FLOW_TURNS, FLOW_SAID, FLOW_ANSWER = 1024, 2, 32, 64
 # first: new tokens of a turn, and turns measured each way; from nothing every COLD-th of them.
 NEW, TURNS, COLD = 32, 9, 8
+# speed: chats, tokens said to each and answered by it, and for how many seconds tokens are counted.
+CHATS, SAID, ANSWERED, COUNTED_S = 16, 2048, 768, 4.0
 # A session of 8,192 tokens has 184 MB of this model, and 16 of them are in flight.
 MEMORY = ["--kv-cache-memory-bytes", 3 << 30, "--session-memory-bytes", 3 << 30]
 
@@ -179,6 +182,33 @@ def first_tokens(server, length, budget):
     return found
 
 
+def speed(server, run, pool, arguments):
+    for (policy, budget), kv in settings(arguments.policies, arguments.budgets).items():
+        if not run.measure(f"speed/{policy}/{budget}", lambda: tokens_per_second(server, pool, kv)):
+            return
+
+
+def tokens_per_second(server, pool, kv):
+    """Of all chats, counted when each has its first token and none has its last."""
+    body = {"kv": kv, "temperature": 0, "ignore_eos": True, "max_tokens": ANSWERED}
+    begun = lambda: server.metric("vllm:time_to_first_token_seconds_count")
+    made = lambda: server.metric("vllm:generation_tokens_total")
+    before, names = begun(), [f"speed-{chat}" for chat in range(CHATS)]
+    # A salt of its own, since what another setting left of the prompts must not be found.
+    asks = [body | {"prompt": made_up_ids(chat, SAID), "session_id": name, "cache_salt": json.dumps(kv)} for chat, name in enumerate(names)]
+    answers = [pool.submit(server.post, "/v1/completions", ask) for ask in asks]
+    wait_for("every chat's first token", lambda: begun() == before + CHATS, timeout=600)
+    began, tokens = time.monotonic(), made()
+    time.sleep(COUNTED_S)
+    seconds, tokens = time.monotonic() - began, made() - tokens
+    if any(answer.done() for answer in answers):
+        sys.exit("a chat ended while tokens were counted: let them answer more")
+    for answer, name in zip(answers, names):
+        answer.result()
+        late_chats.delete_session(server, name)
+    return tokens / seconds
+
+
 def interval(clusters, statistic):
     """The statistic of a list of clusters, and its 95 % interval by resampling them."""
     generator, found = random.Random(0), []
@@ -263,6 +293,12 @@ def show_first(cells):
         print(f"| {length} | " + " | ".join(f"{clock:.0f} / {used:.0f}" for clock, used in parts) + f" | {parked} |")
 
 
+def show_speed(cells):
+    print(f"\nspeed: tokens a second of {CHATS} chats together behind {SAID:,} tokens each")
+    for (policy, budget), tokens in cells.items():
+        print(f"  {policy + '/' + budget:17} {tokens:,.0f}")
+
+
 def show(cells):
     found = {}
     for key, cell in cells.items():
@@ -274,6 +310,8 @@ def show(cells):
             show_flow(measured.values())
         elif part == "first":
             show_first({rest[0]: cell for rest, cell in measured.items()})
+        elif part == "speed":
+            show_speed(measured)
         else:
             # A chat is one context: its questions stand or fall together.
             for at, name in ((0, "history of {} tokens"), (1, "form {}")):
@@ -295,12 +333,12 @@ def main():
     parser.add_argument("--budgets", type=int, nargs="+", default=[128, 256])
     parser.add_argument("--documents", type=int, default=16, help="of which perplexity is measured")
     parser.add_argument("--minutes", type=float, default=math.inf)
-    parser.add_argument("--picture", action="store_true", help="redraw docs/pictures/late.svg from the late questions")
+    parser.add_argument("--picture", action="store_true", help="redraw docs/pictures/late.svg from late and speed")
     parser.add_argument("--results", type=pathlib.Path, help="JSON file with what was measured before")
     parser.add_argument("--server-flag", action="append", default=[], help="for hydrantd, e.g. --server-flag=--threads=2")
     arguments = parser.parse_args()
-    if arguments.picture and (len(arguments.models) > 1 or "late" not in arguments.parts):
-        parser.error("--picture: is of the late questions of one model")
+    if arguments.picture and (len(arguments.models) > 1 or not {"late", "speed"} <= set(arguments.parts)):
+        parser.error("--picture: is of one model, and of the parts late and speed")
     path, until = arguments.results, time.monotonic() + 60 * arguments.minutes
     cells = json.loads(path.read_text()) if path and path.exists() else {}
     flags = ["--log-level", "debug", "--debug-kv-dump", "/dev/null", *MEMORY, *arguments.server_flag]
@@ -308,12 +346,13 @@ def main():
         run = Run(cells, lambda: path and path.write_text(json.dumps(cells)), model.stem, until)
         with ServerProcess(arguments.binary, model, flags) as server, concurrent.futures.ThreadPoolExecutor(IN_FLIGHT) as pool:
             for part in arguments.parts:
-                {"late": late, "flow": flow, "first": first}[part](server, run, pool, arguments)
+                {"late": late, "flow": flow, "first": first, "speed": speed}[part](server, run, pool, arguments)
             block_bytes = type_quality.block_bytes_of(server)
     show(cells)
     if arguments.picture:
-        late_cells = [cell for key, cell in cells.items() if key.startswith(f"{arguments.models[0].stem}/late/")]
-        (ROOT / "docs" / "pictures" / "late.svg").write_text(late_picture.draw(late_cells, block_bytes))
+        of = lambda part: {key.split("/", 2)[2]: cell for key, cell in cells.items() if key.startswith(f"{arguments.models[0].stem}/{part}/")}
+        picture = late_picture.draw(list(of("late").values()), of("speed"), CHATS, block_bytes)
+        (ROOT / "docs" / "pictures" / "late.svg").write_text(picture)
 
 
 if __name__ == "__main__":

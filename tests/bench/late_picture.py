@@ -1,72 +1,96 @@
-"""Draws docs/pictures/late.svg from kv_recall.py's late questions: sessions that a GiB of the pool holds while they answer against
-the share of late questions that they answer, a line per policy, a point per budget."""
+"""Draws docs/pictures/late.svg from kv_recall.py's late questions and speeds: against the sessions that a GiB of the pool holds while
+they answer, the share of late questions that they answer, and the tokens a second of a step's worth of them. A line per policy, a
+point per budget."""
 
 import math
 import statistics
 
 import chart
 
-WIDTH, HEIGHT = 760, 400
-TOP, BOTTOM, LEFT, RIGHT = 44, 96, 60, 24
+WIDTH, HEIGHT = 860, 380
+TOP, BOTTOM, LEFT, GAP, RIGHT = 44, 96, 44, 60, 24
+PANEL = (WIDTH - LEFT - GAP - RIGHT) / 2
 FULL = "#57606a"
 COLOURS = ["#cf222e", "#0969da", "#1b7c83", "#8250df", "#bf8700", "#6e7781"]
-TICKS = [10, 20, 50, 100, 200, 500, 1000]
+TICKS = [10, 30, 100, 300, 1000]
 BLOCK_SLOTS = 16
+
+
+class Panel:
+    """One diagram: sessions per GiB on a scale of powers, values from 0 at the bottom to `top`."""
+
+    def __init__(self, left, title, top):
+        self.left, self.top = left, top
+        self.parts = [chart.title(left, title)]
+        self.parts += [chart.text(self.x(tick), HEIGHT - BOTTOM + 20, f"{tick:,}", "middle") for tick in TICKS]
+        self.parts.append(chart.text(left + PANEL / 2, HEIGHT - BOTTOM + 40, "sessions per GiB of KV cache", "middle"))
+
+    def x(self, sessions):
+        return self.left + PANEL * math.log(sessions / TICKS[0]) / math.log(TICKS[-1] / TICKS[0])
+
+    def y(self, value):
+        return HEIGHT - BOTTOM - value / self.top * (HEIGHT - TOP - BOTTOM)
+
+    def ticks(self, values, form):
+        for value in values:
+            self.parts += chart.tick(self.left, self.left + PANEL, self.y(value), f"{value:{form}}")
+
+    def full(self, sessions, value):
+        place = (self.x(sessions), self.y(value))
+        self.parts += chart.dots([place], FULL, radius=5)
+        self.parts.append(chart.text(place[0] + 10, place[1] - 8, "full"))
+
+    def line(self, points, colour):
+        """`points`: [(sessions, value)]"""
+        at = [(self.x(sessions), self.y(value)) for sessions, value in points]
+        self.parts += [chart.curve(at, colour), *chart.dots(at, colour)]
+
+    def name(self, points):
+        """`points`: {budget: (sessions, value)}"""
+        for budget, (sessions, value) in points.items():
+            self.parts.append(chart.text(self.x(sessions), self.y(value) - 10, budget, "middle"))
 
 
 def sessions_per_gib(tokens, block_bytes):
     return (1 << 30) / (math.ceil(tokens / BLOCK_SLOTS) * block_bytes)
 
 
-def points(cells, block_bytes):
-    """{policy: [(sessions per GiB, share answered, budget)]}, ascending; `full` holds its chats as they are when they ask last."""
+def points(cells, speeds, block_bytes):
+    """{policy: {budget: (sessions per GiB, share answered, tokens a second)}}; `full` holds its chats as they are when they ask last."""
     found = {}
     for setting in cells[0]:
         policy, budget = setting.split("/")
         rows = [row for cell in cells for row in cell[setting]]
         asked_last = max(row[0] for row in rows)
         tokens = int(budget) + 1 if policy != "full" else statistics.mean(row[4] for row in rows if row[0] == asked_last)
-        place = sessions_per_gib(tokens, block_bytes)
-        found.setdefault(policy, []).append((place, statistics.mean(row[2] for row in rows), int(budget)))
-    return {policy: sorted(of_policy) for policy, of_policy in found.items()}
+        of = (sessions_per_gib(tokens, block_bytes), statistics.mean(row[2] for row in rows), speeds[setting])
+        found.setdefault(policy, {})[int(budget)] = of
+    return found
 
 
-def x(sessions):
-    return LEFT + (WIDTH - LEFT - RIGHT) * math.log(sessions / TICKS[0]) / math.log(TICKS[-1] / TICKS[0])
-
-
-def y(share, top):
-    return HEIGHT - BOTTOM - share / top * (HEIGHT - TOP - BOTTOM)
-
-
-def axes(top):
-    parts = [chart.title(LEFT, "Share of late questions answered")]
-    for tenth in range(0, round(10 * top) + 1):
-        parts += chart.tick(LEFT, WIDTH - RIGHT, y(tenth / 10, top), tenth / 10)
-    parts += [chart.text(x(tick), HEIGHT - BOTTOM + 20, f"{tick:,}", "middle") for tick in TICKS]
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(chart.text(middle, HEIGHT - BOTTOM + 40, "sessions per GiB of KV cache while they answer", "middle"))
-    return parts
-
-
-def draw(cells, block_bytes):
-    """`cells`: [{"policy/budget": [[turn, fact, exact, log p, tokens]]}], a context each."""
-    every = points(cells, block_bytes)
-    place, share, _ = every.pop("full")[0]
+def draw(cells, speeds, chats, block_bytes):
+    """`cells`: [{"policy/budget": [[turn, fact, exact, log p, tokens]]}], a context each. `speeds`: {"policy/budget": tokens a second of
+    `chats` chats together}."""
+    every = points(cells, speeds, block_bytes)
+    full = every.pop("full")[0]
     # With room for what is written above a point.
-    top = math.ceil(10 * (0.05 + max(of[1] for rows in [*every.values(), [(place, share)]] for of in rows))) / 10
-    parts = axes(top)
-    parts += chart.dots([(x(place), y(share, top))], FULL, radius=5)
-    parts.append(chart.text(x(place) + 10, y(share, top) - 8, "full: nothing is evicted"))
-    labelled, left = set(), LEFT
-    for number, (policy, rows) in enumerate(every.items()):
+    tenths = math.ceil(10 * (0.05 + max(of[1] for found in [*every.values(), {0: full}] for of in found.values())))
+    hundreds = math.ceil((50 + max(of[2] for found in every.values() for of in found.values())) / 250) * 250
+    answered = Panel(LEFT, "Share of late questions answered", tenths / 10)
+    answered.ticks([tenth / 10 for tenth in range(tenths + 1)], ".1f")
+    speed = Panel(LEFT + PANEL + GAP, f"Tokens a second of {chats} such chats together", hundreds)
+    speed.ticks(range(0, hundreds + 1, 250), ",d")
+    answered.full(*full[:2])
+    speed.full(full[0], full[2])
+    keys, left = [], LEFT
+    for number, (policy, found) in enumerate(every.items()):
         colour = COLOURS[number % len(COLOURS)]
-        at = [(x(sessions), y(answered, top)) for sessions, answered, _ in rows]
-        parts += [chart.curve(at, colour), *chart.dots(at, colour)]
-        for (across, down), (_, _, budget) in zip(at, rows):
-            if budget not in labelled:
-                labelled.add(budget)
-                parts.append(chart.text(across, down - 10, budget, "middle"))
-        parts += chart.key(left, HEIGHT - 12, colour, policy)
+        rows = sorted(found.values())
+        answered.line([row[:2] for row in rows], colour)
+        speed.line([(row[0], row[2]) for row in rows], colour)
+        if number == 0:
+            answered.name({budget: of[:2] for budget, of in found.items()})
+        keys += chart.key(left, HEIGHT - 12, colour, policy)
         left += 50 + 8 * len(policy)
-    return chart.picture(WIDTH, HEIGHT, "Share of late questions answered against sessions per GiB, by policy", parts)
+    label = "Share of late questions answered, and tokens a second, against sessions per GiB, by policy"
+    return chart.picture(WIDTH, HEIGHT, label, [*answered.parts, *speed.parts, *keys])
