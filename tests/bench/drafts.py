@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What drafts bring, through the real server, one request at a time: tokens a second with --speculative-config and without,
+"""`./hydrant bench drafts`: what drafts bring, through the real server, one request at a time: tokens a second with --speculative-config and without,
 of tasks whose answers quote their prompts and of open chats. Every request goes to both servers, one after the other, in turns
 of who is first; the answers have to be the same, and the best rounds are compared: others on the machine only make them
 slower. Standard library only."""
