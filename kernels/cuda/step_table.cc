@@ -8,6 +8,8 @@ namespace {
 
 // Tables of 1,024 rows of 16,384 slots.
 constexpr int64_t kTableBytes = int64_t{8} << 20;
+// Spans and segments of eight prompts of 131,072 tokens in a step; of 64 of 16,384.
+constexpr int64_t kKeyBytes = int64_t{1} << 18;
 
 }  // namespace
 
@@ -24,8 +26,11 @@ int64_t StepTable::PacketBytes(const StepBounds& bounds) {
   const int64_t rows = bounds.rows_max, tokens = bounds.tokens_max;
   const int64_t tables =
       std::min(2 * rows * (bounds.slots_max / kBlockSlots + 1) * int64_t{sizeof(int32_t)}, kTableBytes);
-  return rows * static_cast<int64_t>(sizeof(DeviceRow) + sizeof(DecodeItem)) +
-         tokens * static_cast<int64_t>(2 * sizeof(int32_t) + sizeof(PromptSpan)) + tables;
+  // A prompt's keys, which are scored and may choose pins, and the bits of its segments.
+  const int64_t spans = 2 * (int64_t{bounds.slots_max} / (kSpanTiles * kBlockSlots) + 1) * int64_t{sizeof(PromptSpan)};
+  const int64_t keys = std::min(rows * (spans + bounds.slots_max / 8 + int64_t{sizeof(uint64_t)}), kKeyBytes);
+  return rows * static_cast<int64_t>(sizeof(DeviceRow) + sizeof(DecodeItem) + sizeof(int32_t)) +
+         tokens * static_cast<int64_t>(2 * sizeof(int32_t) + sizeof(PromptSpan)) + tables + keys;
 }
 
 void StepTable::Fill(const StepBatch& batch) {

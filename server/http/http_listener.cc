@@ -183,6 +183,7 @@ asio::awaitable<void> HttpListener::AcceptLoop() {
         pause.expires_after(kBackOff);
         co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
       }
+      if (reserve_fd_ < 0) ReserveDescriptor();  // another thread may have been quicker before
       // A strand of its own for each connection.
       HttpSocket socket =
           co_await acceptor_.async_accept(asio::make_strand(io_), asio::redirect_error(asio::use_awaitable, error));

@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <string>
 #include <tuple>
@@ -458,6 +459,31 @@ TEST_P(H2oTest, ARowOfAPromptEndsPins) {
       return found;
     };
     EXPECT_EQ(scores(true), scores(false));
+  }
+}
+
+// A NaN may have any sign where it comes from, and signs are pins.
+TEST_P(H2oTest, AScoreThatIsNoNumberIsNoPin) {
+  for (const KvType type : {KvType::kF32, KvType::kF16}) {
+    const KvShape shape = {.layers = 1, .kv_heads = 1, .group = 1, .head_dim = 64, .type = type};
+    EvictionPolicy policy = Policy(40, 8);
+    policy.pin_tokens = 8;
+    policy.pin_rows = 16;
+    KvFixture fixture(shape, GetParam(), 1, 4);
+    TokenStream stream(shape, 34, /*seed=*/3);
+    for (const int32_t t : {20, 33}) stream.Q(t, 0, 0)[0] = std::numeric_limits<float>::infinity();
+    TestSequence sequence = fixture.Sequence(stream, policy, 32, 1, 34);
+    fixture.SetSegments({0});
+    for (const TestRow& row :
+         {TestRow{&sequence, 32, true}, TestRow{&sequence, 1, false}, TestRow{&sequence, 1, false}}) {
+      fixture.Step({&row, 1}, nullptr);
+      int32_t numbers = 0;
+      for (int32_t slot = 0; slot < sequence.live; ++slot) {
+        EXPECT_FALSE(std::signbit(fixture.Score(sequence, 0, 0, slot))) << slot;
+        numbers += std::isnan(fixture.Score(sequence, 0, 0, slot)) ? 0 : 1;
+      }
+      EXPECT_LT(numbers, sequence.live);
+    }
   }
 }
 

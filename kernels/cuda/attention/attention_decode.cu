@@ -128,10 +128,9 @@ __device__ void ScoreAndChooseVictim(const DeviceRow& row, const HeadCache& cach
       const int32_t slot = first + i * threads;
       if (slot >= row.live_after) continue;
       if (policy.scores()) {
-        // A pin is a sign; a NaN has none of its own.
-        const bool pinned = row.pins_hold != 0 && signbit(score[i]);
-        score[i] = fabsf(FlushScore(fmaf(policy.decay, fabsf(score[i]), sum[i] * mean)));
-        if (pinned) score[i] = -score[i];
+        const bool pinned = row.pins_hold != 0 && IsPinned(score[i]);
+        score[i] = FlushScore(fmaf(policy.decay, WithoutPin(score[i]), sum[i] * mean));
+        if (pinned) score[i] = WithPin(score[i]);
         if (position[i] < first_seen) score[i] = 0.0f;
         cache.kv.score[score_at[i]] = score[i];
       }

@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kThreads)
   float* const own_sum =
       pins ? PinSums(row, head, pin_sums) + key_tile * kTile + threadIdx.x % kTile : kv.score + score_at;
   // A row of a prompt ends pins, which are signs.
-  float score = holds && !pins ? fabsf(*own_sum) : 0.0f;
+  float score = holds && !pins ? WithoutPin(*own_sum) : 0.0f;
   const int32_t position = holds ? kv.position[score_at] : 0;
   const int32_t first_tile = additions.FirstTile(row);
   for (int32_t tile = max(first_tile, key_tile); tile <= last_tile; ++tile) {

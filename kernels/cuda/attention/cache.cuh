@@ -134,8 +134,13 @@ __device__ inline float HeadFactor(const EvictionPolicy& policy, int32_t group) 
   return policy.gqa_reduce == GqaReduce::kMean ? 1.0f / static_cast<float>(group) : 1.0f;
 }
 
-// 0 below kScoreMin; a NaN stays one.
-__device__ inline float FlushScore(float score) { return score < kScoreMin ? 0.0f : score; }
+// A score without and with the sign that pins its slot. By its bits, for arithmetic may give a NaN any sign.
+__device__ inline float WithoutPin(float score) { return __uint_as_float(__float_as_uint(score) & 0x7fffffffu); }
+__device__ inline float WithPin(float score) { return __uint_as_float(__float_as_uint(score) | 0x80000000u); }
+__device__ inline bool IsPinned(float score) { return __float_as_uint(score) >> 31 != 0; }
+
+// 0 below kScoreMin; a NaN stays one. Not pinned.
+__device__ inline float FlushScore(float score) { return WithoutPin(score < kScoreMin ? 0.0f : score); }
 
 }  // namespace hydrant::cuda
 

@@ -45,7 +45,7 @@ struct KeyScores {
     for (int half = 0; half < 2; ++half) {
       holds[half] = tile * kTile + g + half * 8 < live;
       // A row of a prompt ends pins, which are signs.
-      if (holds[half] && pin_sums == nullptr) score[half] = fabsf(cache.kv.score[at + half * 8]);
+      if (holds[half] && pin_sums == nullptr) score[half] = WithoutPin(cache.kv.score[at + half * 8]);
       if (holds[half]) position[half] = cache.kv.position[at + half * 8];
     }
   }

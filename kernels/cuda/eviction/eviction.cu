@@ -28,7 +28,7 @@ __device__ uint64_t RankKey(float score, int32_t position) {
   return (uint64_t{~__float_as_uint(score)} << 32) | static_cast<uint32_t>(position);
 }
 
-__device__ float ScoreOf(uint64_t key) { return fabsf(__uint_as_float(~static_cast<uint32_t>(key >> 32))); }
+__device__ float ScoreOf(uint64_t key) { return WithoutPin(__uint_as_float(~static_cast<uint32_t>(key >> 32))); }
 
 // --- cuts ---------------------------------------------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ __device__ void ChooseOf(const DeviceRow& row, const int32_t* starts, const Head
   for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
     if (key(i) > last) continue;
     float& score = kv.score[cache.ScoreAt(segments.Slot(i))];
-    score = -score;
+    score = WithPin(score);
   }
 }
 
@@ -358,7 +358,7 @@ __device__ double KeptOfMany(const Weighing& cut, const LossCase& loss, bool wei
   for (int64_t slot = threadIdx.x; slot < loss.live; slot += blockDim.x) {
     const uint64_t own = key(slot);
     if (own != kRecentKey && (heavy <= 0 || own > worst_kept)) continue;
-    kept += weighs_slots ? 1.0 : static_cast<double>(fabsf(kv.score[cache.ScoreAt(slot)]));
+    kept += weighs_slots ? 1.0 : static_cast<double>(WithoutPin(kv.score[cache.ScoreAt(slot)]));
   }
   return BlockReduce(kept, Sum(), 0.0);
 }
@@ -373,7 +373,7 @@ __global__ void __launch_bounds__(kThreads) LossKernel(LossCase loss, KvCacheVie
   double own = 0.0;
   for (int64_t slot = threadIdx.x; slot < loss.live; slot += blockDim.x) {
     const int64_t at = cache.ScoreAt(slot);
-    own += static_cast<double>(fabsf(kv.score[at]));
+    own += static_cast<double>(WithoutPin(kv.score[at]));
     if (ordered) keys[slot] = RankKey(kv.score[at], kv.position[at]);
   }
   double total = BlockReduce(own, Sum(), 0.0);

@@ -48,7 +48,8 @@ void LaunchCuts(cudaStream_t stream, const Cut* cuts, int32_t count, int32_t slo
 // LaunchPromptScores of all their rows and of their `pin_sums`, which are overwritten. `blocks` and scratch as for LaunchCuts.
 //
 //   kernel   candidates are ordered by position; the first of each segment finds the segment's largest A, every one asks that of the
-//            segment before, and a radix selection finds the last that is pinned
+//            segment before, and a radix selection finds the last that is pinned. For segments of a few dozen tokens: threads go
+//            through them
 //   grid     a block of 1,024 threads per (row, KV head), as far as there is scratch; of 256 where sequences have up to 4,096 slots
 //   bound    bytes of the sums, scores and positions, and of the keys nine times (L2) / memory bandwidth
 //   oracle   reference::H2oHistory, whose sets must be equal but for ties within rounding (tests/kernels/h2o_test.cc)
