@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""`./hydrant bench kv_recall`: what `"recall": "turn"` gives and costs, through the real server. Prints four tables:
+"""`./hydrant bench kv_recall`: what `"recall": "turn"` gives and costs, through the real server. Prints five tables:
 
 late   four facts in a first message of 1,024 to 7,000 tokens, asked for in turns 2, 5 and 10 of a chat: exact answers and
        the log-probability of the true one, without eviction, with recall and without. Intervals (95 %) by resampling contexts.
 flow   perplexity of answers to turns that ask nothing, with recall relative to without.
 first  time to the first token of a turn of 32 new tokens, with recall, without, and from nothing; bytes parked a session.
+second the second turns of MT-Bench, forced to say what is said with nothing evicted: how often each token is the likeliest, and
+       its log-probability. Of ../shared/data/bench.
 speed  tokens a second of 16 chats together, each of which answers behind a message of 2,048 tokens.
 
 A context takes minutes, so say for how long: no measurement begins after --minutes. --results FILE keeps what was measured,
@@ -33,7 +35,7 @@ import type_quality
 from kv_sentences import FORMS
 from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ROOT, ServerProcess, made_up_ids, wait_for
 
-PARTS = ["late", "flow", "first", "speed"]
+PARTS = ["late", "flow", "first", "second", "speed"]
 RECALL = ", recall"
 POLICIES = ["auto" + RECALL, "auto", "h2o-plus"]
 LENGTHS = [1024, 2048, 4096, 7000]
@@ -43,6 +45,8 @@ RESAMPLES = 2000
 FLOW_FIRST, FLOW_TURNS, FLOW_SAID, FLOW_ANSWER = 1024, 2, 32, 64
 # first: new tokens of a turn, and turns measured each way; from nothing every COLD-th of them.
 NEW, TURNS, COLD = 32, 9, 8
+# second: tokens of the answers at most.
+ANSWERS = (320, 128)
 # speed: chats, tokens said to each and answered by it, and for how many seconds tokens are counted.
 CHATS, SAID, ANSWERED, COUNTED_S = 16, 2048, 768, 4.0
 # A session of 8,192 tokens has 184 MB of this model, and 16 of them are in flight.
@@ -182,6 +186,41 @@ def first_tokens(server, length, budget):
     return found
 
 
+def second(server, run, pool, arguments):
+    shape = late_chats.template(server)
+    for line in (perplexity.DATA / "mt_bench_question.jsonl").read_text().splitlines()[: arguments.questions]:
+        asked = json.loads(line)
+        number, turns = asked["question_id"], [late_chats.plain(turn) for turn in asked["turns"]]
+        if not run.measure(f"second/{number}", lambda: second_turns(server, pool, arguments, shape, turns, number)):
+            return
+
+
+def second_turns(server, pool, arguments, shape, turns, number):
+    """{"policy/budget": [share of the tokens that are the likeliest, mean log-probability, tokens before them]}"""
+    said = [before + turn + shape.before_answer for before, turn in zip((shape.head, shape.after_answer), turns)]
+    said = [perplexity.encode(server, text) for text in said]
+    end = perplexity.encode(server, shape.after_answer)[0]
+    prompt, answers = [], []
+    for ids, most in zip(said, ANSWERS):
+        prompt = prompt + ids
+        answer = perplexity.complete(server, prompt, most, kv={"policy": "full"}, ignore_eos=False)["token_ids"]
+        answers.append(answer[:-1] if answer[-1] == end else answer)
+        prompt = prompt + answers[-1]
+
+    def forced(setting, kv):
+        session = {"session_id": f"second-{number}-{setting}", "kv": kv}
+        perplexity.complete(server, said[0], len(answers[0]), forced_token_ids=answers[0], **session)
+        choice = perplexity.complete(server, said[1], len(answers[1]), forced_token_ids=answers[1], session_append=True, **session)
+        late_chats.delete_session(server, session["session_id"])
+        of, tops = choice["logprobs"]["token_logprobs"], choice["logprobs"]["top_logprobs"]
+        likeliest = [own >= max(top.values()) for own, top in zip(of, tops)]
+        return [statistics.mean(likeliest), statistics.mean(of), len(prompt) - len(answers[1])]
+
+    every = settings(arguments.policies, arguments.budgets).items()
+    jobs = {f"{policy}/{budget}": pool.submit(forced, setting, kv) for setting, ((policy, budget), kv) in enumerate(every)}
+    return {setting: job.result() for setting, job in jobs.items()}
+
+
 def speed(server, run, pool, arguments):
     for (policy, budget), kv in settings(arguments.policies, arguments.budgets).items():
         if not run.measure(f"speed/{policy}/{budget}", lambda: tokens_per_second(server, pool, kv)):
@@ -293,6 +332,17 @@ def show_first(cells):
         print(f"| {length} | " + " | ".join(f"{clock:.0f} / {used:.0f}" for clock, used in parts) + f" | {parked} |")
 
 
+def show_second(cells):
+    before = statistics.mean(cell["full/0"][2] for cell in cells)
+    print(f"\nsecond: {len(cells)} questions, {before:.0f} tokens before the second answer")
+    print("| policy | the same token is the likeliest | log p less than `full`'s |")
+    print("|---|---|---|")
+    for setting in cells[0]:
+        same = interval(cells, lambda of: statistics.mean(cell[setting][0] for cell in of))
+        less = interval(cells, lambda of: statistics.mean(cell["full/0"][1] - cell[setting][1] for cell in of))
+        print(f"| `{setting.replace('/0', '')}` | {span(same, '.3f')} | {span(less, '.3f')} |")
+
+
 def show_speed(cells):
     print(f"\nspeed: tokens a second of {CHATS} chats together behind {SAID:,} tokens each")
     for (policy, budget), tokens in cells.items():
@@ -310,6 +360,8 @@ def show(cells):
             show_flow(measured.values())
         elif part == "first":
             show_first({rest[0]: cell for rest, cell in measured.items()})
+        elif part == "second":
+            show_second(list(measured.values()))
         elif part == "speed":
             show_speed(measured)
         else:
@@ -332,6 +384,7 @@ def main():
     parser.add_argument("--policies", nargs="+", default=POLICIES, help="which late questions are asked of, e.g. 'h2o, recall'")
     parser.add_argument("--budgets", type=int, nargs="+", default=[128, 256])
     parser.add_argument("--documents", type=int, default=16, help="of which perplexity is measured")
+    parser.add_argument("--questions", type=int, default=80, help="of MT-Bench's 80")
     parser.add_argument("--minutes", type=float, default=math.inf)
     parser.add_argument("--picture", action="store_true", help="redraw docs/pictures/late.svg from late and speed")
     parser.add_argument("--results", type=pathlib.Path, help="JSON file with what was measured before")
@@ -346,7 +399,7 @@ def main():
         run = Run(cells, lambda: path and path.write_text(json.dumps(cells)), model.stem, until)
         with ServerProcess(arguments.binary, model, flags) as server, concurrent.futures.ThreadPoolExecutor(IN_FLIGHT) as pool:
             for part in arguments.parts:
-                {"late": late, "flow": flow, "first": first, "speed": speed}[part](server, run, pool, arguments)
+                {"late": late, "flow": flow, "first": first, "second": second, "speed": speed}[part](server, run, pool, arguments)
             block_bytes = type_quality.block_bytes_of(server)
     show(cells)
     if arguments.picture:
