@@ -183,7 +183,8 @@ TEST(SessionJournal, WhatWaitsTakesAPlaceAndTheEndsOfOneSessionShareTheirs) {
     journal->Commit(std::move(record), asks ? std::function<void(bool)>(tells) : nullptr);
     return !refused;
   };
-  for (const char* id : {"ended", "begun again"}) commit("t", id, RecordType::kReplace);
+  // What the writer tells is told beside this thread.
+  for (const char* id : {"ended", "begun again"}) commit("t", id, RecordType::kReplace, /*asks=*/false);
   std::promise<void> hangs, back;
   journal->Commit(FirstTurn(*journal, "s"), [&](bool) {
     hangs.set_value();
