@@ -138,7 +138,7 @@ def answers(server):
         time.sleep(0.05)
     assert seen == counted, f"/metrics says {seen} for {counted}"
     assert server.metric("hydrant_freed_blocks_total", cause="prefill") > 0
-    return [ids for ids, _ in found] + turns(server)
+    return [ids for ids, _ in found]
 
 
 def turns(server):
@@ -159,7 +159,8 @@ def served(binary, model, device, dtype, flags, formats=()):
     flags = ("--log-level", "debug", "--device", device, "--dtype", dtype, "--num-gpu-blocks-override", 1024, *flags)
     server = ServerProcess(binary, model, flags)
     try:
-        ids = answers(server)
+        # Which tokens are right can be said in fp32 alone.
+        ids = answers(server) + (turns(server) if dtype == "float32" else [])
         for name in formats:
             assert server.metric("hydrant_weight_bytes", format=name) > 0, f"no weights in {name}"
         assert device == "cpu" or any("warm-up took" in line for line in server.log), "the device was not warmed up"
