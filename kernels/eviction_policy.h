@@ -62,6 +62,14 @@ inline constexpr float kScoreMin = 0x1p-126f;
 // token counts 4 P times what it is given.
 inline constexpr float kUsualMin = 0.25f;
 
+// A of a token at `position` of a prompt of `length` tokens, with these sums of the rows that choose pins and of all rows; of a NaN
+// with any sign.
+constexpr float PinScore(float sum, float score, int32_t position, int32_t length) {
+  if (sum < kScoreMin) return 0.0f;
+  const float usual = score / static_cast<float>(length - position);
+  return sum / (usual + kUsualMin / static_cast<float>(length));
+}
+
 // How much a segment counts, at least, of the one before it: what is said of a name may stand in the sentence behind it.
 inline constexpr float kBehind = 0.75f;
 

@@ -143,13 +143,15 @@ void StepTable::AddPrompts(bool rolls) {
   });
   for_each_row([&](const DeviceRow& row, int32_t number) {
     if (row.first_scored >= row.position + row.token_count) return;
-    // The first are seen by the most queries.
-    for (int32_t span = 0; span <= (row.live_after - 1) / kSpanSlots; ++span) {
-      prompts_.push_back({number, span * kSpanTiles});
-      ++group.scored;
-    }
+    group.scored += AddKeys(row, number);
   });
   if (group.queries > 0) prompt_groups_.push_back(group);
+}
+
+int32_t StepTable::AddKeys(const DeviceRow& row, int32_t number) {
+  const int32_t spans = (row.live_after - 1) / (kSpanTiles * kBlockSlots) + 1;
+  for (int32_t span = 0; span < spans; ++span) prompts_.push_back({number, span * kSpanTiles});
+  return spans;
 }
 
 void StepTable::AddPins() {
@@ -168,10 +170,7 @@ void StepTable::AddPins() {
     row.pin_sums = floats;
     floats += own;
     PinGroup& group = pin_groups_.back();
-    for (int32_t tile = 0; tile * kBlockSlots < row.live_after; tile += kSpanTiles) {
-      prompts_.push_back({static_cast<int32_t>(i), tile});
-      ++group.spans;
-    }
+    group.spans += AddKeys(row, static_cast<int32_t>(i));
     pin_rows_.push_back(static_cast<int32_t>(i));
     ++group.rows;
   }

@@ -111,6 +111,8 @@ class StepTable {
   DeviceRow ToRow(const BatchRow& row);
   // Adds the prompts whose policies roll, or the others.
   void AddPrompts(bool rolls);
+  // Adds a row's keys, the first of which are seen by the most queries; returns how many spans they are.
+  int32_t AddKeys(const DeviceRow& row, int32_t number);
   void AddPins();
   void AddDecode(const DeviceRow& row, int32_t number);
 

@@ -35,13 +35,6 @@ class PinSlots {
   const ScoreView& scores_;
 };
 
-// A (kernels/eviction_policy.h) of a token with these sums of the rows that choose, and of all rows.
-float PointedAt(float sum, float score, int32_t position, int32_t prompt_length) {
-  if (sum < kScoreMin) return 0.0f;
-  const float usual = score / static_cast<float>(prompt_length - position);
-  return std::abs(sum / (usual + kUsualMin / static_cast<float>(prompt_length)));
-}
-
 }  // namespace
 
 void ChoosePins(const BatchRow& row, const ScoreView& scores, int32_t first_seen, const float* sums,
@@ -59,7 +52,7 @@ void ChoosePins(const BatchRow& row, const ScoreView& scores, int32_t first_seen
   if (!std::is_sorted(order, order + count, by_position)) std::sort(order, order + count, by_position);
 
   const auto pointed_at = [&](int32_t slot) {
-    return PointedAt(sums[slot], slots.Score(slot), slots.Position(slot), row.prompt_length);
+    return std::abs(PinScore(sums[slot], slots.Score(slot), slots.Position(slot), row.prompt_length));
   };
   float before = 0.0f;  // A of the segment before
   for (int32_t begin = 0; begin < count;) {

@@ -134,8 +134,7 @@ struct PromptSpans {
   const PromptSpan* spans = nullptr;
   int32_t count = 0;
   bool rolls = false;
-  float* pin_sums =
-      nullptr;  // where DeviceRow::pin_sums counts from: what pins are chosen by is summed; null: scores are
+  float* pin_sums = nullptr;  // what DeviceRow::pin_sums counts from, for what pins are chosen by; null: for scores
 };
 
 // Device::Attention for spans of queries. sums [tokens, query_heads] gets the logarithm (base 2) of every row's sum of
@@ -180,7 +179,7 @@ void LaunchPromptScores(cudaStream_t stream, const StepView& step, const RopeVie
 //   oracle   that of the two above; what rounding adds is TestedDevice::prompt_dtype's
 //   memory   a stage of 64 keys and values (32 of 256 dimensions), rows 16 bytes longer than a head so that eight of them lie in
 //            different banks, and queries: 37 KB at 64 dimensions, 45 at 80, 53 at 96, 70 at 128, 68 at 256; 250 to 255 registers,
-//            of which 24 bytes spill at 80, 44 at 96 and 252 at 128. Scores: 5 to 17 KB, 100, 115, 118, 127 and 169 registers
+//            of which 24 bytes spill at 80, 44 at 96 and 252 at 128. Scores: 5 to 17 KB, 102, 115, 119, 121 and 168 registers
 //   measured H100, 26 November 2026, bf16, 32 query and 8 KV heads of 128, one prompt: 2,048 tokens 237 us (145 TFLOP/s), 8,192 2.25
 //            ms (244), 32,768 30.5 ms (288); scores 0.65, 5.1 and 50 ms (88 TFLOP/s)
 //            H200, int8: 0.28 and 2.86 ms of 2,048 and 8,192 tokens, scores 0.64 and 4.68; rolling, with keys in two numbers each: 0.48

@@ -444,8 +444,7 @@ __global__ void __launch_bounds__(kScoreThreads)
       AddProbabilities<T, kDim>(ready, keys.position, queries[turn % 2], row_sums[turn % 2], tile == own_tile,
                                 first_seen, shape.scale * kLog2E, shape.cap, additions.square, lane, part);
       if (turn % heads == heads - 1) {
-        keys.AddTile(step, row, cache, shape.window, own_tile, tile, row_weights[tile % 2], additions.mean, !pins, g, t,
-                     part);
+        keys.AddTile(step, row, cache, shape.window, own_tile, tile, row_weights[tile % 2], additions.mean, g, t, part);
       }
     }
     if (turn + 1 < turns) store(turn + 1);

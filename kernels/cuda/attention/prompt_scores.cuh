@@ -33,11 +33,13 @@ struct KeyScores {
   float score[2] = {};
   int32_t position[2] = {};
   bool holds[2] = {};     // whether a token is there
+  const bool snapshots;   // they are scores
   float* sums = nullptr;  // key g's place
 
   // `pin_sums`: of the row's slots, which begin at 0 and are summed up instead of scores (PinSums); or null.
   __device__ __forceinline__ KeyScores(const HeadCache& cache, int32_t tile, int32_t live, int g,
-                                       float* pin_sums = nullptr) {
+                                       float* pin_sums = nullptr)
+      : snapshots(pin_sums == nullptr) {
     if (tile * kTile >= live) return;
     const int64_t at = cache.ScoreAt(int64_t{tile} * kTile) + g;
     sums = pin_sums != nullptr ? pin_sums + tile * kTile + g : cache.kv.score + at;
@@ -54,7 +56,7 @@ struct KeyScores {
   // 2t + 8, 2t + 9, and begins anew. `weights` are the rows' (RowWeight), `own_tile` the keys' tile. Snapshots after the tile are taken, of scores.
   __device__ __forceinline__ void AddTile(const StepView& step, const DeviceRow& row, const HeadCache& cache,
                                           int32_t window, int32_t own_tile, int32_t tile, const float* weights,
-                                          float mean, bool snapshots, int g, int t, float (&part)[8]) {
+                                          float mean, int g, int t, float (&part)[8]) {
     const int32_t first_seen = FirstSeen(row, window, tile * kTile - row.live);
     const int32_t last_seen_from =
         first_seen + min(row.live_after - tile * kTile, kTile) - 1;  // by the tile's last row

@@ -192,8 +192,8 @@ __global__ void __launch_bounds__(kThreads, 1)
         });
       }
       if (ends) {
-        keys.AddTile(step, row, cache, shape.window, own_tile, tile, queries.weights + i * kTile, additions.mean,
-                     /*snapshots=*/true, g, t, part);
+        keys.AddTile(step, row, cache, shape.window, own_tile, tile, queries.weights + i * kTile, additions.mean, g, t,
+                     part);
       }
     }
     if (batch + 1 < count) fetch.Store(batches[(batch + 1) % 2]);

@@ -252,13 +252,6 @@ struct Segments {
   }
 };
 
-// A of a token with these sums of the rows that choose, and of all rows.
-__device__ float PointedAt(float sum, float score, int32_t position, int32_t prompt_length) {
-  if (sum < kScoreMin) return 0.0f;
-  const float usual = score / static_cast<float>(prompt_length - position);
-  return fabsf(sum / (usual + kUsualMin / static_cast<float>(prompt_length)));
-}
-
 // `sums` [live] by slot; then A' by candidate.
 __device__ void ChooseOf(const DeviceRow& row, const int32_t* starts, const HeadCache& cache, int32_t first_seen,
                          float* sums, const CutScratch& scratch) {
@@ -277,7 +270,7 @@ __device__ void ChooseOf(const DeviceRow& row, const int32_t* starts, const Head
   float* of = scratch.pooled;  // A of a candidate; of a segment's first one then the largest of them all
   for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
     const int32_t slot = segments.Slot(i);
-    of[i] = PointedAt(sums[slot], kv.score[cache.ScoreAt(slot)], segments.Position(i), row.prompt_length);
+    of[i] = WithoutPin(PinScore(sums[slot], kv.score[cache.ScoreAt(slot)], segments.Position(i), row.prompt_length));
   }
   __syncthreads();
   for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {

@@ -27,10 +27,9 @@ struct DeviceRow : RowCounts {
   int64_t score_blocks;
   int32_t first_snapshot;  // of StepView::snapshots
   int32_t snapshots;
-  int32_t pins;  // to be chosen at most
-  int64_t
-      segment_starts;  // of StepView::tables, of a row that chooses pins: bit p % 32 of number p / 32 is position p's
-  int64_t pin_sums;    // the same row's place in the scratch memory: [KV head][live_after rounded up to 16] floats
+  int32_t pins;            // to be chosen at most
+  int64_t segment_starts;  // of StepView::tables, where it chooses pins: bit p % 32 of number p / 32 is position p's
+  int64_t pin_sums;        // where it does: floats [KV head][live_after rounded up to 16] of the scratch memory
   EvictionPolicy policy;
 };
 
