@@ -40,6 +40,30 @@ def key(x, y, colour, name):
     return [stroke, text(x + 28, y, name)]
 
 
+class Panel:
+    """One of several diagrams beside each other: from `left` on and `width` wide, values from `low` at `bottom` to `high` at `top`."""
+
+    def __init__(self, heading, left, width, top, bottom, low, high):
+        self.left, self.right, self.top, self.bottom, self.low, self.high = left, left + width, top, bottom, low, high
+        self.parts = [title(left, heading)]
+
+    def y(self, value):
+        return self.bottom - (value - self.low) / (self.high - self.low) * (self.bottom - self.top)
+
+    def ticks(self, values, form):
+        for value in values:
+            self.parts += tick(self.left, self.right, self.y(value), f"{value:{form}}")
+
+    def across(self, places, name):
+        """`places`: [(x, what stands below the diagram there)]; the line below them says what that is."""
+        self.parts += [text(x, self.bottom + 20, words, "middle") for x, words in places]
+        self.parts.append(text((self.left + self.right) / 2, self.bottom + 40, name, "middle"))
+
+    def curve(self, points, colour):
+        """`points`: [(x, y)]"""
+        self.parts += [curve(points, colour), *dots(points, colour)]
+
+
 def picture(width, height, label, parts):
     """`label`: what is seen, for whoever does not see it."""
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">'

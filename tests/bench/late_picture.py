@@ -16,24 +16,15 @@ TICKS = [10, 30, 100, 300, 1000]
 BLOCK_SLOTS = 16
 
 
-class Panel:
-    """One diagram: sessions per GiB on a scale of powers, values from 0 at the bottom to `top`."""
+class Panel(chart.Panel):
+    """Sessions per GiB on a scale of powers, values from 0 to `high`."""
 
-    def __init__(self, left, title, top):
-        self.left, self.top = left, top
-        self.parts = [chart.title(left, title)]
-        self.parts += [chart.text(self.x(tick), HEIGHT - BOTTOM + 20, f"{tick:,}", "middle") for tick in TICKS]
-        self.parts.append(chart.text(left + PANEL / 2, HEIGHT - BOTTOM + 40, "sessions per GiB of KV cache", "middle"))
+    def __init__(self, left, title, high):
+        super().__init__(title, left, PANEL, TOP, HEIGHT - BOTTOM, 0, high)
+        self.across([(self.x(tick), f"{tick:,}") for tick in TICKS], "sessions per GiB of KV cache")
 
     def x(self, sessions):
         return self.left + PANEL * math.log(sessions / TICKS[0]) / math.log(TICKS[-1] / TICKS[0])
-
-    def y(self, value):
-        return HEIGHT - BOTTOM - value / self.top * (HEIGHT - TOP - BOTTOM)
-
-    def ticks(self, values, form):
-        for value in values:
-            self.parts += chart.tick(self.left, self.left + PANEL, self.y(value), f"{value:{form}}")
 
     def full(self, sessions, value):
         place = (self.x(sessions), self.y(value))
@@ -42,8 +33,7 @@ class Panel:
 
     def line(self, points, colour):
         """`points`: [(sessions, value)]"""
-        at = [(self.x(sessions), self.y(value)) for sessions, value in points]
-        self.parts += [chart.curve(at, colour), *chart.dots(at, colour)]
+        self.curve([(self.x(sessions), self.y(value)) for sessions, value in points], colour)
 
     def name(self, points):
         """`points`: {budget: (sessions, value)}"""

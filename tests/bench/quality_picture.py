@@ -14,34 +14,29 @@ COLOURS = {
 }  # fmt: skip
 
 
-class Panel:
-    """One diagram: budgets evenly spaced, values from `low` at the bottom to `high` at the top."""
+class Panel(chart.Panel):
+    """Budgets evenly spaced, values from `low` to `high`."""
 
     def __init__(self, left, title, budgets, low, high):
-        self.left, self.budgets, self.low, self.high = left, budgets, low, high
-        self.parts = [chart.title(left, title)]
+        super().__init__(title, left, PANEL, TOP, HEIGHT - BOTTOM, low, high)
+        self.budgets = budgets
 
     def x(self, budget):
         return self.left + PANEL * (self.budgets.index(budget) + 0.25) / (len(self.budgets) - 0.5)
 
-    def y(self, value):
-        return HEIGHT - BOTTOM - (value - self.low) / (self.high - self.low) * (HEIGHT - TOP - BOTTOM)
-
-    def axes(self, ticks, digits):
-        for tick in ticks:
-            self.parts += chart.tick(self.left, self.left + PANEL, self.y(tick), f"{tick:.{digits}f}")
-        self.parts += [chart.text(self.x(budget), HEIGHT - BOTTOM + 20, budget, "middle") for budget in self.budgets]
-        self.parts.append(chart.text(self.left + PANEL / 2, HEIGHT - BOTTOM + 40, "budget, tokens", "middle"))
+    def axes(self, ticks):
+        self.ticks(ticks, ".1f")
+        self.across([(self.x(budget), budget) for budget in self.budgets], "budget, tokens")
 
     def full(self, value):
         y = self.y(value)
-        self.parts.append(f'<line class="full" x1="{self.left}" y1="{y:.1f}" x2="{self.left + PANEL:.1f}" y2="{y:.1f}"/>')
-        self.parts.append(chart.text(self.left + PANEL, y - 5, "full", "end"))
+        self.parts.append(f'<line class="full" x1="{self.left}" y1="{y:.1f}" x2="{self.right:.1f}" y2="{y:.1f}"/>')
+        self.parts.append(chart.text(self.right, y - 5, "full", "end"))
 
     def line(self, policy, values):
         """`values` {budget: value}; those above the panel are left out."""
         points = [(self.x(budget), self.y(value)) for budget, value in values.items() if value <= self.high]
-        self.parts += [chart.curve(points, COLOURS[policy]), *chart.dots(points, COLOURS[policy])]
+        self.curve(points, COLOURS[policy])
 
 
 def legend(policies):
@@ -57,9 +52,9 @@ def legend(policies):
 
 def draw(summary, budgets):
     loss = Panel(LEFT, "Perplexity relative to full (lower is better)", budgets, 1.0, RATIO_MAX)
-    loss.axes([1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6], 1)
+    loss.axes([1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6])
     share = Panel(LEFT + PANEL + GAP, "Recall of planted codes (higher is better)", budgets, 0.0, 1.0)
-    share.axes([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], 1)
+    share.axes([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
     share.full(summary["full_recall"])
     for policy, ratios in summary["perplexity"].items():
         loss.line(policy, {budget: ratio for budget, (ratio, _, _) in ratios.items()})

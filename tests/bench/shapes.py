@@ -15,6 +15,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import spin
+from many_chats import percentile
 from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ServerProcess
 
 STREAMS = 8
@@ -87,11 +88,7 @@ def gaps(server, seconds, shaped):
         for answer in stream.times:
             # The first event has no token.
             found += [1e3 * (b - a) for a, b in zip(answer[1:], answer[2:]) if begin <= a and b <= end]
-    return sorted(found)
-
-
-def percentile(values, share):
-    return values[int(share * (len(values) - 1))]
+    return found
 
 
 def main():
