@@ -13,10 +13,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from replicas import MODEL, ROOT, skip, wait_for  # noqa: E402
 
 RELEASE = "bookworm"
-MODELS = "/srv/models"  # the repository's models/, inside
+FILES = "/srv"  # inside, of ours
+MODELS = f"{FILES}/models"  # the repository's models/
 BOOT_TIMEOUT_S = 60
 # Without the locale and the variables of whoever runs this.
-ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root", "DEBIAN_FRONTEND": "noninteractive"}
+ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": os.path.expanduser("~root"), "DEBIAN_FRONTEND": "noninteractive"}
 CONTAINER = ["--quiet", "--register=no", "--keep-unit", "--private-network", f"--bind-ro={MODEL.resolve().parent}:{MODELS}"]
 
 
@@ -75,9 +76,9 @@ class Copy:
         self._folder.cleanup()
 
     def put(self, file):
-        """A file of ours, in /root. Its path inside."""
-        shutil.copy(file, self.path / "root")
-        return f"/root/{pathlib.Path(file).name}"
+        """A file of ours. Its path inside."""
+        shutil.copy(file, f"{self.path}{FILES}")
+        return f"{FILES}/{pathlib.Path(file).name}"
 
     def sh(self, script):
         """What a script says that runs in a container of its own; AssertionError where it fails."""
