@@ -98,7 +98,7 @@ TEST(Frontend, UntilTheDelayIsOverItServesBalancersThatHaveNotNoticed) {
 
 TEST(Frontend, AnOperatorsDrainRefusesAfterTheDelayAndTheProcessStays) {
   TestServerOptions options;
-  options.http.shutdown_delay_s = 0.2;
+  options.http.shutdown_delay_s = 1.0;
   TestServer server(std::move(options));
   EXPECT_EQ(server.http().Drain(), 0);
   EXPECT_EQ(server.Ask(Get("/ready")).status, 503);
@@ -108,7 +108,7 @@ TEST(Frontend, AnOperatorsDrainRefusesAfterTheDelayAndTheProcessStays) {
   const int64_t started_us = MonotonicUs();
   server.http().Shutdown();
   EXPECT_EQ(server.Join(), 0);
-  EXPECT_LT(MonotonicUs() - started_us, 150'000) << "the delay is over already";
+  EXPECT_LT(MonotonicUs() - started_us, 900'000) << "the delay is over already";
 }
 
 // What a service manager is told, in order.

@@ -243,11 +243,11 @@ TEST_F(LimitStoreTest, AStoreThatIsSilentAboutWhatNobodyWaitsForIsAway) {
 }
 
 TEST_F(LimitStoreTest, WhatComesBackIsThereForWhoAsksNext) {
+  std::atomic<bool> queued = false;  // the fake's thread reads it to the fake's end
   FakeStore fake;
   LimitStore store(Options(fake));
   ASSERT_TRUE(AwaitAway(false));
   const auto ask = Ask(store, Tokens(30));
-  std::atomic<bool> queued = false;
   fake.Handle([&](const Command& c) {
     while (FakeStore::IsTake(c) && !queued) std::this_thread::yield();
     return FakeStore::Granting(c);
@@ -282,7 +282,7 @@ TEST_F(LimitStoreTest, AnAnswerThatIsReadTooLateIsNoAnswerInTime) {
   LimitStore store(Options(fake, /*patience_us=*/100'000));
   ASSERT_TRUE(AwaitAway(false));
   const std::string error = "-BUSY running a script\r\n";
-  fake.Handle([&error](const Command& c) { return FakeStore::IsTake(c) ? error : FakeStore::Granting(c); });
+  fake.Handle([error](const Command& c) { return FakeStore::IsTake(c) ? error : FakeStore::Granting(c); });
   for (int i = 0; i + 2 < CircuitBreaker::kFailuresMax; ++i) {
     const auto failed = Ask(store, Tokens(1));
     ASSERT_NE(failed, nullptr);
@@ -302,7 +302,7 @@ TEST_F(LimitStoreTest, AnAnswerThatIsReadTooLateIsNoAnswerInTime) {
   fake.Say(error + "*3\r\n:1\r\n:7\r\n:0\r\n");
   ASSERT_TRUE(Await([&] { return second->verdict() != LimitVerdict::kAsked; }));
   // The fourth failure in a row was the first's; the second's answer has not made them none, so the next is the fifth.
-  fake.Handle([&error](const Command& c) { return FakeStore::IsTake(c) ? error : FakeStore::Granting(c); });
+  fake.Handle([error](const Command& c) { return FakeStore::IsTake(c) ? error : FakeStore::Granting(c); });
   ASSERT_NE(Ask(store, Tokens(1)), nullptr);
   EXPECT_TRUE(AwaitAway(true));
 }
