@@ -24,7 +24,7 @@ ARGUMENTS = {"adapter": ["{model}"], "model": ["{model}"], "swap": ["{model}"], 
 SCRIPTS = ["start", "prefix_cache", "elastic", "sessions"]
 ONLY_WHEN_NAMED = [
     "kv_quality", "kv_recall", "stored_weights", "peer_quality", "long_chat", "isolation", "operations", "durable", "overcommit",
-    "drafts", "shapes",
+    "drafts", "shapes", "audit",
 ]  # fmt: skip
 ALSO_RUN = {"stored_weights": ["weight_quality_bench"], "peer_quality": ["weight_quality_bench"]}
 MEASURES = {
@@ -54,6 +54,7 @@ MEASURES = {
     "overcommit": "chats without max_tokens, with swap space and without: five minutes",
     "drafts": "tokens per second with guesses from the text itself, and without: a minute",
     "shapes": "what streams notice when others answer in a shape: a minute",
+    "audit": "what users notice of --kv-audit: twenty minutes",
     "operations": "scrapes under load, clients that go away: three minutes",
 }  # fmt: skip
 EXIT_USAGE = 64

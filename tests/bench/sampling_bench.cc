@@ -87,6 +87,7 @@ const SamplingParams kFilters = {.temperature = 0.8f, .top_p = 0.95f, .top_k = 5
 BENCHMARK_CAPTURE(BM_Sample, greedy, kGreedy, -1);
 BENCHMARK_CAPTURE(BM_Sample, draw, SamplingParams{}, -1);
 BENCHMARK_CAPTURE(BM_Sample, filters, kFilters, -1);
+BENCHMARK_CAPTURE(BM_Sample, greedy_logprobs_0, kGreedy, 0);  // as turns that --kv-audit draws
 BENCHMARK_CAPTURE(BM_Sample, greedy_logprobs_20, kGreedy, 20);
 BENCHMARK_CAPTURE(BM_SampleAdjusted, greedy_one_bias, kGreedy, LogitAdjustments{.biases = kOneBias});
 BENCHMARK_CAPTURE(BM_SampleAdjusted, greedy_allowed, kGreedy, LogitAdjustments{.allowed = kAllowed});

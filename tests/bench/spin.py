@@ -2,6 +2,8 @@
 Python's standard library only."""
 
 import multiprocessing
+import os
+import pathlib
 import time
 
 QUIET = 1.8  # less: somebody else computes, and figures of two threads mean little
@@ -36,6 +38,13 @@ def gain():
     had its processor all the time: on a busy machine two and one get as little each."""
     ((rounds, share),) = _together(1)
     return sum(rounds for rounds, _ in _together(2)) / (rounds / share)
+
+
+def busy_s():
+    """Processor time that everybody had since the machine started, with what its host took."""
+    fields = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    user, nice, system, _, _, *others = map(int, fields[1:9])
+    return (user + nice + system + sum(others)) / os.sysconf("SC_CLK_TCK")
 
 
 def wait_for_quiet(patience_s):
