@@ -24,7 +24,7 @@ ARGUMENTS = {"adapter": ["{model}"], "model": ["{model}"], "swap": ["{model}"], 
 SCRIPTS = ["start", "prefix_cache", "elastic", "sessions"]
 ONLY_WHEN_NAMED = [
     "kv_quality", "kv_recall", "stored_weights", "peer_quality", "long_chat", "isolation", "operations", "durable", "overcommit",
-    "drafts", "shapes", "audit",
+    "drafts", "shapes", "audit", "ruler",
 ]  # fmt: skip
 ALSO_RUN = {"stored_weights": ["weight_quality_bench"], "peer_quality": ["weight_quality_bench"]}
 MEASURES = {
@@ -55,6 +55,7 @@ MEASURES = {
     "drafts": "tokens per second with guesses from the text itself, and without: a minute",
     "shapes": "what streams notice when others answer in a shape: a minute",
     "audit": "what users notice of --kv-audit: twenty minutes",
+    "ruler": "RULER's tasks for each policy and budget, with packages of its own: an hour",
     "operations": "scrapes under load, clients that go away: three minutes",
 }  # fmt: skip
 EXIT_USAGE = 64

@@ -14,6 +14,7 @@ sys.path.insert(0, str(HERE))
 import kept_sets
 import kv_recall
 import late_chats
+import ruler
 import stored_weights
 import type_quality
 
@@ -78,6 +79,34 @@ class LateQuestions(unittest.TestCase):
         self.assertEqual(kv_recall.interval(contexts, kv_recall.lost("auto/8")), (50.0, 0.0, 100.0))
         nothing = [{"full/0": [[2, 0, 0, -3.0]], "auto/8": [[2, 0, 1, -1.0]]}]
         self.assertIsNone(kv_recall.interval(nothing, kv_recall.of_full("auto/8"))[0], "no ratio to no answer")
+
+
+class Echo:
+    """A server to which every text is its own token ids."""
+
+    def post(self, path, body):
+        return {"tokens": body["prompt"]}
+
+
+class Ruler(unittest.TestCase):
+    def test_a_later_question_stands_in_a_turn_of_its_own(self):
+        shape = late_chats.Template("<head>", "<answer>", "<next>")
+        sample = {"input": "Some text.\nMore <|of|> it.\nWhat is it?", "gen_prefix": "It is"}
+        asked = "<head>Some text.\nMore < |of|> it.\nWhat is it?<answer>It is"
+        self.assertEqual(ruler.prompts(Echo(), shape, "asked", sample), [asked])
+        later = ["<head>Some text.\nMore < |of|> it.<answer>", "<next>What is it?<answer>It is"]
+        self.assertEqual(ruler.prompts(Echo(), shape, "later", sample), later)
+
+    def test_a_task_makes_as_many_samples_as_are_asked_for_and_its_example_alone(self):
+        made = ruler.fewer(lambda name, num_samples=500: (name, num_samples), 8)
+        self.assertEqual([made("default"), made("all", num_samples=500), made("one", num_samples=1)], [("default", 8), ("all", 8), ("one", 1)])
+
+    def test_shares_are_of_samples_that_both_were_asked(self):
+        chunks = [{"full/0": [1.0, 0.5], "auto/8": [0.5, 0.25]}, {"full/0": [0.0, 0.0]}]
+        pairs = ruler.paired(chunks, "auto/8")
+        self.assertEqual(pairs, [(0.5, 1.0), (0.25, 0.5)])
+        self.assertEqual(ruler.ratio(pairs), 0.5)
+        self.assertIsNone(ruler.ratio([(1.0, 0.0)]), "no share of nothing")
 
 
 class StoredWeights(unittest.TestCase):
