@@ -19,7 +19,7 @@ namespace hydrant {
 // One sequence's share of a step. A prefill row has 1 or more prompt tokens, which occupy slots [live, live +
 // token_count) and attend to every slot below `live` and causally to each other; a decode row has one token, and where a
 // device takes them (Device::TakesDrafts) drafts behind it, each computed as if it were alone in the step after the one
-// before it: to the bit.
+// before it: to the bit. With reuse_victim each overwrites the victim that the one before it chooses.
 struct BatchRow : RowCounts, RowTables {
   int32_t token_begin = 0;  // first of its tokens in the flattened batch
   int32_t token_count = 0;
@@ -32,8 +32,12 @@ struct BatchRow : RowCounts, RowTables {
   int32_t draft_begin = 0;  // decode: the number of its first draft among those of the step
 
   int32_t live_after() const { return reuse_victim ? live : live + token_count; }
-  // The position at which the first token's key and query are rotated: KvCacheView::position.
-  int32_t first_position() const { return policy.rolling ? live_after() - token_count : position; }
+  // The position at which a token's key and query are rotated: KvCacheView::position.
+  int32_t first_position() const { return position_of(0); }
+  int32_t position_of(int32_t token) const {
+    if (!policy.rolling) return position + token;
+    return reuse_victim ? live - 1 : live + token;
+  }
   // Prefill under a policy that scores: the logical position of the first token whose attention counts; no token's
   // counts if it is not below position + token_count.
   int32_t first_scored() const {
@@ -46,7 +50,7 @@ struct BatchRow : RowCounts, RowTables {
   BatchRow Alone(int32_t i) const {
     BatchRow one = *this;
     one.position += i;
-    one.live += i;
+    if (!reuse_victim) one.live += i;
     one.token_begin += i;
     one.token_count = 1;
     return one;

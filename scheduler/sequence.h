@@ -28,6 +28,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -119,13 +120,17 @@ struct Sequence {
   // Whoever reserves blocks as it grows (Swapping) asks for more when it has fewer slots than this for its next tokens, so that
   // somebody can step aside for it while it goes on.
   static constexpr int32_t kAskBefore = 4;
-  // Drafts that its next decode row has room for: none of them evicts, and none asks for blocks. With as many slots as it asks with
-  // without drafts it asks behind them, too. REQUIRES: decodes().
-  int32_t room_for_drafts() const {
+  // Its next decode row overwrites a victim. REQUIRES: decodes().
+  bool at_budget() const { return request.budget.Decode(live).reuse_victim; }
+  // Drafts that its next decode row has room for: all of its tokens overwrite victims, or none of them evicts, and none asks for blocks.
+  // With as many slots as it asks with without drafts it asks behind them, too. `slots_max`: of a row with drafts. REQUIRES: decodes().
+  int32_t room_for_drafts(int32_t slots_max = std::numeric_limits<int32_t>::max()) const {
+    if (at_budget() && live > slots_max) return 0;
     const int64_t stay = peak_blocks > 0 ? kAskBefore - 1 : 0;
-    const int64_t slots = int64_t{blocks.reserved()} * kBlockSlots - live - stay;
+    const int64_t slots = std::min(int64_t{blocks.reserved()} * kBlockSlots - stay, int64_t{slots_max}) - live;
     const int64_t tokens = std::min<int64_t>(slots, request.budget.StepsBeforeEviction(live));
-    return static_cast<int32_t>(std::max<int64_t>(0, std::min(tokens - 1, steps_after_next())));
+    const int64_t most = at_budget() ? steps_after_next() : std::min(tokens - 1, steps_after_next());
+    return static_cast<int32_t>(std::clamp<int64_t>(most, 0, std::numeric_limits<int32_t>::max()));
   }
   // Has tokens left to decode, as far as anybody knows, and somebody reads them: the last token is never fed back.
   bool would_continue() const {

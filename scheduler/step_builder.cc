@@ -193,8 +193,10 @@ void StepBuilder::PlanDecode(int32_t index, int32_t drafts) {
   const int32_t lower_to = std::exchange(sequence.lower_to, 0);
   const DecodeCounts counts =
       lower_to > 0 ? budget.DecodeAndLower(sequence.live, lower_to) : budget.Decode(sequence.live);
-  assert(drafts == 0 || (!ahead && !counts.reuse_victim && !counts.choose_victim && counts.shrink_to == 0));
-  block_manager_.Extend(sequence.blocks, counts.live_after + drafts);
+  assert(drafts == 0 || (!ahead && counts.reuse_victim == counts.choose_victim && counts.shrink_to == 0));
+  // At the budget drafts overwrite victims as other tokens do.
+  const int32_t live_after = counts.live_after + (counts.reuse_victim ? 0 : drafts);
+  block_manager_.Extend(sequence.blocks, live_after);
 
   PlanRow& row = plan_->rows.emplace_back();
   row.sequence = index;
@@ -229,7 +231,7 @@ void StepBuilder::PlanDecode(int32_t index, int32_t drafts) {
   const int32_t evicted_before = sequence.evicted();
   sequence.scheduled += 1 + drafts;
   if (sequence.request.session != 0) row.stop_ids = sequence.StopIdsAfter(sequence.scheduled);
-  sequence.live = counts.shrink_to > 0 ? counts.shrink_to : counts.live_after + drafts;
+  sequence.live = counts.shrink_to > 0 ? counts.shrink_to : live_after;
   row.evicted = sequence.evicted() - evicted_before;
   ++sequence.in_flight;
   sequence.last_row = ++rows_;

@@ -69,7 +69,7 @@ void StepCommit::TakeRow(StepPlan& plan, int32_t row_index, const RowResult& res
          sequence.scheduled <=
              sequence.known + (sequence.retired() ? 1 : sequence.in_flight) + std::ssize(result.more));
   if (row.prefill) counters_.prompt_tokens += static_cast<uint64_t>(tokens);
-  counters_.evicted_tokens += static_cast<uint64_t>(row.evicted);
+  counters_.evicted_tokens += static_cast<uint64_t>(row.evicted_with(result.more.size()));
 
   int32_t token = -1;
   if (sequence.retired()) {
@@ -103,6 +103,7 @@ void StepCommit::Reject(Sequence& sequence, const PlanRow& row, const RowResult&
   for (int32_t i = 0; i < std::min(accepted, kDraftsPerRowMax); ++i) ++counters_.accepted_per_position[i];
   if (rejected == 0) return;
   sequence.scheduled -= rejected;
+  if (row.reuse_victim) return;
   sequence.live -= rejected;
   const int32_t freed = block_manager_.Shrink(sequence.blocks, sequence.live, sequence.blocks.reserved());
   counters_.AddFreed(FreeCause::kDraft, freed);
@@ -115,7 +116,7 @@ void StepCommit::TakeMore(StepPlan& plan, int32_t row_index, const RowResult& re
   for (size_t i = 0; i < result.more.size(); ++i) {
     assert(!sequence.retired() && row.tokens[i + 1] == sequence.last_token);
     ++sequence.computed;
-    ++sequence.held;
+    sequence.held += row.reuse_victim ? 0 : 1;
     const bool is_last = i + 1 == result.more.size();
     TakeToken(sequence, result.more[i], is_last ? result.end : FinishReason::kNone, now_us);
     if (sequence.shares) Share(sequence, plan, row, /*valid=*/true);

@@ -3,6 +3,7 @@
 #ifndef HYDRANT_SCHEDULER_STEP_PLAN_H_
 #define HYDRANT_SCHEDULER_STEP_PLAN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -23,7 +24,12 @@ struct PlanRow : RowPlan {
   bool lowered = false;       // it fell with this step
   int32_t loss_keep_max = 0;  // asked with loss_cuts > 0: the losses of cuts to this many slots, 16 fewer, 32 fewer, …
   int32_t loss_cuts = 0;
-  int32_t evicted = 0;  // tokens this step drops from the cache, in each layer and head
+  int32_t evicted = 0;  // tokens this step drops from the cache, in each layer and head, if all of its drafts are right
+
+  // The same if so many of them are.
+  int32_t evicted_with(size_t accepted) const {
+    return evicted - (reuse_victim ? drafts() - static_cast<int32_t>(accepted) : 0);
+  }
 };
 
 // What leaves the pool of sequences that step aside (swapping.h), and what comes back. The tables are of all slices.

@@ -47,7 +47,7 @@ void CpuDevice::Attention(const RopeTable* rope, const AttentionSpec& spec, int3
 }
 
 void CpuDevice::KeepDrafts(std::span<const BatchRow> rows, std::span<const int32_t> kept, const KvCacheView& kv) {
-  hydrant::KeepDrafts(*kernels_.attention, rows, kept, kv, pool_, *attention_);
+  hydrant::KeepDrafts(*kernels_.attention, rows, kept, kv, pool_, attention_->drafts);
 }
 
 void CpuDevice::InitScores(std::span<const ScoreInit> inits, const KvCacheView& kv) {

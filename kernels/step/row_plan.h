@@ -47,8 +47,8 @@ struct RowPlan : RowCounts, RowTables {
   // The tokens to compute, at positions [position, position + tokens.size()). kSampledId stands for the token that this
   // state row's last row samples; it is 0 if that row fails.
   std::span<const int32_t> tokens = {};
-  // Tokens that a decode row computes on the guess that they are sampled one after the other. Such a row has neither copies,
-  // a victim nor a cut.
+  // Tokens that a decode row computes on the guess that they are sampled one after the other. Such a row has neither copies nor a
+  // cut, and it chooses victims if it overwrites them: then each of its tokens does both.
   int32_t drafts() const { return prefill || tokens.empty() ? 0 : static_cast<int32_t>(tokens.size()) - 1; }
   // Copies to make after the forward pass and before a cut: the cut works on the copies, not on their sources.
   std::span<const BlockCopy> copies = {};

@@ -367,7 +367,7 @@ void ModelExecutor::FlattenRows(const StepInput& input) {
     to.policy = *row.policy;
     to.snapshots = row.snapshots;
     to.segment_starts = row.segment_starts;
-    assert(to.first_position() + to.token_count <= options_.context_max);
+    assert(to.position_of(to.token_count - 1) < options_.context_max);
     token_ids_.insert(token_ids_.end(), row.tokens.begin(), row.tokens.end());
   }
   assert(drafts <= options_.drafts_max);

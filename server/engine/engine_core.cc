@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -192,8 +193,7 @@ int32_t EngineCore::DraftsMax(int32_t index) const {
   const DecodeOptions& asked = extras.options;
   const bool is_free = asked.shaper == nullptr && extras.mask == nullptr && asked.forced_ids.empty();
   if (!is_free || !sequence.continues() || extras.failure != FinishReason::kNone) return 0;
-  const int32_t room = sequence.room_for_drafts();
-  return extras.policy.scores() ? std::min(room, kDraftScoreSlots - 1 - sequence.live) : room;
+  return sequence.room_for_drafts(extras.policy.scores() ? kDraftScoreSlots : std::numeric_limits<int32_t>::max());
 }
 
 // True if the sequence's next row can be planned before the token of its row in flight is known.
@@ -430,7 +430,6 @@ void EngineCore::BuildResults(InFlightStep& flight) {
     assert(output.targets.size() == flight.input.rows[i].targets.size());
     assert(std::ssize(output.losses) == plan.rows[i].loss_cuts);
     result.losses = output.losses;
-    if (!sequence.ended()) CountEvicted(plan.rows[i].sequence, plan.rows[i].evicted);
     if (plan.rows[i].sample) {
       result.token = output.sampled.id;
       const bool sound = output.sampled.finite && IsToken(result.token);
@@ -440,6 +439,7 @@ void EngineCore::BuildResults(InFlightStep& flight) {
       if (plan.rows[i].drafts() > 0) Verify(plan.rows[i], output, result);
       kept_.back() += static_cast<int32_t>(result.more.size());
     }
+    if (!sequence.ended()) CountEvicted(plan.rows[i].sequence, plan.rows[i].evicted_with(result.more.size()));
     for (const SampleResult& target : output.targets) {
       if (!target.finite) result.failure = FinishReason::kError;
     }

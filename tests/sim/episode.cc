@@ -107,6 +107,7 @@ EpisodeResult Episode::Run() {
   result_.steps_ahead = executor_.steps_ahead();
   result_.draft_rows = executor_.draft_rows();
   result_.drafts_kept = executor_.drafts_kept();
+  result_.drafts_over = executor_.drafts_over();
   result_.rows_behind = executor_.rows_behind();
   result_.ends_known = executor_.ends_known();
   result_.moves_in_slices = counters.moves_in_slices;

@@ -120,7 +120,12 @@ void Episode::CheckEvent(const EngineEvent& event, int32_t later) {
   if (!gone_before) {
     const int32_t budget = request.policy.evicts ? request.policy.keep() : 0;
     if (event.budget != budget) failure_.Set("request ", event.id, " reports budget ", event.budget, ", not ", budget);
-    if (event.live != request.live - later || event.evicted != request.computed - request.live ||
+    const int32_t computed = request.computed - later;
+    // Beside drafts nothing is cut.
+    const int32_t live =
+        later == 0 ? request.live
+                   : request.solo.decodes[static_cast<size_t>(computed - 1 - request.prompt_length())].live_in;
+    if (event.live != live || event.evicted != computed - live ||
         event.blocks != (later > 0 ? BlocksForSlots(event.live) : std::ssize(request.blocks))) {
       failure_.Set("request ", event.id, " reports live ", event.live, ", evicted ", event.evicted, ", blocks ",
                    event.blocks, "; it has live ", request.live, ", computed ", request.computed, ", blocks ",

@@ -44,7 +44,7 @@ bool FakeExecutor::CheckContract(const StepRow& row, const SimRequest& request) 
   int32_t live_in = 0;
   return (prefill ? CheckPrefill(row, request, &live_in) : CheckDecode(row, request, &live_in)) &&
          CheckTargets(row, request) &&
-         expect("blocks", std::ssize(row.block_table), BlocksForSlots(live_in + row.drafts()));
+         expect("blocks", std::ssize(row.block_table), BlocksForSlots(live_in + (row.reuse_victim ? 0 : row.drafts())));
 }
 
 bool FakeExecutor::CheckPrefill(const StepRow& row, const SimRequest& request, int32_t* live_in) {

@@ -10,8 +10,8 @@ namespace hydrant::sim {
 
 // What is sampled behind each draft: what the oracle says as long as all before it is right, then anything.
 bool FakeExecutor::RunDrafts(const StepRow& row, SimRequest& request, RowOutput& output) {
-  if (row.choose_victim || row.reuse_victim || row.shrink_to > 0 || !row.copies.empty()) {
-    return failure_.Set("step ", step_, ": request ", request.id(), " evicts in a row with drafts");
+  if (row.choose_victim != row.reuse_victim || row.shrink_to > 0 || !row.copies.empty()) {
+    return failure_.Set("step ", step_, ": request ", request.id(), " is cut in a row with drafts");
   }
   const auto index = static_cast<size_t>(request.computed - 1 - request.prompt_length());
   PairSums sums = request.sums;
@@ -23,12 +23,15 @@ bool FakeExecutor::RunDrafts(const StepRow& row, SimRequest& request, RowOutput&
     }
     const bool known = index + static_cast<size_t>(i) < request.solo.decodes.size();
     right = right && known && token == request.solo.text[static_cast<size_t>(position)];
-    if (!CheckWrites(row, request, slot)) return false;
+    // At the budget it reads what the oracle keeps until then: in whose place it stands meanwhile is nobody's business.
+    if (row.reuse_victim && known) sums = request.solo.decodes[index + static_cast<size_t>(i)].sums;
     const FakeMemory::Cell guess = {~uint64_t{0}, position, token};
+    if (!row.reuse_victim && !CheckWrites(row, request, slot)) return false;
     for (int32_t layer_head = 0; layer_head < options_.layer_heads; ++layer_head) {
+      sums[static_cast<size_t>(layer_head)] += Share(position, token);
+      if (row.reuse_victim) continue;
       memory_.Write(layer_head, row.block_table[static_cast<size_t>(slot / kBlockSlots)], slot % kBlockSlots, guess,
                     ShareOf(guess));
-      sums[static_cast<size_t>(layer_head)] += Share(position, token);
     }
     SampleResult& sampled = output.drafts.emplace_back();
     const uint64_t read = ReadAll(sums, options_.layer_heads) + (right ? 0 : 1);
@@ -57,18 +60,19 @@ void FakeExecutor::KeepOf(const StepRow& row, int32_t kept) {
     failure_.Set("step ", step_, ": request ", request.id(), " keeps ", kept, " of ", 1 + row.drafts(), " tokens");
     return;
   }
-  for (int32_t slot = row.live + 1; slot <= row.live + row.drafts(); ++slot) {
+  for (int32_t slot = row.live + 1; !row.reuse_victim && slot <= row.live + row.drafts(); ++slot) {
     for (int32_t layer_head = 0; layer_head < options_.layer_heads; ++layer_head) {
       memory_.Erase(layer_head, row.block_table[static_cast<size_t>(slot / kBlockSlots)], slot % kBlockSlots);
     }
   }
   ++draft_rows_;
   drafts_kept_ += static_cast<uint64_t>(kept - 1);
+  drafts_over_ += static_cast<uint64_t>(row.reuse_victim ? kept - 1 : 0);
   for (int32_t i = 1; i < kept; ++i) {
     StepRow alone = row;
     alone.tokens = row.tokens.subspan(static_cast<size_t>(i), 1);
     alone.position = row.position + i;
-    alone.live = row.live + i;
+    alone.live = row.live + (row.reuse_victim ? 0 : i);
     const bool right = alone.position < std::ssize(request.solo.text) &&
                        alone.tokens[0] == request.solo.text[static_cast<size_t>(alone.position)];
     if (!right) {
@@ -81,9 +85,10 @@ void FakeExecutor::KeepOf(const StepRow& row, int32_t kept) {
     if (options_.check_contract && !CheckDecode(alone, request, &live_in)) return;
     if (!RunDecode(alone, request, &read)) return;
     ++request.computed;
-    SetLive(request, alone.live + 1);
+    SetLive(request, row.live + (row.reuse_victim ? 0 : i + 1));
   }
   // One slot in each pair is remembered as written last, and these are several.
+  if (row.reuse_victim) std::ranges::fill(request.seen, SimRequest::Versions());
   request.seen.back() = {};
   if (request.seen.size() > 1) request.seen[request.seen.size() - 2] = {};
   while (request.blocks.size() > static_cast<size_t>(BlocksForSlots(request.live))) {

@@ -332,7 +332,7 @@ void FakeExecutor::RunRow(const StepRow& row, RowOutput& output) {
   request->row_step = row_step_;
   request->computed += tokens;
   if (!decoded_before && request->decodes()) ++due_of_[TenantOf(*request)];
-  SetLive(*request, live_in - row.drafts());
+  SetLive(*request, row.reuse_victim ? live_in : live_in - row.drafts());
   if (row.drafts() > 0 && !RunDrafts(row, *request, output)) return;
   if (!CopyBlocks(row, *request)) return;
   if (row.shrink_to > 0 && !Shrink(row, *request, live_in)) return;

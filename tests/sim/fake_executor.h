@@ -95,6 +95,7 @@ class FakeExecutor : public Executor {
 
   uint64_t draft_rows() const { return draft_rows_; }
   uint64_t drafts_kept() const { return drafts_kept_; }
+  uint64_t drafts_over() const { return drafts_over_; }
 
   // Blocks parked and restored since it was asked last.
   int64_t TakeMoved() { return std::exchange(moved_, 0); }
@@ -250,6 +251,7 @@ class FakeExecutor : public Executor {
   uint64_t rows_behind_ = 0;
   uint64_t draft_rows_ = 0;
   uint64_t drafts_kept_ = 0;
+  uint64_t drafts_over_ = 0;
   uint64_t ends_known_ = 0;  // of these, after an end that the device was told of
 };
 

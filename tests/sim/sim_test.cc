@@ -70,6 +70,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.ahead_waiting += result.ahead_waiting;
     sum.draft_rows += result.draft_rows;
     sum.drafts_kept += result.drafts_kept;
+    sum.drafts_over += result.drafts_over;
     sum.rows_behind += result.rows_behind;
     sum.ends_known += result.ends_known;
     if (seeds.alone) break;
@@ -93,7 +94,8 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
             << " than four, " << sum.pauses << " slow readers paused, " << sum.paused_steps << " steps with one, "
             << sum.steps_ahead << " steps ahead, " << sum.ahead_waiting << " of them while somebody waited in vain, "
             << sum.rows_behind << " rows behind an end, " << sum.ends_known << " of them left out, " << sum.draft_rows
-            << " rows with drafts, " << sum.drafts_kept << " of these right\n";
+            << " rows with drafts, " << sum.drafts_kept << " of these right, " << sum.drafts_over
+            << " in a victim's place\n";
   if (seeds.alone) return;
   // A workload that meets nothing proves nothing.
   EXPECT_GT(sum.refused * 100, sum.requests);
@@ -133,6 +135,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.paused_steps * 50, sum.steps);
   EXPECT_GT(sum.draft_rows * 50, sum.requests);
   EXPECT_GT(sum.drafts_kept * 50, sum.requests);
+  EXPECT_GT(sum.drafts_over * 50, sum.requests);
   EXPECT_GT(sum.steps_ahead * 50, sum.steps);
   EXPECT_GT(sum.ahead_waiting * 1000, sum.steps);
   EXPECT_GT(sum.rows_behind * 500, sum.requests);

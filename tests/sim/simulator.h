@@ -93,6 +93,7 @@ struct EpisodeResult {
   uint64_t steps_ahead = 0;    // launched while another was in flight
   uint64_t draft_rows = 0;     // with drafts beside their token
   uint64_t drafts_kept = 0;    // that were right
+  uint64_t drafts_over = 0;    // of these, in a victim's place
   uint64_t ahead_waiting = 0;  // of these, while somebody waited and nothing changed
   uint64_t rows_behind = 0;    // of these, of requests that had ended by then
   uint64_t ends_known = 0;     // of these, with an end that the device was told of

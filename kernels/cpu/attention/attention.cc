@@ -12,7 +12,8 @@
 #include <optional>
 #include <thread>
 
-#include "kernels/cpu/attention/kv_layout.h"
+#include "kernels/cpu/attention/drafts.h"
+#include "kernels/cpu/attention/layer_view.h"
 #include "kernels/cpu/attention/pins.h"
 
 namespace hydrant {
@@ -43,53 +44,36 @@ int32_t LastTiles(const BatchRow& row) {
   return (row.live + row.token_count - 1) / kBlockSlots - first_slot / kBlockSlots + 1;
 }
 
-// A head of nothing, as large as the kernels take.
-constexpr std::array<float, 256> kZeros = {};
-
 // Whether values are finite in the cache; those that hardly are need not be.
 bool AreFinite(KvType type, const float* values, int64_t count) {
   const float limit = type == KvType::kF16 ? 65504.0f : 3.38e38f;
   return std::all_of(values, values + count, [=](float value) { return std::abs(value) <= limit; });
 }
 
-// Addresses of one layer of the cache.
-class LayerView {
- public:
-  LayerView(const KvCacheView& kv, int32_t layer) : kv_(kv), layout_(kv.layout), layer_(layer) {}
+// The token of rank `gap` has left: those above it move down. What lies beyond the live slots may be anything.
+void CloseGap(const LayerView& view, const BatchRow& row, int32_t head, int32_t gap) {
+  for (int32_t block = 0; block * kBlockSlots < row.live; ++block) {
+    int32_t* ranks = view.kv().position + view.ScoreAt(row.score_blocks()[static_cast<size_t>(block)], head);
+    for (int32_t i = 0; i < kBlockSlots; ++i) ranks[i] -= ranks[i] > gap ? 1 : 0;
+  }
+}
 
-  std::byte* K(int64_t block, int32_t kv_head) const { return Tile(kv_.k, block, kv_head); }
-  std::byte* V(int64_t block, int32_t kv_head) const { return Tile(kv_.v, block, kv_head); }
-  int64_t ScoreAt(int64_t score_block, int32_t kv_head) const {
-    return layout_.score_offset(layer_, score_block, kv_head);
-  }
-  int32_t* Victim(int32_t state_row, int32_t kv_head) const {
-    assert(0 <= state_row && state_row < layout_.state_rows);
-    return kv_.victim + layout_.victim_offset(layer_, state_row, kv_head);
-  }
-  TileView Tiles(const BatchRow& row, int32_t kv_head) const {
-    return {.type = layout_.type,
-            .head_dim = layout_.head_dim,
-            .k = K(0, kv_head),
-            .v = V(0, kv_head),
-            .tile_stride = static_cast<ptrdiff_t>(layout_.block_kv_bytes()),
-            .block_table = row.block_table.data()};
-  }
-  ScoreView Scores(const BatchRow& row, int32_t kv_head) const {
-    return {.score = kv_.score + ScoreAt(0, kv_head),
-            .position = kv_.position + ScoreAt(0, kv_head),
-            .stride = int64_t{layout_.layers} * layout_.kv_heads * kBlockSlots,
-            .score_table = row.score_blocks().data()};
-  }
-
- private:
-  std::byte* Tile(void* base, int64_t block, int32_t kv_head) const {
-    return static_cast<std::byte*>(base) + layout_.tile_offset(layer_, block, kv_head);
-  }
-
-  const KvCacheView& kv_;
-  const KvCacheLayout& layout_;
-  const int32_t layer_;
-};
+// Token `i` of a row takes a slot, with k and v [head_dim].
+void PutToken(const AttentionKernels& kernels, const LayerView& view, const BatchRow& row, int32_t i, int32_t head,
+              int32_t slot, const float* k, const float* v) {
+  assert(slot >= 0 && slot < row.live_after());
+  const KvCacheView& kv = view.kv();
+  const int64_t block = row.block_table[static_cast<size_t>(slot / kBlockSlots)];
+  const int32_t offset = slot % kBlockSlots;
+  // The first token of a block clears what its former owner left in V: attention multiplies unoccupied slots by 0.
+  const bool fresh = !row.reuse_victim && offset == 0;
+  kernels.write_kv(kv.layout.type, k, v, kv.layout.head_dim, view.K(block, head), view.V(block, head), offset, fresh);
+  const int64_t score_at = view.ScoreOf(row, head, slot);
+  if (row.policy.rolling && row.reuse_victim) CloseGap(view, row, head, kv.position[score_at]);
+  kv.position[score_at] = row.position_of(i);
+  kv.score[score_at] = 0.0f;
+  if (kv.logical_position != nullptr) kv.logical_position[score_at] = row.position + i;
+}
 
 // --- rope and KV writes -----------------------------------------------------------------------------------------------
 
@@ -111,7 +95,7 @@ class KvWriter {
       float* q = static_cast<float*>(call_.qkv.data) + (int64_t{row.token_begin} + i) * call_.qkv.cols;
       float* k = q + int64_t{query_heads_} * head_dim_;
       const float* v = k + int64_t{kv_heads_} * head_dim_;
-      const int32_t position = row.first_position() + i;
+      const int32_t position = row.position_of(i);
       Normalize(norms_.q, q, query_heads_);
       Normalize(norms_.k, k, kv_heads_);
       if (norms_.balance != nullptr) Balance(q, k);
@@ -120,26 +104,16 @@ class KvWriter {
         call_.kernels.rotate(q, row.policy.rolling ? query_heads_ : query_heads_ + kv_heads_, head_dim_, rope_->dims(),
                              rope_->cosine(position), rope_->sine(position));
       }
+      // Nobody knows yet what a draft at the budget overwrites: attention writes it.
+      if (row.reuse_victim && i > 0) continue;
       // The token before a draft multiplies the draft's values by an exact 0. Where that would not be 0 nobody may accept the draft:
       // without a query it ends up with no logits.
       const bool is_sound = row.drafts() == 0 || i == 0 || AreFinite(call_.kv.layout.type, v, KvCols());
       if (!is_sound) std::fill_n(q, query_heads_ * head_dim_, std::numeric_limits<float>::quiet_NaN());
       for (int32_t head = 0; head < kv_heads_; ++head) {
         const int32_t slot = row.reuse_victim ? *view_.Victim(row.state_row, head) : row.live + i;
-        assert(slot >= 0 && slot < row.live_after());
-        const int64_t block = row.block_table[static_cast<size_t>(slot / kBlockSlots)];
-        const int32_t offset = slot % kBlockSlots;
-        // The first token of a block clears what its former owner left in V: attention multiplies unoccupied slots by 0.
-        const bool fresh = !row.reuse_victim && offset == 0;
-        call_.kernels.write_kv(call_.kv.layout.type, k + int64_t{head} * head_dim_,
-                               is_sound ? v + int64_t{head} * head_dim_ : kZeros.data(), head_dim_,
-                               view_.K(block, head), view_.V(block, head), offset, fresh);
-        const int64_t score_at =
-            view_.ScoreAt(row.score_blocks()[static_cast<size_t>(slot / kBlockSlots)], head) + offset;
-        if (row.policy.rolling && row.reuse_victim) CloseGap(row, head, call_.kv.position[score_at]);
-        call_.kv.position[score_at] = position;
-        call_.kv.score[score_at] = 0.0f;
-        if (call_.kv.logical_position != nullptr) call_.kv.logical_position[score_at] = row.position + i;
+        PutToken(call_.kernels, view_, row, i, head, slot, k + int64_t{head} * head_dim_,
+                 is_sound ? v + int64_t{head} * head_dim_ : kNoElements.data());
       }
     }
   }
@@ -160,14 +134,6 @@ class KvWriter {
       for (int32_t query = 0; query < query_heads_ / kv_heads_; ++query) {
         for (int32_t i = 0; i < head_dim_; ++i) *q++ *= factors[i];
       }
-    }
-  }
-
-  // The token of rank `gap` has left: those above it move down. What lies beyond the live slots may be anything.
-  void CloseGap(const BatchRow& row, int32_t head, int32_t gap) const {
-    for (int32_t block = 0; block * kBlockSlots < row.live; ++block) {
-      int32_t* ranks = call_.kv.position + view_.ScoreAt(row.score_blocks()[static_cast<size_t>(block)], head);
-      for (int32_t i = 0; i < kBlockSlots; ++i) ranks[i] -= ranks[i] > gap ? 1 : 0;
     }
   }
 
@@ -235,9 +201,9 @@ class AttentionRun {
       const BatchRow& row = call_.rows[i];
       if (row.prefill != prefill) continue;
       assert(row.token_count >= 1 && row.drafts() <= scratch_.drafts_max);
-      assert(row.drafts() == 0 || (!row.reuse_victim && !row.choose_victim));
+      assert(row.drafts() == 0 || row.reuse_victim == row.choose_victim);
       assert(row.live_after() <=
-             (row.drafts() > 0 && row.policy.scores() ? scratch_.draft_slots_max : scratch_.slots_max));
+             (row.drafts() > 0 && row.policy.scores() ? scratch_.drafts.slots_max() : scratch_.slots_max));
       assert(std::ssize(row.block_table) * kBlockSlots >= row.live_after());
       assert(RopeOf(row).table == nullptr || row.live_after() <= call_.rope->reached());
       for (int32_t token = 0; token < (prefill ? 1 : row.token_count); ++token) {
@@ -246,8 +212,8 @@ class AttentionRun {
         scratch_.task_token[static_cast<size_t>(rows_)] = token;
         scratch_.first_task[static_cast<size_t>(rows_)] = tasks_;
         ++rows_;
-        const int32_t live = row.live_after() - row.drafts() + token;
-        tasks_ += int64_t{kv_heads_} * (prefill ? Tiles(row) - LastTiles(row) + 1 : DecodeSplits(live));
+        const int64_t parts = prefill ? Tiles(row) - LastTiles(row) + 1 : DecodeSplits(row.Alone(token).live_after());
+        tasks_ += kv_heads_ * parts;
       }
     }
   }
@@ -382,6 +348,13 @@ class AttentionRun {
     // release below: its reads are over.
     SpinUntil([&] { return place.unit.load(std::memory_order_acquire) == unit; });
 
+    // Drafts that score do so one after the other: each goes on from what the one before it leaves, which was handed out before it. At
+    // the budget it sees the slots, too, as that one leaves them, with its own token in the place of a victim.
+    const bool in_turn = whole.drafts() > 0 && (row.policy.scores() || row.reuse_victim);
+    std::atomic<int32_t>& joined = scratch_.tiles_added[static_cast<size_t>((row_number - token) * kv_heads_ + head)];
+    const auto await_turn = [&] { SpinUntil([&] { return joined.load(std::memory_order_acquire) == token; }); };
+    if (in_turn && row.reuse_victim) await_turn();
+
     const int32_t first_seen = FirstSeen(row, 0);
     const bool hides = first_seen > 0;
     int32_t begin = split * kDecodeSplitSlots;
@@ -408,13 +381,10 @@ class AttentionRun {
     // Acquire-release: the thread that finishes the last split sees what the others wrote.
     if (place.splits_done.fetch_add(1, std::memory_order_acq_rel) + 1 != splits) return;
 
-    // Drafts score one after the other: each goes on from what the one before it leaves, which was handed out before it.
-    const bool scores_in_turn = whole.drafts() > 0 && row.policy.scores();
-    std::atomic<int32_t>& joined = scratch_.tiles_added[static_cast<size_t>((row_number - token) * kv_heads_ + head)];
     float* draft_scores = nullptr;
-    if (scores_in_turn && token > 0) {
-      SpinUntil([&] { return joined.load(std::memory_order_acquire) == token; });
-      draft_scores = BeginDraftScores(row, token, head);
+    if (in_turn && token > 0) {
+      await_turn();
+      if (row.policy.scores()) draft_scores = BeginDraftScores(row, token, head);
     }
     call_.kernels.decode_join({.group = group_,
                                .head_dim = head_dim_,
@@ -436,25 +406,36 @@ class AttentionRun {
                                .scores = view_.Scores(row, head),
                                .draft_scores = draft_scores,
                                .victim = view_.Victim(row.state_row, head)});
-    if (scores_in_turn) joined.store(token + 1, std::memory_order_release);
+    if (row.reuse_victim && token + 1 < whole.token_count) OverwriteVictim(whole, token + 1, head);
+    if (in_turn) joined.store(token + 1, std::memory_order_release);
     // Relaxed, then release: whoever sees the new unit sees the counter at 0.
     place.splits_done.store(0, std::memory_order_relaxed);
     place.unit.store(unit + scratch_.places, std::memory_order_release);
+  }
+
+  // A draft takes the slot of the victim that the token before it chose.
+  void OverwriteVictim(const BatchRow& row, int32_t token, int32_t head) const {
+    const int32_t slot = *view_.Victim(row.state_row, head), draft = row.draft_begin + token - 1;
+    SaveToken(view_, row, head, slot, scratch_.drafts.At(draft, call_.layer * kv_heads_ + head));
+    const float* q = static_cast<const float*>(call_.qkv.data) + (int64_t{row.token_begin} + token) * call_.qkv.cols;
+    const float* k = q + (int64_t{kv_heads_} * group_ + head) * head_dim_;
+    PutToken(call_.kernels, view_, row, token, head, slot, k, k + int64_t{kv_heads_} * head_dim_);
   }
 
   // The scores as they are before draft `token` of a row, of which `row` is the part, scores: those of the drafts' own slots are
   // 0 since their keys were written.
   float* BeginDraftScores(const BatchRow& row, int32_t token, int32_t head) {
     const int32_t layer_head = call_.layer * kv_heads_ + head, draft = row.draft_begin + token - 1;
-    float* to = scratch_.DraftScoresOf(draft, layer_head);
+    float* to = scratch_.drafts.ScoresOf(draft, layer_head);
     const int64_t blocks = BlocksForSlots(row.live_after());
     for (int64_t block = 0; block < blocks; ++block) {
       const float* from = call_.kv.score + view_.ScoreAt(row.score_blocks()[static_cast<size_t>(block)], head);
       // A block that the draft before had no part in.
       const bool is_new = block * kBlockSlots >= row.live;
-      if (token > 1 && !is_new) from = scratch_.DraftScoresOf(draft - 1, layer_head) + block * kBlockSlots;
+      if (token > 1 && !is_new) from = scratch_.drafts.ScoresOf(draft - 1, layer_head) + block * kBlockSlots;
       std::memcpy(to + block * kBlockSlots, from, kBlockSlots * sizeof(float));
     }
+    if (row.reuse_victim) to[scratch_.drafts.At(draft, layer_head)->slot] = 0.0f;
     return to;
   }
 
@@ -483,55 +464,25 @@ void RopeAndWriteKv(const AttentionCall& call, const HeadNorms& norms, const Row
                     ThreadPool& pool) {
   if (call.rope != nullptr) {
     int64_t end = 0;
-    for (const BatchRow& row : call.rows) end = std::max(end, int64_t{row.first_position()} + row.token_count);
+    for (const BatchRow& row : call.rows) end = std::max(end, int64_t{row.position_of(row.token_count - 1)} + 1);
     call.rope->Reach(end);
   }
   const KvWriter writer(call, norms, row_kernels);
   // A unit is the tokens of a row that share a block, so that no two threads touch one tile.
+  const auto units_of = [](const BatchRow& row) { return row.reuse_victim ? 1 : Tiles(row); };
   int64_t units = 0;
-  for (const BatchRow& row : call.rows) units += Tiles(row);
+  for (const BatchRow& row : call.rows) units += units_of(row);
   pool.ParallelFor(units, call.qkv.rows <= kParallelWrites ? units : 1, [&](int64_t begin, int64_t end, int) {
     int64_t first = 0;  // unit of the row
     for (const BatchRow& row : call.rows) {
-      const int64_t count = row.reuse_victim ? 1 : Tiles(row);
+      const int64_t count = units_of(row);
       for (int64_t unit = std::max(begin, first); unit < std::min(end, first + count); ++unit) {
         const int32_t tile = row.live / kBlockSlots + static_cast<int32_t>(unit - first);
-        const int32_t token_end = (tile + 1) * kBlockSlots - row.live;
-        writer.Write(row, std::max(token_end - kBlockSlots, 0), std::min(token_end, row.token_count));
+        const int32_t token_end = row.reuse_victim ? row.token_count : (tile + 1) * kBlockSlots - row.live;
+        const int32_t token_begin = row.reuse_victim ? 0 : std::max(token_end - kBlockSlots, 0);
+        writer.Write(row, token_begin, std::min(token_end, row.token_count));
       }
       first += count;
-    }
-  });
-}
-
-void KeepDrafts(const AttentionKernels& kernels, std::span<const BatchRow> rows, std::span<const int32_t> kept,
-                const KvCacheView& kv, ThreadPool& pool, const AttentionScratch& scratch) {
-  assert(rows.size() == kept.size() && kv.layout.head_dim <= std::ssize(kZeros));
-  const int32_t heads = kv.layout.kv_heads;
-  pool.ParallelFor(int64_t{kv.layout.layers} * heads, 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t pair = begin; pair < end; ++pair) {
-      const int32_t head = static_cast<int32_t>(pair % heads);
-      const LayerView view(kv, static_cast<int32_t>(pair / heads));
-      for (size_t i = 0; i < rows.size(); ++i) {
-        const BatchRow& row = rows[i];
-        if (row.drafts() == 0) continue;
-        assert(kept[i] >= 1 && kept[i] <= row.token_count);
-        const int32_t live = row.live + kept[i];
-        if (row.policy.scores() && kept[i] > 1) {
-          const float* from = scratch.DraftScoresOf(row.draft_begin + kept[i] - 2, static_cast<int32_t>(pair));
-          for (int32_t slot = 0; slot < live; slot += kBlockSlots) {
-            const int32_t score_block = row.score_blocks()[static_cast<size_t>(slot / kBlockSlots)];
-            std::memcpy(kv.score + view.ScoreAt(score_block, head), from + slot,
-                        static_cast<size_t>(std::min(kBlockSlots, live - slot)) * sizeof(float));
-          }
-        }
-        // What nobody's token is in must be finite, and a guess may be anything.
-        for (int32_t slot = live; slot < row.live_after(); ++slot) {
-          const int64_t block = row.block_table[static_cast<size_t>(slot / kBlockSlots)];
-          kernels.write_kv(kv.layout.type, kZeros.data(), kZeros.data(), kv.layout.head_dim, view.K(block, head),
-                           view.V(block, head), slot % kBlockSlots, /*fresh_tile=*/false);
-        }
-      }
     }
   });
 }

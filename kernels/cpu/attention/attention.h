@@ -36,10 +36,6 @@ void RopeAndWriteKv(const AttentionCall& call, const HeadNorms& norms, const Row
 void Attend(const AttentionCall& call, const AttentionSpec& spec, Matrix out, ThreadPool& pool,
             AttentionScratch& scratch);
 
-// Device::KeepDrafts.
-void KeepDrafts(const AttentionKernels& kernels, std::span<const BatchRow> rows, std::span<const int32_t> kept,
-                const KvCacheView& kv, ThreadPool& pool, const AttentionScratch& scratch);
-
 // Decode splits of a row that attends to `live` slots: split i is [256 i, 256 (i + 1)), the last one to the end.
 int32_t DecodeSplits(int32_t live);
 

@@ -9,12 +9,6 @@ size_t Count(int64_t n) { return static_cast<size_t>(n); }
 
 size_t SplitsMax(int32_t slots) { return Count(slots / kDecodeSplitSlots + 1); }
 
-int32_t DraftSlots(const StepBounds& bounds) { return std::min(WholeBlocks(bounds.slots_max), kDraftScoreSlots); }
-
-size_t DraftScoreBytes(const StepBounds& bounds) {
-  return Count(bounds.drafts_max) * Count(bounds.layer_heads) * Count(DraftSlots(bounds)) * sizeof(float);
-}
-
 // A thread works on one unit and the queue hands units out in order, so at most `threads` are unfinished when the next
 // begins; twice as many places keep a slow thread from holding up the others.
 int32_t PlacesOf(int threads) { return 2 * threads + 2; }
@@ -33,15 +27,13 @@ AttentionScratch::PartBytes::PartBytes(const StepBounds& bounds) {
 
 size_t AttentionScratch::Bytes(int threads, const StepBounds& bounds) {
   const PartBytes bytes(bounds);
-  return bytes.prefill * Count(threads) + bytes.place * Count(PlacesOf(threads)) + DraftScoreBytes(bounds);
+  return bytes.prefill * Count(threads) + bytes.place * Count(PlacesOf(threads)) + DraftScratch::Bytes(bounds);
 }
 
 AttentionScratch::AttentionScratch(int threads, const StepBounds& bounds)
     : rows_max(bounds.rows_max),
       drafts_max(bounds.drafts_max),
       slots_max(WholeBlocks(bounds.slots_max)),
-      draft_slots_max(DraftSlots(bounds)),
-      layer_heads(bounds.layer_heads),
       query_heads(bounds.query_heads),
       head_dim(bounds.head_dim),
       tiles_added(new std::atomic<int32_t>[Count(rows_max + drafts_max) * Count(query_heads)]),
@@ -50,10 +42,10 @@ AttentionScratch::AttentionScratch(int threads, const StepBounds& bounds)
       first_task(Count(rows_max + drafts_max) + 1),
       task_row(Count(rows_max + drafts_max) + 1),
       task_token(Count(rows_max + drafts_max) + 1),
+      drafts(bounds),
       bytes_(bounds),
       prefill_(bytes_.prefill * Count(threads)),
-      places_(bytes_.place * Count(places)),
-      draft_scores_(DraftScoreBytes(bounds)) {
+      places_(bytes_.place * Count(places)) {
   for (int32_t i = 0; i < places; ++i) {
     std::byte* p = static_cast<std::byte*>(places_.data()) + Count(i) * bytes_.place;
     const size_t side = CacheAligned(SplitsMax(slots_max) * Count(query_heads) * sizeof(float));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/attention/attention_kernels.h"
+#include "kernels/cpu/attention/drafts.h"
 #include "kernels/cpu/attention/pins.h"
 #include "kernels/cpu/runtime/cpu_buffer.h"
 
@@ -23,8 +24,6 @@ struct AttentionScratch {
   const int32_t rows_max;
   const int32_t drafts_max;
   const int32_t slots_max;  // rounded up to whole blocks
-  const int32_t draft_slots_max;
-  const int32_t layer_heads;
   const int32_t query_heads;
   const int32_t head_dim;
 
@@ -36,13 +35,6 @@ struct AttentionScratch {
   // Tiles whose column sums were added to the scores, per (row, KV head): [(rows_max + drafts_max) * query_heads]. Of decode rows,
   // tokens that were joined.
   std::unique_ptr<std::atomic<int32_t>[]> tiles_added;
-
-  // --- drafts, from a step until it is known which ones stay
-  // [draft_slots_max] the scores that the step's draft number `draft` leaves in a (layer, KV head).
-  float* DraftScoresOf(int32_t draft, int32_t layer_head) const {
-    const int64_t at = int64_t{draft} * layer_heads + layer_head;
-    return static_cast<float*>(draft_scores_.data()) + at * draft_slots_max;
-  }
 
   // --- decode: one place for each (row, KV head) whose splits are being worked on; see attention.cc
   struct DecodePlace {
@@ -62,6 +54,8 @@ struct AttentionScratch {
   std::vector<int32_t> task_row;
   std::vector<int32_t> task_token;  // 0 of a prefill row
 
+  DraftScratch drafts;
+
  private:
   struct PartBytes {  // of a thread or a place
     explicit PartBytes(const StepBounds& bounds);
@@ -69,7 +63,7 @@ struct AttentionScratch {
   };
 
   const PartBytes bytes_;
-  CpuBuffer prefill_, places_, draft_scores_;
+  CpuBuffer prefill_, places_;
 };
 
 }  // namespace hydrant
