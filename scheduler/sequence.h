@@ -17,8 +17,8 @@
 //   Parking         pins, to_restore; live and held fall with the cut that ends a restore
 //   ElasticBudgets  asks_losses and lower_to, which the next row obeys
 //   StepBuilder     scheduled, live, in_flight, last_row, next_tokens; request.budget.keep falls
-//   StepCommit      known, computed, held, last_token, output, finish, losses; in_flight falls; shares ends; scheduled and live fall
-//                   by the drafts that were wrong
+//   StepCommit      known, computed, held, last_token, output, finish, losses; in_flight falls; shares ends; scheduled falls by
+//                   the drafts that were wrong, and so does live below the budget
 //   Swapping        place, peak_blocks, guard, swaps; shares ends with what leaves the pool
 //   SequenceTable   admitted, state_row
 //   Scheduler       paused, abandoned, next_tokens
@@ -122,8 +122,9 @@ struct Sequence {
   static constexpr int32_t kAskBefore = 4;
   // Its next decode row overwrites a victim. REQUIRES: decodes().
   bool at_budget() const { return request.budget.Decode(live).reuse_victim; }
-  // Drafts that its next decode row has room for: all of its tokens overwrite victims, or none of them evicts, and none asks for blocks.
-  // With as many slots as it asks with without drafts it asks behind them, too. `slots_max`: of a row with drafts. REQUIRES: decodes().
+  // Drafts that its next decode row has room for: at its budget any number, and below it those that evict nothing. None asks for
+  // blocks. With as many slots as it asks with without drafts it asks behind them, too. `slots_max`: of a row with drafts. REQUIRES:
+  // decodes().
   int32_t room_for_drafts(int32_t slots_max = std::numeric_limits<int32_t>::max()) const {
     if (at_budget() && live > slots_max) return 0;
     const int64_t stay = peak_blocks > 0 ? kAskBefore - 1 : 0;

@@ -46,9 +46,9 @@ CHATS = {
 }
 
 
-def ask(server, question, temperature):
+def ask(server, question, temperature, kv):
     """(tokens a second behind the first, the answer's ids)"""
-    body = {"messages": [{"role": "user", "content": question}], "max_tokens": ANSWER, "temperature": temperature}
+    body = {"messages": [{"role": "user", "content": question}], "max_tokens": ANSWER, "temperature": temperature, "kv": kv}
     body |= {"stream": True, "return_token_ids": True, "seed": 7}
     first, tokens = None, []
     with server.open("/v1/chat/completions", body) as response:
@@ -62,12 +62,29 @@ def ask(server, question, temperature):
     return (len(tokens) - before) / (time.monotonic() - first), tokens
 
 
+def compare(drafts, plain, arguments, kv):
+    for kind, tasks in (("quotes", QUOTES), ("chats", CHATS)):
+        ratios = []
+        for name, question in tasks.items():
+            best = {drafts: 0.0, plain: 0.0}
+            for round_ in range(arguments.rounds):
+                order = (drafts, plain) if round_ % 2 == 0 else (plain, drafts)
+                results = {server: ask(server, question, arguments.temperature, kv) for server in order}
+                if results[drafts][1] != results[plain][1]:
+                    sys.exit(f"{name}: another answer with drafts")
+                best = {server: max(best[server], results[server][0]) for server in best}
+            ratios.append(best[drafts] / best[plain])
+            print(f"{kind} {name}: {best[drafts]:.0f} and {best[plain]:.0f} tokens/s, {ratios[-1]:.2f}", flush=True)
+        print(f"{kind}: median {statistics.median(ratios):.2f}, least {min(ratios):.2f}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--binary", default=server_process.DEFAULT_BINARY)
     parser.add_argument("--model", default=server_process.DEFAULT_MODEL)
     config = {"method": "ngram", "num_speculative_tokens": 8, "prompt_lookup_max": 5, "prompt_lookup_min": 2}
     parser.add_argument("--config", default=json.dumps(config))
+    parser.add_argument("--kv", nargs="+", default=["full", "h2o:128"], help="POLICY or POLICY:BUDGET")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--flags", default="", help="more flags of both servers")
@@ -78,19 +95,10 @@ def main():
         server_process.ServerProcess(arguments.binary, arguments.model, drafting) as drafts,
         server_process.ServerProcess(arguments.binary, arguments.model, flags) as plain,
     ):
-        for kind, tasks in (("quotes", QUOTES), ("chats", CHATS)):
-            ratios = []
-            for name, question in tasks.items():
-                best = {drafts: 0.0, plain: 0.0}
-                for round_ in range(arguments.rounds):
-                    order = (drafts, plain) if round_ % 2 == 0 else (plain, drafts)
-                    results = {server: ask(server, question, arguments.temperature) for server in order}
-                    if results[drafts][1] != results[plain][1]:
-                        sys.exit(f"{name}: another answer with drafts")
-                    best = {server: max(best[server], results[server][0]) for server in best}
-                ratios.append(best[drafts] / best[plain])
-                print(f"{kind} {name}: {best[drafts]:.0f} and {best[plain]:.0f} tokens/s, {ratios[-1]:.2f}", flush=True)
-            print(f"{kind}: median {statistics.median(ratios):.2f}, least {min(ratios):.2f}", flush=True)
+        for setting in arguments.kv:
+            policy, _, budget = setting.partition(":")
+            print(f"under {policy}" + (f" at {budget} tokens" if budget else ""))
+            compare(drafts, plain, arguments, {"policy": policy} | ({"budget": int(budget)} if budget else {}))
         for what in ("drafts", "draft_tokens", "accepted_tokens"):
             print(f"{what}: {drafts.metric(f'vllm:spec_decode_num_{what}_total'):.0f}")
 

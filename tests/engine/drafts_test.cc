@@ -12,52 +12,12 @@
 #include "server/drafts/ngram_drafter.h"
 #include "tests/engine/engine_harness.h"
 #include "tests/engine/every_policy.h"
+#include "tests/engine/scripted_drafter.h"
 #include "tests/model/checkpoint/family_checkpoint.h"
 #include "tests/support/temp_dir.h"
 
 namespace hydrant {
 namespace {
-
-constexpr int32_t kDrafts = 5;
-
-enum class Guesses { kNone, kRight, kWrong, kRandom, kWrongAtTheEnd, kPastTheEnd, kNgram };
-
-struct Drafted {
-  int32_t computed = 0, right = 0;
-};
-
-// Knows the answer.
-class Oracle : public Drafter {
- public:
-  Oracle(Guesses guesses, std::vector<int32_t> answer, Drafted* drafted)
-      : guesses_(guesses), answer_(std::move(answer)), random_(7), drafted_(drafted) {}
-
-  std::span<const int32_t> Propose(int32_t most, int32_t) override {
-    proposal_.clear();
-    for (int32_t i = 0; i < std::min(most, kDrafts); ++i) {
-      const size_t at = said_ + static_cast<size_t>(i);
-      int32_t token = at < answer_.size() ? answer_[at] : static_cast<int32_t>(at % 200);
-      const bool wrong = guesses_ == Guesses::kWrong || (guesses_ == Guesses::kRandom && random_() % 3 == 0) ||
-                         (guesses_ == Guesses::kWrongAtTheEnd && i + 1 == std::min(most, kDrafts));
-      if (wrong) token = (token + 1) % 200;
-      proposal_.push_back(token);
-    }
-    return proposal_;
-  }
-  void Push(int32_t) override { ++said_; }
-  void Learn(int32_t computed, int32_t right) override {
-    drafted_->computed += computed;
-    drafted_->right += right;
-  }
-
- private:
-  const Guesses guesses_;
-  const std::vector<int32_t> answer_;
-  std::mt19937 random_;
-  Drafted* const drafted_;
-  size_t said_ = 0;
-  std::vector<int32_t> proposal_;
-};
 
 struct Outcome {
   std::vector<Generation> generations;
@@ -130,10 +90,10 @@ class Drafts : public testing::TestWithParam<Case> {
     std::vector<SequenceRequest> requests = Requests();
     for (size_t i = 0; i < requests.size() && guesses != Guesses::kNone; ++i) {
       const std::vector<int32_t> answer = truth->generations[i].tokens();
-      requests[i].drafter = std::make_shared<Oracle>(guesses, answer, &outcome.drafted);
+      requests[i].drafter = std::make_shared<ScriptedDrafter>(guesses, answer, &outcome.drafted);
       if (guesses == Guesses::kNgram) {
         requests[i].drafter = std::make_shared<NgramDrafter>(
-            NgramOptions{.tokens = kDrafts, .lookup_max = 3, .lookup_min = 1}, requests[i].request.prompt);
+            NgramOptions{.tokens = kScriptedDrafts, .lookup_max = 3, .lookup_min = 1}, requests[i].request.prompt);
       }
     }
     if (together) outcome.generations = harness.Run(requests);
@@ -202,6 +162,7 @@ TEST_P(Drafts, ChangeNoBit) {
   ExpectSame(Run(Guesses::kWrongAtTheEnd, &truth), truth, "wrong at the end");
   ExpectSame(Run(Guesses::kNgram, &truth), truth, "n-grams");
   ExpectSame(Run(Guesses::kRandom, &truth, /*threads=*/1), truth, "one thread");
+  ExpectSame(Run(Guesses::kRandom, &truth, /*threads=*/5), truth, "more threads than heads");
   const Outcome together = Run(Guesses::kRandom, &truth, /*threads=*/2, /*together=*/true);
   ExpectSame(together, truth, "several in a step");
   EXPECT_GT(together.drafted.right, 50);
@@ -243,7 +204,7 @@ class DraftEnds : public testing::Test {
     request.request.session = request.request.turn = 1;
     if (!answer.empty()) ending.end(request, answer);
     Drafted drafted;
-    if (drafts) request.drafter = std::make_shared<Oracle>(Guesses::kPastTheEnd, answer, &drafted);
+    if (drafts) request.drafter = std::make_shared<ScriptedDrafter>(Guesses::kPastTheEnd, answer, &drafted);
     Generation generation = harness.RunOne(request);
     const KvBytes kv = harness.Parked({1, 1});
     parked->assign(kv.view().begin(), kv.view().end());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <random>
 #include <set>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "tests/engine/engine_harness.h"
+#include "tests/engine/scripted_drafter.h"
 
 namespace hydrant {
 namespace {
@@ -85,6 +87,36 @@ TEST_P(ElasticTest, OnlyTheTokensOfThoseWhoAgreedDependOnTheLoad) {
       }
     }
     EXPECT_NE(crowded[1].tokens(), alone[1].tokens()) << "what it lost shows: else nothing was tested";
+  }
+}
+
+// Guesses of which none is right take no step away, so that budgets fall when they would without: what they had overwritten is
+// back before somebody asks what a cut would cost, and before it is made.
+TEST_P(ElasticTest, WrongDraftsChangeNothing) {
+  if (!MakeHarnessDevice(1)->TakesDrafts()) GTEST_SKIP() << "no row has any";
+  Company company = MakeCompany();
+  const auto run = [&](int32_t drafts_max) {
+    EngineHarness narrow(GoldenPath(GetParam()), {.blocks = 16, .drafts_max = drafts_max});
+    const std::vector<Generation> generations = narrow.Run(company.requests, company.arrivals);
+    EXPECT_GT(narrow.engine().counters().scheduler.shrinks, 0u);
+    return generations;
+  };
+  const std::vector<Generation> without = run(0);
+  Drafted drafted;
+  for (size_t i = 0; i < without.size(); ++i) {
+    company.requests[i].drafter = std::make_shared<ScriptedDrafter>(Guesses::kWrong, without[i].tokens(), &drafted);
+  }
+  const std::vector<Generation> with = run(20);
+  EXPECT_GT(drafted.computed, 200);
+  EXPECT_EQ(drafted.right, 0);
+  for (size_t i = 0; i < without.size(); ++i) {
+    SCOPED_TRACE("request " + std::to_string(i + 1));
+    EXPECT_EQ(with[i].budget, without[i].budget);
+    EXPECT_EQ(with[i].live, without[i].live);
+    EXPECT_EQ(with[i].tokens(), without[i].tokens());
+    for (size_t t = 0; t < without[i].sampled.size(); ++t) {
+      ASSERT_EQ(with[i].sampled[t].logprob, without[i].sampled[t].logprob) << "token " << t;
+    }
   }
 }
 

@@ -81,11 +81,24 @@ class SwappingExecutor : public ForwardingExecutor {
   StepOutput Await(Ticket ticket) override {
     StepOutput output = model_.Await(ticket);
     if (input_.rows.empty()) return output;
-    for (const Present& sequence : present_) known_[sequence.row] = sequence;
-    tables_.clear();
-    if (options_.seed != 0) Swap();
-    for (const Present& sequence : present_) Look(sequence);
+    const auto has_drafts = [](const StepRow& row) { return row.drafts() > 0; };
+    if (std::none_of(input_.rows.begin(), input_.rows.end(), has_drafts)) End();
     return output;
+  }
+
+  // The step ends when it is known which drafts stay.
+  void KeepDrafts(std::span<const int32_t> kept) override {
+    model_.KeepDrafts(kept);
+    for (size_t i = 0; i < kept.size(); ++i) {
+      const StepRow& row = input_.rows[i];
+      Present& sequence = present_[i];
+      const int32_t wrong = static_cast<int32_t>(row.tokens.size()) - kept[i];
+      sequence.computed -= wrong;
+      sequence.live -= row.reuse_victim ? 0 : wrong;
+      sequence.blocks.resize(static_cast<size_t>(BlocksForSlots(sequence.live)));
+      sequence.score_blocks.resize(sequence.blocks.size());
+    }
+    End();
   }
 
  private:
@@ -98,6 +111,13 @@ class SwappingExecutor : public ForwardingExecutor {
     std::vector<int32_t> blocks, score_blocks;  // of its live slots
   };
   static constexpr uint64_t kStranger = uint64_t{1} << 40;
+
+  void End() {
+    for (const Present& sequence : present_) known_[sequence.row] = sequence;
+    tables_.clear();
+    if (options_.seed != 0) Swap();
+    for (const Present& sequence : present_) Look(sequence);
+  }
 
   int32_t ScoreBlock(int32_t score_block) const {
     return score_block < options_.blocks ? block_of_[static_cast<size_t>(score_block)] : score_block;
@@ -135,7 +155,11 @@ class SwappingExecutor : public ForwardingExecutor {
     row.state_row = row_of_[static_cast<size_t>(row.state_row)];
     row.score_table = moved ? Blocks(row.block_table) : ScoreBlocks(row.score_table);
     row.block_table = Blocks(row.block_table);
-    if (!row.prefill) row.tokens = kTheSampledOne;
+    // A row with drafts leaves no sampled token in the device.
+    const bool has_drafts = row.drafts() > 0;
+    if (!row.prefill && !has_drafts && !drafted_.contains(row.sampling->key)) row.tokens = kTheSampledOne;
+    drafted_.erase(row.sampling->key);
+    if (has_drafts) drafted_.insert(row.sampling->key);
     std::vector<BlockCopy>& copies = copies_.emplace_back(row.copies.begin(), row.copies.end());
     for (BlockCopy& copy : copies) {
       copy.from_score_block = moved ? block_of_[static_cast<size_t>(copy.from)] : ScoreBlock(copy.from_score_block);
@@ -309,6 +333,7 @@ class SwappingExecutor : public ForwardingExecutor {
   std::vector<int32_t> block_of_, row_of_;  // by the engine's numbers
   std::map<int32_t, Present> known_;        // by state row: who had a row there last
   std::set<uint64_t> moved_;                // sequences whose score blocks are those of their blocks
+  std::set<uint64_t> drafted_;              // whose last row had drafts
   std::vector<Present> present_;            // in the step
   StepInput input_;
   std::deque<std::vector<int32_t>> tables_;

@@ -56,6 +56,8 @@ class Computed {
       const TestRow chunk{&sequence_, std::min(1024, tested.prompt - sequence_.position), /*prefill=*/true};
       fixture_.Step({&chunk, 1}, rope_.get());
     }
+    // The first to evict has no drafts.
+    if (tested.policy.evicts && tested.prompt > tested.policy.keep()) Steps(1);
   }
   bool takes_drafts() const { return fixture_.device->TakesDrafts(); }
 
@@ -97,10 +99,13 @@ class Computed {
     for (const std::vector<float>& layer : of_layer) all.insert(all.end(), layer.begin(), layer.end());
     return all;
   }
-  // All that is cached of the sequence: keys, values, positions and scores.
+  // All that is cached of the sequence: keys, values, positions, scores and victims.
   std::vector<float> Cached() {
     std::vector<float> all;
     for (int32_t layer = 0; layer < shape_.layers; ++layer) {
+      if (sequence_.has_victim) {
+        all.push_back(static_cast<float>(fixture_.kv.victim[fixture_.kv.layout.victim_offset(layer, 0, 0)]));
+      }
       for (int32_t slot = 0; slot < sequence_.live; ++slot) {
         for (const bool value : {false, true}) {
           const std::vector<float> read = fixture_.ReadSlot(sequence_, value, layer, 0, slot);
@@ -177,17 +182,40 @@ TEST_P(DraftRowsTest, AreTheStepsThatTheyReplace) {
   }
 }
 
+// Each takes the place of a victim, of another draft where only one token is recent, and what was wrong is put back.
+TEST_P(DraftRowsTest, AtTheBudgetOverwriteVictims) {
+  if (!GetParam().make(1)->TakesDrafts()) GTEST_SKIP() << "no row has any";
+  const EvictionPolicy scored = Policy(12, 9);
+  EvictionPolicy recent = Policy(0, 20), sinks = scored;
+  sinks.score_source = ScoreSource::kNone;
+  for (const RowCase& tested :
+       {RowCase{"scored", scored}, RowCase{"scored in bf16", scored, KvType::kBF16},
+        RowCase{"scored in fp16", scored, KvType::kF16}, RowCase{"scored in int8", scored, KvType::kInt8, 47},
+        RowCase{"scored behind a window", scored, KvType::kF32, 37, 9, true},
+        RowCase{"one recent token", Policy(12, 1)}, RowCase{"several splits", Policy(300, 20), KvType::kF32, 400},
+        RowCase{"scores that decay", Decayed(scored), KvType::kF32, 33}, RowCase{"the recent ones", recent},
+        RowCase{"the first and the recent ones", sinks}, RowCase{"rolling", Rolled(scored)},
+        RowCase{"rolling and decaying", Rolled(Decayed(scored)), KvType::kBF16, 44},
+        RowCase{"rolling with one recent token", Rolled(Policy(12, 1))}}) {
+    Compare(tested);
+  }
+}
+
 // As many slots as scores of drafts are kept for, and more where nothing scores.
 TEST_P(DraftRowsTest, ReachToTheLastSlotThatTheyMayHave) {
   if (!GetParam().make(1)->TakesDrafts()) GTEST_SKIP() << "no row has any";
   for (const bool scores : {true, false}) {
-    const RowCase tested{"long", scores ? Policy(3000, 3000) : EvictionPolicy(), KvType::kF32,
-                         kDraftScoreSlots - 1 - kDrafted + (scores ? 0 : 100)};
-    for (const int32_t right : {scores ? 0 : 2, kDrafted}) {
-      Computed drafted(tested, GetParam()), alone(tested, GetParam());
-      EXPECT_TRUE(SameBits(drafted.StepWithDrafts(right, kWrongs[1]), alone.Steps(1 + right))) << right;
-      EXPECT_TRUE(SameBits(drafted.Cached(), alone.Cached())) << right;
-      EXPECT_TRUE(SameBits(drafted.Steps(2), alone.Steps(2))) << right;
+    const RowCase below{"below the budget", scores ? Policy(3000, 3000) : EvictionPolicy(), KvType::kF32,
+                        kDraftScoreSlots - 1 - kDrafted + (scores ? 0 : 100)};
+    const RowCase at{"at the budget", Policy(kDraftScoreSlots - 101, 100), KvType::kF32, kDraftScoreSlots};
+    for (const RowCase& tested : scores ? std::vector{below, at} : std::vector{below}) {
+      SCOPED_TRACE(tested.name);
+      for (const int32_t right : {scores ? 0 : 2, kDrafted}) {
+        Computed drafted(tested, GetParam()), alone(tested, GetParam());
+        EXPECT_TRUE(SameBits(drafted.StepWithDrafts(right, kWrongs[1]), alone.Steps(1 + right))) << right;
+        EXPECT_TRUE(SameBits(drafted.Cached(), alone.Cached())) << right;
+        EXPECT_TRUE(SameBits(drafted.Steps(2), alone.Steps(2))) << right;
+      }
     }
   }
 }

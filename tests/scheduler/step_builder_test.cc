@@ -382,17 +382,53 @@ TEST(StepBuilder, DraftsStopBeforeTheLastToken) {
   EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(3));
 }
 
-TEST(StepBuilder, DraftsStopBeforeAnEviction) {
-  for (const auto& [budget, drafts] : {std::pair(KvBudget::Exact(10), 5), std::pair(KvBudget::Periodic(8, 4), 6)}) {
-    Driver driver(Drafting(100));
-    ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 4, 60, budget)).ok());
-    driver.Step();
-    EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(drafts));
-    for (int i = 0; i < 20; ++i) {
-      DraftsOfStep(driver);
-      EXPECT_LE(driver.scheduler.sequence(0).live, budget.keep + budget.slack);
-    }
+TEST(StepBuilder, DraftsStopBeforeACut) {
+  Driver driver(Drafting(100));
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 4, 60, KvBudget::Periodic(8, 4))).ok());
+  driver.Step();
+  EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(6));
+  for (int i = 0; i < 20; ++i) {
+    DraftsOfStep(driver);
+    EXPECT_LE(driver.scheduler.sequence(0).live, 12);
   }
+}
+
+// Before a sequence comes to its budget, in the step in which it does, and at it.
+TEST(StepBuilder, DraftsAtTheBudgetAllOverwriteVictims) {
+  Driver driver(Drafting(100));
+  ASSERT_TRUE(driver.scheduler.Add(MakeRequest(1, 4, 60, KvBudget::Exact(10))).ok());
+  driver.Step();
+  EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(5));
+  while (driver.scheduler.sequence(0).live < 10) EXPECT_LE(DraftsOfStep(driver).at(0), 5);
+  EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(0)) << "the first to evict";
+  const int32_t blocks = driver.used();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(DraftsOfStep(driver), testing::ElementsAre(10));
+    const PlanRow& row = driver.scheduler.plan().rows[0];
+    EXPECT_TRUE(row.reuse_victim && row.choose_victim);
+    EXPECT_EQ(row.live, 11);
+    EXPECT_EQ(row.evicted, 11);
+    EXPECT_EQ(row.evicted_with(3), 4);
+    EXPECT_EQ(driver.scheduler.sequence(0).live, 11);
+    EXPECT_EQ(driver.used(), blocks);
+  }
+}
+
+// At the budget, too, a row with drafts that score has no more slots than there is memory for.
+TEST(StepBuilder, DraftsHaveRoomInSoManySlots) {
+  const auto room = [](int32_t keep, int32_t slots_max) {
+    Sequence sequence;
+    sequence.request.prompt = std::vector<int32_t>(8, 1);
+    sequence.request.max_tokens = 9000;
+    sequence.request.budget = KvBudget::Exact(keep);
+    sequence.scheduled = 8000;
+    sequence.live = keep + 1;
+    EXPECT_TRUE(sequence.at_budget());
+    return sequence.room_for_drafts(slots_max);
+  };
+  EXPECT_EQ(room(4095, 4096), 9000 - 1 - (8000 - 8) - 1);
+  EXPECT_EQ(room(4096, 4096), 0);
+  EXPECT_EQ(room(4096, 5000), room(4095, 4096));
 }
 
 TEST(StepBuilder, ADividedStepHasNoDrafts) {

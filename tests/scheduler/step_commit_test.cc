@@ -279,9 +279,10 @@ TEST(StepCommit, DraftsChangeNoEvent) {
 // One whose only request has drafts for its next row.
 class DriverWithDrafts : public Driver {
  public:
-  DriverWithDrafts() : Driver(Options()) {
-    EXPECT_TRUE(scheduler.Add(MakeRequest(1, 14, 40)).ok());
+  explicit DriverWithDrafts(const KvBudget& budget = KvBudget()) : Driver(Options()) {
+    EXPECT_TRUE(scheduler.Add(MakeRequest(1, 14, 40, budget)).ok());
     Step();
+    while (budget.limited() && !scheduler.sequence(0).at_budget()) Step();
     scheduler.Draft(0, std::vector<int32_t>(20, 7));
   }
 
@@ -313,6 +314,25 @@ TEST(StepCommit, AFailedRowsDraftsAreNobodys) {
   EXPECT_EQ(driver.finished.at(1).finish, FinishReason::kError);
   EXPECT_EQ(driver.finished.at(1).generated, 1);
   EXPECT_EQ(driver.used(), 0);
+}
+
+// Whether it is cancelled or fails, its one token has evicted one, and the drafts none.
+TEST(StepCommit, WhatEndsAtItsBudgetHasEvictedForItsTokenAlone) {
+  for (const bool cancelled : {false, true}) {
+    DriverWithDrafts driver(KvBudget::Exact(10));
+    const uint64_t before = driver.scheduler.counters().evicted_tokens;
+    if (cancelled) {
+      driver.between = [&] { driver.scheduler.Cancel(1); };
+    } else {
+      driver.failing = 1;
+    }
+    driver.Step();
+    EXPECT_EQ(driver.scheduler.plan().rows.at(0).drafts(), 20);
+    EXPECT_EQ(driver.finished.at(1).finish, cancelled ? FinishReason::kAbort : FinishReason::kError);
+    EXPECT_EQ(driver.finished.at(1).live, 11);
+    EXPECT_EQ(driver.scheduler.counters().evicted_tokens, before + 1);
+    EXPECT_EQ(driver.used(), 0);
+  }
 }
 
 }  // namespace

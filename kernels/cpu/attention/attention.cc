@@ -164,10 +164,10 @@ class AttentionRun {
     assert(call.qkv.cols == out.cols + 2 * int64_t{kv_heads_} * head_dim_);
     assert(std::ssize(call.rows) <= scratch.rows_max && group_ * kv_heads_ <= scratch.query_heads);
     assert(head_dim_ <= scratch.head_dim && spec.window >= 1 && spec.scale > 0 && spec.softcap >= 0);
-    AddTasks(/*prefill=*/true);
+    AddPrompts();
     decode_rows_begin_ = rows_;
-    AddTasks(/*prefill=*/false);
-    for (int32_t i = 0; i < rows_ * kv_heads_; ++i) {
+    AddDecodes();
+    for (int64_t i = 0; i < std::ssize(call_.rows) * kv_heads_; ++i) {
       scratch_.tiles_added[static_cast<size_t>(i)].store(0, std::memory_order_relaxed);
     }
     for (int32_t i = 0; i < scratch_.places; ++i) {
@@ -196,30 +196,50 @@ class AttentionRun {
   }
 
  private:
-  void AddTasks(bool prefill) {
+  void AddPrompts() {
     for (size_t i = 0; i < call_.rows.size(); ++i) {
       const BatchRow& row = call_.rows[i];
-      if (row.prefill != prefill) continue;
-      assert(row.token_count >= 1 && row.drafts() <= scratch_.drafts_max);
-      assert(row.drafts() == 0 || row.reuse_victim == row.choose_victim);
-      assert(row.live_after() <=
-             (row.drafts() > 0 && row.policy.scores() ? scratch_.drafts.slots_max() : scratch_.slots_max));
-      assert(std::ssize(row.block_table) * kBlockSlots >= row.live_after());
-      assert(RopeOf(row).table == nullptr || row.live_after() <= call_.rope->reached());
-      for (int32_t token = 0; token < (prefill ? 1 : row.token_count); ++token) {
-        assert(rows_ < std::ssize(scratch_.task_row));
-        scratch_.task_row[static_cast<size_t>(rows_)] = static_cast<int32_t>(i);
-        scratch_.task_token[static_cast<size_t>(rows_)] = token;
-        scratch_.first_task[static_cast<size_t>(rows_)] = tasks_;
-        ++rows_;
-        const int64_t parts = prefill ? Tiles(row) - LastTiles(row) + 1 : DecodeSplits(row.Alone(token).live_after());
-        tasks_ += kv_heads_ * parts;
+      CheckRow(row);
+      if (row.prefill) AddTasks(i, 0, Tiles(row) - LastTiles(row) + 1);
+    }
+  }
+
+  // The first tokens of all rows, then their second ones, and so on: a draft at its row's budget waits for the token before it.
+  void AddDecodes() {
+    int32_t most = 0;
+    for (const BatchRow& row : call_.rows) most = std::max(most, row.prefill ? 0 : row.token_count);
+    for (int32_t token = 0; token < most; ++token) {
+      for (size_t i = 0; i < call_.rows.size(); ++i) {
+        const BatchRow& row = call_.rows[i];
+        if (!row.prefill && token < row.token_count) AddTasks(i, token, DecodeSplits(row.live_with(token)));
       }
     }
   }
 
+  void CheckRow(const BatchRow& row) const {
+    assert(row.token_count >= 1 && row.drafts() <= scratch_.drafts_max);
+    assert(row.drafts() == 0 || row.reuse_victim == row.choose_victim);
+    assert(row.live_after() <=
+           (row.drafts() > 0 && row.policy.scores() ? scratch_.drafts.slots_max() : scratch_.slots_max));
+    assert(std::ssize(row.block_table) * kBlockSlots >= row.live_after());
+    assert(RopeOf(row).table == nullptr || row.live_after() <= call_.rope->reached());
+  }
+
+  // `parts`: of each KV head.
+  void AddTasks(size_t row, int32_t token, int32_t parts) {
+    assert(rows_ < std::ssize(scratch_.task_row));
+    scratch_.task_row[static_cast<size_t>(rows_)] = static_cast<int32_t>(row);
+    scratch_.task_token[static_cast<size_t>(rows_)] = token;
+    scratch_.first_task[static_cast<size_t>(rows_)] = tasks_;
+    ++rows_;
+    tasks_ += int64_t{kv_heads_} * parts;
+  }
+
   const BatchRow& Row(int32_t row) const {
     return call_.rows[static_cast<size_t>(scratch_.task_row[static_cast<size_t>(row)])];
+  }
+  std::atomic<int32_t>& Added(int32_t row, int32_t head) const {
+    return scratch_.tiles_added[static_cast<size_t>(scratch_.task_row[static_cast<size_t>(row)] * kv_heads_ + head)];
   }
   RopeView RopeOf(const BatchRow& row) const {
     return row.policy.rolling && call_.rope != nullptr ? call_.rope->view() : RopeView();
@@ -286,7 +306,7 @@ class AttentionRun {
     if (!scored) return;
     // Tiles add to the scores in ascending order. Every tile before this one was handed out before it, so somebody is
     // working on it or has finished. Acquire and release hand the scores from one tile's thread to the next one's.
-    std::atomic<int32_t>& added = scratch_.tiles_added[static_cast<size_t>(row_number * kv_heads_ + head)];
+    std::atomic<int32_t>& added = Added(row_number, head);
     SpinUntil([&] { return added.load(std::memory_order_acquire) == turn; });
     call_.kernels.add_scores(view_.Scores(row, head), scratch_.ColumnSumsOf(thread), tile + 1, first_seen + end - 1);
     for (const ScoreSnapshot& snapshot : row.snapshots) {
@@ -351,7 +371,7 @@ class AttentionRun {
     // Drafts that score do so one after the other: each goes on from what the one before it leaves, which was handed out before it. At
     // the budget it sees the slots, too, as that one leaves them, with its own token in the place of a victim.
     const bool in_turn = whole.drafts() > 0 && (row.policy.scores() || row.reuse_victim);
-    std::atomic<int32_t>& joined = scratch_.tiles_added[static_cast<size_t>((row_number - token) * kv_heads_ + head)];
+    std::atomic<int32_t>& joined = Added(row_number, head);
     const auto await_turn = [&] { SpinUntil([&] { return joined.load(std::memory_order_acquire) == token; }); };
     if (in_turn && row.reuse_victim) await_turn();
 
@@ -382,10 +402,8 @@ class AttentionRun {
     if (place.splits_done.fetch_add(1, std::memory_order_acq_rel) + 1 != splits) return;
 
     float* draft_scores = nullptr;
-    if (in_turn && token > 0) {
-      await_turn();
-      if (row.policy.scores()) draft_scores = BeginDraftScores(row, token, head);
-    }
+    if (in_turn && !row.reuse_victim) await_turn();
+    if (token > 0 && row.policy.scores()) draft_scores = BeginDraftScores(row, token, head);
     call_.kernels.decode_join({.group = group_,
                                .head_dim = head_dim_,
                                .scale = spec_.scale,

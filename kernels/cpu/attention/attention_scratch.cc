@@ -36,7 +36,7 @@ AttentionScratch::AttentionScratch(int threads, const StepBounds& bounds)
       slots_max(WholeBlocks(bounds.slots_max)),
       query_heads(bounds.query_heads),
       head_dim(bounds.head_dim),
-      tiles_added(new std::atomic<int32_t>[Count(rows_max + drafts_max) * Count(query_heads)]),
+      tiles_added(new std::atomic<int32_t>[Count(rows_max) * Count(query_heads)]),
       places(PlacesOf(threads)),
       decode(new DecodePlace[Count(places)]),
       first_task(Count(rows_max + drafts_max) + 1),

@@ -32,8 +32,8 @@ struct AttentionScratch {
   float* ColumnSumsOf(int thread) const;   // [slots_max]
   float* PinSumsOf(int thread) const;      // [slots_max]
   PinScratch PinsOf(int thread) const;
-  // Tiles whose column sums were added to the scores, per (row, KV head): [(rows_max + drafts_max) * query_heads]. Of decode rows,
-  // tokens that were joined.
+  // Tiles whose column sums were added to the scores, per (row, KV head): [rows_max * query_heads]. Of decode rows, tokens that were
+  // joined.
   std::unique_ptr<std::atomic<int32_t>[]> tiles_added;
 
   // --- decode: one place for each (row, KV head) whose splits are being worked on; see attention.cc

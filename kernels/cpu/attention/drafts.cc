@@ -25,18 +25,18 @@ size_t ScoreBytes(const StepBounds& bounds) {
 }
 
 // The two tiles of a slot's block.
-struct Tiles {
+struct TilePair {
   std::byte* k;
   std::byte* v;
 };
-Tiles TilesOf(const LayerView& view, const BatchRow& row, int32_t head, int32_t slot) {
+TilePair TilesOf(const LayerView& view, const BatchRow& row, int32_t head, int32_t slot) {
   const int64_t block = row.block_table[static_cast<size_t>(slot / kBlockSlots)];
   return {view.K(block, head), view.V(block, head)};
 }
 
 // Calls `copy(in_tile, in_token)` with the address of each element of a token in its tile and beside its SavedToken.
 template <typename T, typename Copy>
-void ForElements(const KvCacheLayout& layout, const Tiles& tiles, int32_t offset, std::byte* saved, Copy copy) {
+void ForElements(const KvCacheLayout& layout, const TilePair& tiles, int32_t offset, std::byte* saved, Copy copy) {
   const size_t scales = KvScaleBytes(layout.type);
   T* k = reinterpret_cast<T*>(tiles.k + scales);
   T* v = reinterpret_cast<T*>(tiles.v + scales);
@@ -48,7 +48,7 @@ void ForElements(const KvCacheLayout& layout, const Tiles& tiles, int32_t offset
 }
 
 template <typename Copy>
-void ForElements(const KvCacheLayout& layout, const Tiles& tiles, int32_t offset, std::byte* saved, Copy copy) {
+void ForElements(const KvCacheLayout& layout, const TilePair& tiles, int32_t offset, std::byte* saved, Copy copy) {
   switch (layout.type) {
     case KvType::kF32:
       return ForElements<uint32_t>(layout, tiles, offset, saved, copy);
@@ -97,7 +97,7 @@ class KeptRow {
   void ClearBehind(const AttentionKernels& kernels, int32_t live) const {
     const KvCacheLayout& layout = view_.kv().layout;
     for (int32_t slot = live; slot < row_.live_after(); ++slot) {
-      const Tiles tiles = TilesOf(view_, row_, head_, slot);
+      const TilePair tiles = TilesOf(view_, row_, head_, slot);
       kernels.write_kv(layout.type, kNoElements.data(), kNoElements.data(), layout.head_dim, tiles.k, tiles.v,
                        slot % kBlockSlots, /*fresh_tile=*/false);
     }
@@ -130,7 +130,7 @@ void SaveToken(const LayerView& view, const BatchRow& row, int32_t head, int32_t
   const int64_t score_at = view.ScoreOf(row, head, slot);
   *to = {.slot = slot, .position = kv.position[score_at], .score = kv.score[score_at]};
   if (kv.logical_position != nullptr) to->logical_position = kv.logical_position[score_at];
-  const Tiles tiles = TilesOf(view, row, head, slot);
+  const TilePair tiles = TilesOf(view, row, head, slot);
   const int32_t offset = slot % kBlockSlots;
   if (kv.layout.type == KvType::kInt8) {
     to->k_scale = ScaleOf(tiles.k, offset);
@@ -147,7 +147,7 @@ void RestoreToken(const LayerView& view, const BatchRow& row, int32_t head, Save
   kv.position[score_at] = from.position;
   kv.score[score_at] = from.score;
   if (kv.logical_position != nullptr) kv.logical_position[score_at] = from.logical_position;
-  const Tiles tiles = TilesOf(view, row, head, from.slot);
+  const TilePair tiles = TilesOf(view, row, head, from.slot);
   const int32_t offset = from.slot % kBlockSlots;
   if (kv.layout.type == KvType::kInt8) {
     ScaleOf(tiles.k, offset) = from.k_scale;
@@ -170,7 +170,7 @@ void KeepDrafts(const AttentionKernels& kernels, std::span<const BatchRow> rows,
         if (row.drafts() == 0) continue;
         assert(kept[i] >= 1 && kept[i] <= row.token_count);
         const KeptRow kept_row(view, row, kept[i], head, static_cast<int32_t>(pair), scratch);
-        const int32_t live = row.Alone(kept[i] - 1).live_after();
+        const int32_t live = row.live_with(kept[i] - 1);
         if (row.reuse_victim) kept_row.PutBackVictims();
         kept_row.TakeScores(live);
         kept_row.ClearBehind(kernels, live);
