@@ -25,7 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/wire/error_kinds.h"
 #include "server/http/http_connection.h"
-#include "server/process/log.h"
+#include "server/process/clock.h"
 
 namespace hydrant {
 namespace {
@@ -38,6 +38,8 @@ using boost::system::error_code;
 constexpr int kBacklog = 4096;
 // After a failure to accept; 20 tries a second cost nothing.
 constexpr auto kBackOff = std::chrono::milliseconds(50);
+// Between two lines that say that it fails.
+constexpr int64_t kComplainAfterUs = 10'000'000;
 
 // What a connection over the cap is told. Sent without waiting: it fits an empty socket buffer.
 constexpr std::string_view kFull =
@@ -173,6 +175,16 @@ HttpSocket HttpListener::AcceptWithReserve() {
   return socket;
 }
 
+void HttpListener::Complain(LogLevel level, std::string_view line) noexcept {
+  ++unsaid_;
+  const int64_t now_us = MonotonicUs();
+  if (now_us < complains_from_us_) return;
+  const LogField times{"times", unsaid_};
+  Log(level, line, {&times, 1});
+  complains_from_us_ = now_us + kComplainAfterUs;
+  unsaid_ = 0;
+}
+
 asio::awaitable<void> HttpListener::AcceptLoop() {
   asio::steady_timer pause(acceptor_.get_executor());
   bool back_off = false;
@@ -192,7 +204,7 @@ asio::awaitable<void> HttpListener::AcceptLoop() {
       if (error) {
         if (error == asio::error::no_descriptors || error.value() == ENFILE) socket = AcceptWithReserve();
         if (!socket.is_open()) {
-          Log(LogLevel::kWarning, absl::StrCat("accept: ", error.message()));
+          Complain(LogLevel::kWarning, absl::StrCat("accept: ", error.message()));
           back_off = true;
           continue;
         }
@@ -209,7 +221,7 @@ asio::awaitable<void> HttpListener::AcceptLoop() {
       HttpConnection::Start(std::move(socket), context_, std::move(peer), std::move(place));
     } catch (const std::exception&) {
       // Out of memory, most likely. It costs this connection, never the loop.
-      Log(LogLevel::kError, "a connection could not be started");
+      Complain(LogLevel::kError, "a connection could not be started");
       back_off = true;
     }
   }

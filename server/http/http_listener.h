@@ -11,10 +11,12 @@
 #include <boost/asio/io_context.hpp>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "server/http/listener_context.h"
 #include "server/http/peer_address.h"
+#include "server/process/log.h"
 #include "server/process/systemd_notifier.h"
 
 namespace hydrant {
@@ -50,6 +52,8 @@ class HttpListener {
   // Takes a connection that waits. Closed where it took the last descriptor; open where others came free since accepting
   // failed (the kernel fails for want of a descriptor whether somebody waits or not).
   HttpSocket AcceptWithReserve();
+  // Logs a failure and how often it came: the first at once, those of the next ten seconds with the first one after them.
+  void Complain(LogLevel level, std::string_view line) noexcept;
 
   boost::asio::io_context& io_;
   ListenerContext& context_;
@@ -59,6 +63,8 @@ class HttpListener {
   // Given up for a moment when descriptors run out, so that a waiting connection can be accepted and closed instead of
   // staying in the backlog, where it would wake the loop for ever.
   int reserve_fd_ = -1;
+  int64_t complains_from_us_ = 0;
+  int64_t unsaid_ = 0;
 };
 
 }  // namespace hydrant

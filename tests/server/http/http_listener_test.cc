@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "server/process/log.h"
 #include "tests/server/test_server.h"
 
 namespace hydrant {
@@ -49,6 +50,8 @@ class Exhaustion {
 };
 
 TEST(HttpListener, WithoutDescriptorsItShedsDoesNotSpinAndRecovers) {
+  testing::internal::CaptureStderr();
+  StartLog(LogLevel::kWarning);
   TestServer server;
   RawClient early(server.port());
   ASSERT_EQ(early.Ask(Get("/health")).status, 200);
@@ -64,6 +67,11 @@ TEST(HttpListener, WithoutDescriptorsItShedsDoesNotSpinAndRecovers) {
     EXPECT_LT(CpuSeconds() - cpu_before, 0.2);
   }
   EXPECT_EQ(server.Ask(Get("/health")).status, 200);
+  StopLog();
+  const std::string log = testing::internal::GetCapturedStderr();
+  const size_t said = log.find(" warning accept: ");
+  ASSERT_NE(said, std::string::npos) << log;
+  EXPECT_EQ(log.find(" accept: ", said + 20), std::string::npos) << "once, not with each of its tries: " << log;
 }
 
 TEST(HttpListener, AConnectionOverTheCapIsToldSo) {
