@@ -272,7 +272,7 @@ class Conversation(page_case.PageCase):
 
     def test_settings_are_what_is_asked_for(self):
         self.chat()
-        self.assertEqual(self.bodies[0]["kv"], {"policy": "h2o-plus", "budget": 128})
+        self.assertEqual(self.bodies[0]["kv"], {"policy": "h2o-plus", "budget": 128, "recall": "off"})
         self.assertEqual(self.bodies[0]["temperature"], 0.7)
         self.assertFalse({"top_p", "seed"} & self.bodies[0].keys(), "the server's own")
         self.browser.click("#show-settings")
@@ -290,6 +290,19 @@ class Conversation(page_case.PageCase):
         self.chat("Once more.")
         self.assertEqual({**self.bodies[2], "messages": None}, {**self.bodies[0], "messages": None})
 
+    def test_a_chat_recalls_if_it_is_told_to(self):
+        self.set("recall", "turn")
+        hint = "document.getElementById('hint').textContent"
+        self.assertIn("sees the whole chat before that is chosen, which has to be read anew for it.", self.browser.evaluate(hint))
+        self.set("policy", "auto")
+        self.assertIn("sees the whole chat before that is chosen.", self.browser.evaluate(hint))
+        self.chat()
+        self.assertEqual(self.bodies[-1]["kv"], {"policy": "auto", "budget": 128, "recall": "turn"})
+        self.set("policy", "full")
+        self.assertTrue(self.browser.evaluate("document.getElementById('recall').disabled"))
+        self.chat("What forgets nothing has nothing to recall.")
+        self.assertEqual(self.bodies[-1]["kv"], {"policy": "full"})
+
     def test_what_the_server_cannot_keep_is_not_offered(self):
         offered = "[...document.getElementById('policy').options].filter(o => !o.disabled && !o.hidden).map(o => o.value)"
         self.assertIn("auto", self.browser.evaluate(offered), "a server that lists none may have all")
@@ -299,7 +312,7 @@ class Conversation(page_case.PageCase):
         self.wait(f"{offered}.length === 3")
         self.assertEqual(self.browser.evaluate(offered), ["h2o-plus", "h2o", "full"])
         self.chat()
-        self.assertEqual(self.bodies[-1]["kv"], {"policy": "h2o-plus", "budget": 128})
+        self.assertEqual(self.bodies[-1]["kv"], {"policy": "h2o-plus", "budget": 128, "recall": "off"})
 
     def test_an_answer_has_the_form_that_is_asked_for(self):
         schema = {"enum": ["yes", "no"]}

@@ -51,6 +51,27 @@ class Page(page_case.PageCase):
         self.assertTrue(self.hidden("newest"))
         self.assertFalse(self.hidden("earlier"))
 
+    def test_what_a_message_brings_back_is_marked(self):
+        held, said = [6] * 40, {"state": "busy", "policy": "auto", "budget": 30, "live": 31}
+        held[5] = held[6] = 0
+        self.server.kv = lambda request: (200, kv_answer(request.session, 40, request.query) | said | {"held": held})
+        back = "[...document.querySelectorAll('.map .token[data-kind=back]')].map(t => t.dataset.position).join()"
+        dropped = "document.querySelectorAll('.map .token[data-level=\"0\"]').length"
+        self.chat()
+        self.browser.wait(f"{dropped} === 2")
+        held[5], said["live"] = 6, 40  # all of it is held while it is read
+        self.say("What was it?")
+        self.browser.wait(f"{dropped} === 1")
+        self.assertEqual(self.browser.evaluate(back), "")
+        held[5], said["live"] = 2, 31
+        self.browser.wait(f"{back} === '5'")
+        self.assertIn("brought back", self.browser.evaluate("document.getElementById('legend').textContent"))
+        self.server.kv = lambda request: (200, kv_answer(request.session, 50, request.query) | {"policy": "auto", "budget": 30, "recent": 4})
+        self.browser.wait("document.getElementById('state').textContent.includes('recall')")
+        self.assertEqual(self.browser.evaluate(back), "5", "what the answer kept is shown, not what is parked")
+        self.assertEqual(self.browser.evaluate(f"{dropped}"), 1)
+        self.assertEqual(self.browser.evaluate("document.getElementById('kept').textContent"), "31")
+
     def test_an_answer_that_was_overtaken_is_dropped(self):
         held_back, go = threading.Event(), threading.Event()
         self.addCleanup(go.set)

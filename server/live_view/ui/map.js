@@ -57,8 +57,8 @@ export class TokenMap {
     this.host.replaceChildren(this.empty);
   }
 
-  // `level(i)` and `note(i)`: how token i of the answer's window looks.
-  update(kv, level) {
+  // How token i of the answer's window looks: `level(i)`; `isBack(position)`: it had been dropped, and is held again.
+  update(kv, level, isBack) {
     const stay = this.host.scrollHeight - this.host.scrollTop - this.host.clientHeight > 60 || this.focused;
     const last = this.after + this.ids.length;
     this.texts = textsOf(kv.pieces);
@@ -69,6 +69,7 @@ export class TokenMap {
       let kind = "";
       if (position >= kv.logical) kind = "coming";
       else if (kv.recent > 0 && position >= kv.logical - kv.recent) kind = "recent";
+      else if (isBack(position)) kind = "back";
       this.set(this.tokens[i], "level", position >= kv.logical ? "" : String(level(i)));
       this.set(this.tokens[i], "kind", kind);
       this.set(this.tokens[i], "special", special.has(position) ? "yes" : "");

@@ -20,6 +20,7 @@ const STATES = {
   on_disk: "on disk: its KV is in a file",
   cold: "cold: only its text is kept",
 };
+const RECALLS = "parked: all of the chat, for your next message to recall. The map shows what the last answer kept";
 const ASIDE = "set aside for others, back in a moment";
 const UNKNOWN = {
   set_aside: "The turn has stepped aside: what it holds comes back with it.",
@@ -63,6 +64,8 @@ export class Memory {
     this.picked = null;
     this.looked = null; // position
     this.token = null; // where the server says that one is held
+    this.dropped = new Set(); // positions that nobody held when the turn began
+    this.written = null; // what the server said last while an answer was written, of what it kept
     this.polls = (this.polls ?? 0) + 1; // what was asked before is not waited for
     this.map.clear();
     find("map").tabIndex = -1;
@@ -100,6 +103,9 @@ export class Memory {
     if (this.session !== null && session !== this.session) this.reset();
     this.session = session;
     this.before = this.kv;
+    this.written = null;
+    const { after, held } = this.kv ?? {};
+    this.dropped = new Set((held ?? []).flatMap((heads, i) => (heads === 0 && after + i < this.kv.logical ? [after + i] : [])));
     this.busy = true;
     this.idle = 0;
     this.last_ms = performance.now();
@@ -160,8 +166,8 @@ export class Memory {
     }
   }
 
-  take(kv) {
-    this.kv = kv;
+  take(answer) {
+    const kv = (this.kv = this.asWritten(answer));
     this.onLook(kv, this.before?.known === kv.known && this.before?.logical === kv.logical);
     const now = performance.now();
     if (this.busy) this.time += (now - this.last_ms) / 1000;
@@ -177,13 +183,27 @@ export class Memory {
     if (this.looked !== null) this.ask(this.looked);
   }
 
+  // Where all of a chat is parked to be recalled, with what the last answer kept in the place of that.
+  asWritten(kv) {
+    const holds_all = kv.budget !== null && kv.held !== null && kv.live > kv.budget + 1;
+    const is_written = kv.logical + 1 >= kv.known; // else it is read
+    if (kv.state === "busy" && kv.held !== null && is_written && !holds_all) this.written = kv;
+    const { written } = this;
+    if (kv.state === "busy" || !holds_all || written === null || kv.pair) return kv;
+    const known = (i) => kv.after + i >= written.after && kv.after + i < written.logical; // what came after that is new
+    const all = kv.layers * kv.kv_heads;
+    const held = kv.tokens.map((_, i) => (known(i) ? written.held[kv.after + i - written.after] : all));
+    const scores = written.scores && kv.tokens.map((_, i) => (known(i) ? written.scores[kv.after + i - written.after] : 1));
+    return { ...kv, held, scores, logical: kv.known, live: written.live, reach: written.reach, recalls: true };
+  }
+
   // --- showing ----------------------------------------------------------------------------------------------------------
 
   render() {
     const { kv } = this;
     if (kv === null) return this.legend();
     this.renderFigures();
-    find("state").textContent = kv.aside ? ASIDE : STATES[kv.state];
+    find("state").textContent = kv.aside ? ASIDE : kv.recalls ? RECALLS : STATES[kv.state];
     this.live.update(this.samples, kv.budget);
     this.blocks.update(this.samples);
     const reason = kv.unknown === "cold" && kv.state === "on_disk" ? "on_disk" : kv.unknown;
@@ -192,10 +212,17 @@ export class Memory {
     find("notice").hidden = unknown === "";
     find("earlier").hidden = kv.after === 0;
     find("newest").hidden = this.after === null;
-    if (kv.tokens.length > 0) this.map.update(kv, this.levels());
+    if (kv.tokens.length > 0) this.map.update(kv, this.levels(), (position) => this.isBack(position));
     this.legend();
     this.renderGrid();
     this.card();
+  }
+
+  // What every head had dropped when the turn began and some hold again: the turn recalls. While it is read all of the chat is held.
+  isBack(position) {
+    const { kv } = this;
+    if (!this.dropped.has(position) || kv.held === null || kv.budget === null || kv.live > kv.budget + 1) return false;
+    return kv.held[position - kv.after] > 0;
   }
 
   // How token i of the window is coloured.
@@ -247,7 +274,10 @@ export class Memory {
     const words = score ? ["looked at little", "much"] : this.picked ? ["", "held"] : ["by few heads", "by all"];
     const dropped = make("span", { class: "token sample" }, "dropped");
     dropped.dataset.level = 0;
-    find("legend").replaceChildren(dropped, make("span", { class: "ends" }, words[0]), make("span", { class: "steps" }, ...steps), make("span", { class: "ends" }, words[1]));
+    const back = make("span", { class: "token sample" }, "brought back");
+    back.dataset.kind = "back";
+    const brought = this.kv?.tokens.some((_, i) => this.isBack(this.kv.after + i)) ? [back] : [];
+    find("legend").replaceChildren(dropped, ...brought, make("span", { class: "ends" }, words[0]), make("span", { class: "steps" }, ...steps), make("span", { class: "ends" }, words[1]));
   }
 
   renderGrid() {
@@ -318,7 +348,8 @@ export class Memory {
   }
 
   async ask(position) {
-    if (this.asking) return;
+    // Which head kept it is not known any more.
+    if (this.asking || this.kv?.recalls) return;
     this.asking = true;
     const { session } = this;
     try {
@@ -344,6 +375,7 @@ export class Memory {
     if (kv.held === null) return words;
     const held = kv.held[i];
     words.push(held === 0 ? "Dropped by every head" : `Held by ${held} of ${plural(pairs, "head")}`);
+    if (this.isBack(position)) words.push("It had been dropped by all, and this message brought it back");
     if (kv.scores !== null && held > 0) words.push(`Score ${brief(kv.scores[i])} times the average`);
     if (kv.recent > 0 && position >= kv.logical - kv.recent) words.push(`One of the newest ${whole(kv.recent)}, which stay`);
     return words;

@@ -15,10 +15,13 @@ export const POLICIES = {
   full: ["Everything", ""],
 };
 const BUDGETS = [32, 64, 128, 256, 512, 1024, 2048, 4096];
+const RECALLS = { off: "Off", turn: "With each message" };
+// Those whose turns leave what the next one recalls; with the others it is computed again.
+const LEAVING = ["auto", "h2o"];
 const LENGTHS = [60, 120, 240, 480, 960, 1920];
 const BLOCK_TOKENS = 16;
 
-const DEFAULTS = { policy: "h2o-plus", budget: "128", length: "240", system: "", temperature: "0.7", "top-p": "1", seed: "", schema: "", tools: "" };
+const DEFAULTS = { policy: "h2o-plus", budget: "128", recall: "off", length: "240", system: "", temperature: "0.7", "top-p": "1", seed: "", schema: "", tools: "" };
 
 const EXAMPLES = {
   schema: {
@@ -60,10 +63,11 @@ export class Settings {
       find("policy").append(make("option", { value: name }, `${title} (${name})`));
     }
     for (const value of BUDGETS) find("budget").append(make("option", { value }, `${whole(value)} tokens`));
+    for (const [value, title] of Object.entries(RECALLS)) find("recall").append(make("option", { value }, title));
     for (const value of LENGTHS) find("length").append(make("option", { value }, `at most ${whole(value)} tokens`));
     this.set({ ...DEFAULTS, ...keptSettings() });
     for (const name of Object.keys(DEFAULTS)) find(name).addEventListener("input", () => this.changed());
-    for (const name of ["policy", "budget", "length"]) find(name).addEventListener("change", () => this.changed());
+    for (const name of ["policy", "budget", "recall", "length"]) find(name).addEventListener("change", () => this.changed());
     find("settings").addEventListener("submit", (event) => event.preventDefault());
     for (const [name, example] of Object.entries(EXAMPLES)) {
       find(`${name}-example`).addEventListener("click", () => {
@@ -117,7 +121,7 @@ export class Settings {
 
   get kv() {
     const policy = find("policy").value;
-    return this.budget === null ? { policy } : { policy, budget: this.budget };
+    return this.budget === null ? { policy } : { policy, budget: this.budget, recall: find("recall").value };
   }
 
   get system() {
@@ -158,7 +162,7 @@ export class Settings {
   }
 
   show() {
-    find("budget").disabled = this.budget === null;
+    find("budget").disabled = find("recall").disabled = this.budget === null;
     find("hint").textContent = [this.words(), this.asked !== null && this.asked !== this.beginning
       ? "Changed: with your next message the whole chat is read anew." : ""].join(" ").trim();
     find("temperature-text").textContent = temperatureText(Number(find("temperature").value));
@@ -184,6 +188,9 @@ export class Settings {
     const context = this.model?.max_model_len ?? Infinity;
     if (budget >= context) return `The model's context is ${plural(context, "token")}: with this budget nothing is dropped.`;
     const bytes = this.bytesOf(budget + 1);
-    return `Every head keeps ${plural(budget, "token")}${bytes > 0 ? `, ${size(bytes)} in all` : ""}: ${POLICIES[find("policy").value][1]}.`;
+    const [policy, recalls] = [find("policy").value, find("recall").value === "turn"];
+    const first = !recalls ? ""
+      : ` Each message sees the whole chat before that is chosen${LEAVING.includes(policy) ? "" : ", which has to be read anew for it"}.`;
+    return `Every head keeps ${plural(budget, "token")}${bytes > 0 ? `, ${size(bytes)} in all` : ""}: ${POLICIES[policy][1]}.${first}`;
   }
 }
