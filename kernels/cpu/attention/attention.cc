@@ -19,8 +19,8 @@
 namespace hydrant {
 namespace {
 
-// Spins before a waiting thread offers its core: longer than the work it waits for takes, when that work is running.
-constexpr int kSpinsBeforeYield = 2000;
+// Spins before a waiting thread offers its processor, which who it waits for may need.
+constexpr int kSpinsBeforeYield = 64;
 
 template <typename Condition>
 void SpinUntil(Condition condition) {

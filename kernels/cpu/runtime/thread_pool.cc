@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <cassert>
+#include <thread>
 #include <utility>
 
 namespace hydrant {
@@ -12,6 +13,9 @@ namespace {
 // `pause` takes 40–140 cycles, so this is 30–150 us: longer than the gap between two ops of a step and between two
 // steps of a busy engine, short enough not to matter when the engine goes idle.
 constexpr int kSpinCount = 4000;
+// Who is waited for may be waiting for this very processor, where others have the rest of the machine. After so many spins it is
+// offered, again and again; a processor that nobody wants is back within a microsecond.
+constexpr int kSpinsAlone = 64, kSpinsBetweenYields = 16;
 
 }  // namespace
 
@@ -30,6 +34,7 @@ void WaitableCounter::WaitWhile(uint32_t old) {
     // Acquire pairs with the release in Advance.
     if (value_.load(std::memory_order_acquire) != old) return;
     _mm_pause();
+    if (spin >= kSpinsAlone && spin % kSpinsBetweenYields == 0) std::this_thread::yield();
   }
   std::unique_lock<std::mutex> lock(mutex_);
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
