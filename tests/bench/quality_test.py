@@ -104,8 +104,10 @@ class Ruler(unittest.TestCase):
     def test_shares_are_of_samples_that_both_were_asked(self):
         chunks = [{"full/0": [1.0, 0.5], "auto/8": [0.5, 0.25]}, {"full/0": [0.0, 0.0]}]
         pairs = ruler.paired(chunks, "auto/8")
-        self.assertEqual(pairs, [(0.5, 1.0), (0.25, 0.5)])
+        self.assertEqual(pairs, [(0.25, 0.5), (0.125, 0.25)])
         self.assertEqual(ruler.ratio(pairs), 0.5)
+        other = ruler.paired([{"full/0": [0.75], "auto/8": [0.0]}], "auto/8")
+        self.assertEqual(ruler.ratio(pairs + other), 0.25, "one sample of a task weighs as much as two of another")
         self.assertIsNone(ruler.ratio([(1.0, 0.0)]), "no share of nothing")
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`./hydrant bench ruler`: RULER's tasks through the real server, with everything kept and under policies that evict. The tasks
-and the rule that scores an answer are those of lm_eval, whose modules make the prompts. Prints two tables:
+and the rule that scores an answer are those of lm_eval, whose modules make the prompts. Two parts, each with a table by length and one by task:
 
 asked  the question stands at the end of the prompt, as RULER has it.
 later  the text is a chat's first turn and the question its second, with recall and without.
@@ -198,26 +198,38 @@ def ratio(pairs):
 
 
 def paired(chunks, setting):
-    """(score, the one of `full`) of each sample that was asked of both."""
-    return [pair for cell in chunks if setting in cell for pair in zip(cell[setting], cell["full/0"])]
+    """(score, the one of `full`) of each sample that was asked of both, divided by their number: all tasks and lengths count alike."""
+    found = [pair for cell in chunks if setting in cell for pair in zip(cell[setting], cell["full/0"])]
+    return [(own / len(found), full / len(found)) for own, full in found]
 
 
 def show(model, part, found):
-    answered = {cell: chunks for cell, chunks in found.items() if statistics.mean(of_full(chunks)) >= ANSWERED}
+    answered = {cell: chunks for cell, chunks in sorted(found.items()) if statistics.mean(of_full(chunks)) >= ANSWERED}
     every = list(dict.fromkeys(setting for chunks in answered.values() for cell in chunks for setting in cell if setting != "full/0"))
-    print(f"\n== {model}, {part}: of `full`'s score")
-    print("| task | tokens | samples | `full` | " + " | ".join(f"`{setting.replace('/', '` ')}" for setting in every) + " |")
-    print("|---|" + "---|" * (len(every) + 3))
-    for (task, length), chunks in sorted(answered.items()):
-        full = of_full(chunks)
-        parts = [span(interval(pairs, ratio), ".2f") if (pairs := paired(chunks, setting)) else "" for setting in every]
-        print(f"| {task} | {length} | {len(full)} | {statistics.mean(full):.2f} | " + " | ".join(parts) + " |")
-    together = [span(interval([pair for chunks in answered.values() for pair in paired(chunks, of)], ratio), ".2f") for of in every]
-    if together:
-        print("| all | | | | " + " | ".join(together) + " |")
-    others = [f"{task} of {length} ({statistics.mean(of_full(chunks)):.2f})" for (task, length), chunks in sorted(found.items())
+    lengths = sorted({length for _, length in answered})
+
+    def pairs(setting, tasks, lengths):
+        return [pair for (task, length), chunks in answered.items() if task in tasks and length in lengths for pair in paired(chunks, setting)]
+
+    print(f"\n== {model}, {part}: the share of `full`'s score, of {', '.join(f'{length:,}' for length in lengths)} tokens and of all")
+    print("| policy | " + " | ".join(f"{length:,}" for length in lengths) + " | all |\n|---|" + "---|" * (len(lengths) + 1))
+    for setting in every:
+        shares = [span(interval(pairs(setting, TASKS, some), ratio), ".2f") for some in [[length] for length in lengths] + [lengths]]
+        print(f"| {named(setting)} | " + " | ".join(shares) + " |")
+    print(f"\nBy task; samples of {', '.join(f'{length:,}' for length in lengths)} tokens")
+    print("| task | samples | `full` | " + " | ".join(map(named, every)) + " |\n|---|" + "---|" * (len(every) + 2))
+    for task in dict.fromkeys(task for task, _ in answered):
+        asked = [of_full(answered[task, length]) for length in lengths if (task, length) in answered]
+        full = statistics.mean(score for scores in asked for score in scores)
+        shares = [f"{ratio(pairs(setting, [task], lengths)):.2f}" for setting in every]
+        print(f"| {task} | {', '.join(str(len(scores)) for scores in asked)} | {full:.2f} | " + " | ".join(shares) + " |")
+    others = [f"{task} of {length:,} ({statistics.mean(of_full(chunks)):.2f})" for (task, length), chunks in sorted(found.items())
               if (task, length) not in answered]  # fmt: skip
     print(f"\n`full` scores less than {ANSWERED}: {', '.join(others) or 'nowhere'}")
+
+
+def named(setting):
+    return f"`{setting.replace('/', '` ')}"
 
 
 def main():
@@ -243,7 +255,8 @@ def main():
         run = Run(cells, lambda: path and path.write_text(json.dumps(cells)), arguments.model.stem, until)
         measure(server, pool, run, generators, arguments)
     for part in arguments.parts:
-        show(arguments.model.stem, part, measured(cells, arguments.model.stem, part))
+        if found := measured(cells, arguments.model.stem, part):
+            show(arguments.model.stem, part, found)
 
 
 if __name__ == "__main__":
