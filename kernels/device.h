@@ -207,6 +207,9 @@ class Device {
   // True if decode rows may have drafts behind their token. False: none has.
   virtual bool TakesDrafts() const { return false; }
 
+  // True if an op's work is done when it returns, so that a step may be given up between two ops. False: it is recorded or queued.
+  virtual bool ComputesAtOnce() const { return false; }
+
   // How long an operation of attention takes, in operations of products with weights of this format: a prompt's later
   // tokens cost as much more than their operations. 1 where nobody has measured it.
   virtual double AttentionCost(WeightFormat) const { return 1; }

@@ -48,6 +48,7 @@ class CpuDevice final : public Device {
 
   bool ChoosesPins() const override { return true; }
   bool TakesDrafts() const override { return true; }
+  bool ComputesAtOnce() const override { return true; }
   void KeepDrafts(std::span<const BatchRow> rows, std::span<const int32_t> kept, const KvCacheView& kv) override;
   std::string kv_format() const override { return "cpu 1"; }  // cpu/attention/kv_layout.h, of every instruction set
   std::string name() const override;

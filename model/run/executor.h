@@ -15,6 +15,7 @@
 #ifndef HYDRANT_MODEL_RUN_EXECUTOR_H_
 #define HYDRANT_MODEL_RUN_EXECUTOR_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -114,8 +115,12 @@ struct StepInput {
   std::vector<ScoreInit> score_inits;
   std::vector<StepRow> rows;
   std::vector<ReadOp> reads;  // only without rows
+  // Set, by any thread, when somebody more urgent has come: the executor may then leave rows out that it has not computed
+  // (StepOutput::left_out). Null: it does not. For rows that may be computed once more.
+  const std::atomic<bool>* overtaken = nullptr;
 
   void clear() {
+    overtaken = nullptr;
     drops.clear();
     swap_drops.clear();
     parks.clear();
@@ -142,6 +147,8 @@ struct StepOutput {
   // Sequences of StepInput::swap_outs that were to begin and for which there was not enough memory: nothing of them was
   // copied, and in the pool they are as they were.
   std::vector<uint64_t> swap_failures;
+  // The rows were not all computed: what is said of them means nothing, and in their slots is anything.
+  bool left_out = false;
   int64_t restore_us = 0;  // that restores and swap_ins took, of the time from Launch to Await's return
 };
 

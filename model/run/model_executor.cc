@@ -119,6 +119,7 @@ Executor::Ticket ModelExecutor::Launch(const StepInput& input) {
   flight.output.rows.clear();
   flight.output.park_failures.clear();
   flight.output.swap_failures.clear();
+  flight.output.left_out = false;
   flight.output.restore_us = 0;
   flight.logits_requests.clear();
   flight.sample = 0;
@@ -147,12 +148,14 @@ void ModelExecutor::QueueLayers(const StepInput& input, InFlightStep* flight) {
   assert(input.reads.empty());
   FlattenRows(input);
   if (!input.score_inits.empty()) device_.InitScores(input.score_inits, kv_cache_.view());
-  transformer_.Forward(StepBatch{.token_ids = token_ids_, .rows = rows_}, kv_cache_.view());
+  const StepBatch batch{.token_ids = token_ids_, .rows = rows_};
+  flight->output.left_out = !transformer_.Forward(batch, kv_cache_.view(), input.overtaken);
 }
 
 void ModelExecutor::QueueSample(std::span<const LogitAdjustments* const> adjustments, InFlightStep* flight) {
   const StepInput& input = *flight->input;
   assert(!input.rows.empty());
+  if (flight->output.left_out) return;
   CollectLogitsRequests(adjustments, flight);
   SampleTiles(flight);
   PoolStates(input);

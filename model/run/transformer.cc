@@ -103,14 +103,26 @@ Matrix Transformer::ForAll(const Experts::Matrices& weights, Matrix rows) const 
   return rows;
 }
 
-void Transformer::Forward(const StepBatch& batch, const KvCacheView& kv) {
+bool Transformer::Forward(const StepBatch& batch, const KvCacheView& kv, const std::atomic<bool>* overtaken) {
   assert(!batch.token_ids.empty() && std::ssize(batch.token_ids) <= limits_.tokens_max);
   tokens_ = device_.BeginStep(batch);
   assert(tokens_ <= limits_.tokens_max);
+  if (!device_.ComputesAtOnce()) overtaken = nullptr;
+  bool left_out = false;
+  // Relaxed: nothing is handed over with it.
+  const auto is_overtaken = [&] { return overtaken != nullptr && overtaken->load(std::memory_order_relaxed); };
+  // Elsewhere this is run by several threads, or not at all.
   device_.RunLayers(this, [&] {
     Embed(tokens_);
-    for (int32_t layer = 0; layer < config_.layers; ++layer) Layer(layer, tokens_, kv);
+    for (int32_t layer = 0; layer < config_.layers; ++layer) {
+      if (is_overtaken()) {
+        left_out = true;
+        return;
+      }
+      Layer(layer, tokens_, kv);
+    }
   });
+  return !left_out;
 }
 
 void Transformer::Embed(int64_t tokens) {

@@ -6,6 +6,7 @@
 #ifndef HYDRANT_MODEL_RUN_TRANSFORMER_H_
 #define HYDRANT_MODEL_RUN_TRANSFORMER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -37,8 +38,9 @@ class Transformer {
   // `device` outlives the transformer.
   Transformer(const ModelConfig& config, Weights weights, Device& device, const Limits& limits);
 
-  // Runs every layer over the batch: keys and values are in the cache afterwards, the hidden states wait for Logits.
-  void Forward(const StepBatch& batch, const KvCacheView& kv);
+  // Runs every layer over the batch: keys and values are in the cache afterwards, the hidden states wait for Logits. Returns false,
+  // and some layers were left out, if `overtaken` came to be true and the device computes at once. Null: it never does.
+  bool Forward(const StepBatch& batch, const KvCacheView& kv, const std::atomic<bool>* overtaken = nullptr);
 
   // Logits of the given tokens of the last Forward, [token_indices.size(), vocab] fp32; valid until the next call.
   // REQUIRES: 0 < token_indices.size() <= logits_rows_max.

@@ -286,7 +286,7 @@ void Engine::WaitForOrders() {
 
 bool Engine::ReplaySome() {
   const int64_t started = core_->now_us();
-  if (!MayReplay() || started - quiet_since_us_ < kQuietUs) return false;
+  if (!MayReplay() || inbox_.has_news() || started - quiet_since_us_ < kQuietUs) return false;
   step_started_us_.store(started, std::memory_order_relaxed);
   try {
     Replay();
@@ -310,7 +310,7 @@ void Engine::Replay() {
     if (text.has_value() && !replay.Begin(*std::move(text))) hooks_.replays->OnEnd(ReplayEnd::kNoRoom);
     return;
   }
-  const std::optional<std::span<const SampleResult>> scores = replay.Step();
+  const std::optional<std::span<const SampleResult>> scores = replay.Step(&inbox_.has_news());
   if (!scores.has_value()) return hooks_.replays->OnEnd(ReplayEnd::kNoAdapter);
   if (!hooks_.replays->OnScores(*scores)) return replay.Stop();
   if (!replay.active()) hooks_.replays->OnEnd(ReplayEnd::kDone);

@@ -27,7 +27,7 @@ bool IdleReplay::Begin(ReplayText text) {
   return true;
 }
 
-std::optional<std::span<const SampleResult>> IdleReplay::Step() {
+std::optional<std::span<const SampleResult>> IdleReplay::Step(const std::atomic<bool>* overtaken) {
   assert(active_);
   absl::Cleanup stop = [this] { Stop(); };
   // Kept for the step alone: whoever takes it away need not wait for the end.
@@ -37,6 +37,7 @@ std::optional<std::span<const SampleResult>> IdleReplay::Step() {
   const int32_t tokens = std::min(kStepTokens, size - 1 - computed_);
   const std::span<const int32_t> all(text_.tokens.data(), text_.tokens.size());
   input_.clear();
+  input_.overtaken = overtaken;
   StepRow& row = input_.rows.emplace_back();
   row.position = row.live = computed_;
   row.prompt_length = size;
@@ -54,6 +55,10 @@ std::optional<std::span<const SampleResult>> IdleReplay::Step() {
   const Executor::Ticket ticket = executor_.Launch(input_);
   executor_.Sample(ticket, {&none, 1});
   output_ = executor_.Await(ticket);
+  if (output_.left_out) {
+    std::move(stop).Cancel();
+    return std::span<const SampleResult>();
+  }
   computed_ += tokens;
   if (computed_ < size - 1) std::move(stop).Cancel();
   const std::span<const SampleResult> scores = output_.rows.front().targets;

@@ -1,5 +1,5 @@
 // IdleReplay computes a text once more, with full attention, beside the scheduler: in blocks of its own, a block's worth of tokens at a
-// time, so that somebody who comes waits no longer than such a step takes. Between two steps it may rest for as long as others have
+// time, so that somebody who comes waits no longer than such a step takes, or a layer of it. Between two steps it may rest for as long as others have
 // something to do. No request, tenant or counter knows of it.
 //
 // Thread: engine. Nothing of it is in flight between two calls.
@@ -8,6 +8,7 @@
 #ifndef HYDRANT_SERVER_ENGINE_IDLE_REPLAY_H_
 #define HYDRANT_SERVER_ENGINE_IDLE_REPLAY_H_
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -43,12 +44,12 @@ class IdleReplay {
   bool active() const { return active_; }
   // Computes the next tokens. The scores of those among them that are to be scored, valid until the next call; nullopt: its adapter is
   // gone. It is over when none are left, or without its adapter. Throws what the executor throws, and then it is over, too.
-  // REQUIRES: active(), no step is in flight.
-  std::optional<std::span<const SampleResult>> Step();
+  // `overtaken`: once it is true the step may be left out, without a score, and is made again. REQUIRES: active(), no step is in flight.
+  std::optional<std::span<const SampleResult>> Step(const std::atomic<bool>* overtaken = nullptr);
   void Stop();
 
  private:
-  // Tokens of a step: a user's first token may have to wait for one.
+  // Tokens of a step: where the executor does not leave it out, a user's first token may have to wait for one.
   static constexpr int32_t kStepTokens = kBlockSlots;
 
   Executor& executor_;

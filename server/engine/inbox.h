@@ -1,6 +1,6 @@
 // Inbox is the one way into the engine thread: a bounded queue of many writers and one reader.
 //
-// Thread: TryPush, PushCancels, PushResume, PushCall and Close any; Drain, WaitAndDrain and WaitAndDrainFor engine.
+// Thread: TryPush, PushCancels, PushResume, PushCall, Close and has_news any; Drain, WaitAndDrain and WaitAndDrainFor engine.
 //
 // Calls are orders (other tenants, a pause, a session that is done with): the reader runs them before the items of the same
 // batch, so that an item finds what was ordered before it was pushed.
@@ -11,6 +11,7 @@
 #ifndef HYDRANT_SERVER_ENGINE_INBOX_H_
 #define HYDRANT_SERVER_ENGINE_INBOX_H_
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -46,6 +47,7 @@ class Inbox {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (closed_ || items_.size() >= capacity_) return false;
       items_.push_back(std::move(item));
+      has_news_.store(true, std::memory_order_relaxed);
     }
     arrived_.notify_one();
     return true;
@@ -55,6 +57,7 @@ class Inbox {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       cancels_.splice(cancels_.end(), ids);
+      has_news_.store(true, std::memory_order_relaxed);
     }
     arrived_.notify_one();
   }
@@ -63,6 +66,7 @@ class Inbox {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       resumes_.push_back(ids);
+      has_news_.store(true, std::memory_order_relaxed);
     }
     arrived_.notify_one();
   }
@@ -73,6 +77,7 @@ class Inbox {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (closed_) return;
       calls_.push_back(std::move(call));
+      has_news_.store(true, std::memory_order_relaxed);
     }
     arrived_.notify_one();
   }
@@ -82,9 +87,13 @@ class Inbox {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       closed_ = true;
+      has_news_.store(true, std::memory_order_relaxed);
     }
     arrived_.notify_one();
   }
+
+  // True while there is something that was not taken: for the reader, who looks up from long work.
+  const std::atomic<bool>& has_news() const { return has_news_; }
 
   // Takes everything; the batch's old content is dropped and its memory used again.
   void Drain(Batch* batch) {
@@ -123,6 +132,7 @@ class Inbox {
     std::swap(batch->resumes, resumes_);
     std::swap(batch->calls, calls_);
     batch->closed = closed_;
+    has_news_.store(false, std::memory_order_relaxed);
   }
 
   const size_t capacity_;
@@ -134,6 +144,9 @@ class Inbox {
   std::vector<IdRange> resumes_;
   std::vector<std::function<void()>> calls_;
   bool closed_ = false;
+
+  // Written under mutex_.
+  std::atomic<bool> has_news_{false};
 };
 
 }  // namespace hydrant

@@ -2,6 +2,11 @@
 // of: answers, scores, positions and what is evicted are as they are without.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <random>
+#include <thread>
 #include <vector>
 
 #include "tests/engine/engine_harness.h"
@@ -46,6 +51,53 @@ Told RunBesideReplays(bool replays) {
     EXPECT_FALSE(kv.empty()) << request.request.id;
   }
   return told;
+}
+
+// What a step has begun when somebody comes is left out between two layers, and made again: as if it had not been begun.
+TEST(Replay, IsOvertakenBetweenTwoLayers) {
+  std::vector<int32_t> text(7 * kBlockSlots);
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<int32_t>(i * i % 200);
+  // `overtaken`: whether somebody comes before the step of this number; `steps`: how many it took.
+  const auto scores = [&](const std::function<bool(int)>& overtaken, int* steps) {
+    EngineHarness harness(GoldenPath("gqa_tied"), {.replay_blocks = 8});
+    IdleReplay& replay = harness.engine().replay();
+    EXPECT_TRUE(replay.Begin({.tokens = text, .begin = 5}));
+    std::vector<float> logprobs;
+    for (*steps = 0; replay.active(); ++*steps) {
+      const std::atomic<bool> news = overtaken(*steps);
+      const auto found = replay.Step(&news);
+      EXPECT_TRUE(found.has_value());
+      EXPECT_TRUE(found->empty() || !news || HarnessDeviceQueues()) << "nobody waits for what is left of it";
+      for (const SampleResult& score : *found) logprobs.push_back(score.logprob);
+    }
+    return logprobs;
+  };
+  int alone = 0, beside = 0;
+  const std::vector<float> expected = scores([](int) { return false; }, &alone);
+  EXPECT_EQ(expected.size(), text.size() - 5);
+  EXPECT_EQ(scores([](int step) { return step % 3 != 0; }, &beside), expected);
+  // In the middle of a step, wherever that is.
+  std::mt19937 random(3);
+  std::thread somebody;
+  std::atomic<bool> news = false;
+  EngineHarness harness(GoldenPath("gqa_tied"), {.replay_blocks = 8});
+  IdleReplay& replay = harness.engine().replay();
+  EXPECT_TRUE(replay.Begin({.tokens = text, .begin = 5}));
+  std::vector<float> found;
+  for (int step = 0; replay.active(); ++step) {
+    if (step % 3 != 0) {
+      somebody = std::thread([&news, us = random() % 1000] {
+        std::this_thread::sleep_for(std::chrono::microseconds(us));
+        news = true;
+      });
+    }
+    for (const SampleResult& score : *replay.Step(&news)) found.push_back(score.logprob);
+    if (somebody.joinable()) somebody.join();
+    news = false;
+  }
+  EXPECT_EQ(found, expected);
+  EXPECT_EQ(alone, 7);
+  EXPECT_EQ(beside, HarnessDeviceQueues() ? 7 : 19) << "every third one counts";
 }
 
 TEST(Replay, BetweenTwoStepsChangesNoBitOfTheirs) {

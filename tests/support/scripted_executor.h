@@ -32,6 +32,7 @@ class ScriptedExecutor : public Executor {
   std::atomic<int64_t> read_ms = 0;      // that reading a session's KV takes
   std::atomic<int64_t> launches = 0;     // steps that began
   std::atomic<int64_t> steps = 0;        // ended
+  std::atomic<int64_t> left_out = 0;     // of these, as somebody had come
 
   // No step ends, or only the next `more`, until Release.
   void Hold(int64_t more = 0) {
@@ -56,6 +57,11 @@ class ScriptedExecutor : public Executor {
     const StepInput& input = *inputs_[static_cast<size_t>(steps++ % kStepsInFlight)];
     for (const ReadOp& read : input.reads) Read(read);
     StepOutput output;
+    output.left_out = input.overtaken != nullptr && *input.overtaken;
+    if (output.left_out) {
+      ++left_out;
+      return output;
+    }
     for (const StepRow& row : input.rows) {
       RowOutput& answer = output.rows.emplace_back();
       answer.losses.resize(static_cast<size_t>(row.losses.cuts));

@@ -553,6 +553,23 @@ TEST_F(ReplayTest, AStopDropsItAtOnce) {
   EXPECT_TRUE(source_.ends.empty()) << "nobody hears of it any more";
 }
 
+TEST_F(EngineTest, AStepThatSomebodyOvertakesIsLeftOutAndMadeAgain) {
+  OneText source;
+  replays_ = &source;
+  executor_.Hold();
+  Start();
+  engine_->LookForReplays();
+  ASSERT_TRUE(Eventually([&] { return executor_.launches == 1; }));
+  const Sent user = Submit(5, 2);
+  executor_.Release();
+  EXPECT_EQ(ReadAll(*user.mailbox, 1).back().finish, FinishReason::kLength);
+  EXPECT_EQ(executor_.left_out, 1);
+  EXPECT_TRUE(Eventually([&] { return executor_.steps == 6; })) << "this one, two of the user's, and three of the text";
+  engine_->Stop();
+  EXPECT_EQ(source.scores, 10);
+  EXPECT_THAT(source.ends, testing::ElementsAre(ReplayEnd::kDone));
+}
+
 TEST_F(EngineTest, ATextIsFoundByAThreadThatSleeps) {
   OneText source;
   source.texts = 0;
