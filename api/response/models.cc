@@ -48,7 +48,7 @@ void AppendModel(std::string* out, const ModelCard& card) {
     if (i > 0) out->push_back(',');
     AppendJsonString(out, card.kv_policies[i]);
   }
-  out->push_back(']');
+  out->append(card.kv_recalls ? "],\"kv_recall\":\"turn\"" : "],\"kv_recall\":\"off\"");
   // OpenAI dropped `permission` long ago; clients of vLLM's server still read it.
   out->append(",\"permission\":[{\"id\":");
   AppendJsonString(out, "modelperm-" + card.id);

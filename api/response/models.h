@@ -20,6 +20,7 @@ struct ModelCard {
   int64_t kv_block_bytes = 0;                 // that 16 tokens take in the KV cache, in all layers and heads
   std::string parent = {};                    // of an adapter, the model that it changes; empty: it is none
   std::vector<std::string> kv_policies = {};  // that a request may name
+  bool kv_recalls = false;                    // `recall` of a request that does not say is "turn"
 };
 
 std::string ModelJson(const ModelCard& card);

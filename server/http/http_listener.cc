@@ -175,14 +175,14 @@ HttpSocket HttpListener::AcceptWithReserve() {
   return socket;
 }
 
-void HttpListener::Complain(LogLevel level, std::string_view line) noexcept {
-  ++unsaid_;
+void HttpListener::Complain(Complaint& complaint, LogLevel level, std::string_view line) noexcept {
+  if (!LogEnabled(level)) return;
+  ++complaint.unsaid;
   const int64_t now_us = MonotonicUs();
-  if (now_us < complains_from_us_) return;
-  const LogField times{"times", unsaid_};
+  if (now_us < complaint.due_us) return;
+  const LogField times{"times", complaint.unsaid};
   Log(level, line, {&times, 1});
-  complains_from_us_ = now_us + kComplainAfterUs;
-  unsaid_ = 0;
+  complaint = {.due_us = now_us + kComplainAfterUs};
 }
 
 asio::awaitable<void> HttpListener::AcceptLoop() {
@@ -204,7 +204,7 @@ asio::awaitable<void> HttpListener::AcceptLoop() {
       if (error) {
         if (error == asio::error::no_descriptors || error.value() == ENFILE) socket = AcceptWithReserve();
         if (!socket.is_open()) {
-          Complain(LogLevel::kWarning, absl::StrCat("accept: ", error.message()));
+          Complain(refused_, LogLevel::kWarning, absl::StrCat("accept: ", error.message()));
           back_off = true;
           continue;
         }
@@ -221,7 +221,7 @@ asio::awaitable<void> HttpListener::AcceptLoop() {
       HttpConnection::Start(std::move(socket), context_, std::move(peer), std::move(place));
     } catch (const std::exception&) {
       // Out of memory, most likely. It costs this connection, never the loop.
-      Complain(LogLevel::kError, "a connection could not be started");
+      Complain(not_started_, LogLevel::kError, "a connection could not be started");
       back_off = true;
     }
   }

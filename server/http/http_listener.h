@@ -53,7 +53,11 @@ class HttpListener {
   // failed (the kernel fails for want of a descriptor whether somebody waits or not).
   HttpSocket AcceptWithReserve();
   // Logs a failure and how often it came: the first at once, those of the next ten seconds with the first one after them.
-  void Complain(LogLevel level, std::string_view line) noexcept;
+  struct Complaint {
+    int64_t due_us = 0;
+    int64_t unsaid = 0;
+  };
+  static void Complain(Complaint& complaint, LogLevel level, std::string_view line) noexcept;
 
   boost::asio::io_context& io_;
   ListenerContext& context_;
@@ -63,8 +67,7 @@ class HttpListener {
   // Given up for a moment when descriptors run out, so that a waiting connection can be accepted and closed instead of
   // staying in the backlog, where it would wake the loop for ever.
   int reserve_fd_ = -1;
-  int64_t complains_from_us_ = 0;
-  int64_t unsaid_ = 0;
+  Complaint refused_, not_started_;
 };
 
 }  // namespace hydrant

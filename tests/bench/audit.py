@@ -33,6 +33,7 @@ KV = {"policy": "h2o", "budget": 128}
 FIRST, SAID, ANSWER, TURNS = 1000, 32, 128, 6
 # drawn: turns after which there has to be one that was drawn and one that was not.
 TURNS_MAX = 100
+TURNS_OF_CHAT = 40
 # Audits begin when nobody has asked for anything for 0.25 s.
 PAUSE_S = (0.35, 1.0)
 # behind: tokens of the long chat and of a request, and how many of these are sent behind it.
@@ -134,10 +135,12 @@ def behind(server, round_, _):
 
 
 def drawn(server, round_, seconds):
-    gaps, end, chat = {"off": [], "on": []}, time.monotonic() + seconds, {"session_id": f"{round_}", "kv": KV}
-    stream(server, **chat, prompt=made_up_ids(round_, FIRST), max_tokens=1)
+    gaps, end = {"off": [], "on": []}, time.monotonic() + seconds
     turns = 0
     while time.monotonic() < end or (not all(gaps.values()) and turns < TURNS_MAX):
+        if turns % TURNS_OF_CHAT == 0:  # a longer one outgrows the context
+            chat = {"session_id": f"{round_}.{turns}", "kv": KV}
+            stream(server, **chat, prompt=made_up_ids(round_, FIRST), max_tokens=1)
         before, turns = audits_so_far(server), turns + 1
         found = stream(server, **chat, session_append=True, prompt=made_up_ids(turns, SAID), max_tokens=ANSWER)[1]
         gaps["off" if audits_so_far(server) == before else "on"] += found

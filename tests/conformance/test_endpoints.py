@@ -77,7 +77,7 @@ def test_models(server):
     assert listed["object"] == "list" and len(listed["data"]) == 1
     card = listed["data"][0]
     openai = {"id", "object", "created", "owned_by", "root", "parent", "max_model_len", "permission"}
-    assert set(card) == openai | {"kv_block_bytes", "kv_policies"}
+    assert set(card) == openai | {"kv_block_bytes", "kv_policies", "kv_recall"}
     assert {"full", "h2o", "auto"} <= set(card["kv_policies"])
     assert card["object"] == "model" and card["max_model_len"] == 4096
     assert card["id"] in server.log() or card["id"]

@@ -293,7 +293,7 @@ class Conversation(page_case.PageCase):
     def test_a_chat_recalls_if_it_is_told_to(self):
         self.set("recall", "turn")
         hint = "document.getElementById('hint').textContent"
-        self.assertIn("sees the whole chat before that is chosen, which has to be read anew for it.", self.browser.evaluate(hint))
+        self.assertIn("sees the whole chat before that is chosen, and the chat is read anew for it.", self.browser.evaluate(hint))
         self.set("policy", "auto")
         self.assertIn("sees the whole chat before that is chosen.", self.browser.evaluate(hint))
         self.chat()
@@ -302,6 +302,16 @@ class Conversation(page_case.PageCase):
         self.assertTrue(self.browser.evaluate("document.getElementById('recall').disabled"))
         self.chat("What forgets nothing has nothing to recall.")
         self.assertEqual(self.bodies[-1]["kv"], {"policy": "full"})
+
+    def test_a_server_that_recalls_is_taken_at_its_word(self):
+        self.server.models = lambda request: (200, {"data": [{"id": "recalling", "kv_recall": "turn"}]})
+        self.visit()
+        self.chat()
+        self.assertEqual(self.bodies[-1]["kv"]["recall"], "turn")
+        self.set("recall", "off")
+        self.visit()
+        self.chat("What was chosen stays.")
+        self.assertEqual(self.bodies[-1]["kv"]["recall"], "off")
 
     def test_what_the_server_cannot_keep_is_not_offered(self):
         offered = "[...document.getElementById('policy').options].filter(o => !o.disabled && !o.hidden).map(o => o.value)"

@@ -51,26 +51,57 @@ class Page(page_case.PageCase):
         self.assertTrue(self.hidden("newest"))
         self.assertFalse(self.hidden("earlier"))
 
+    def recall(self, when):
+        self.browser.evaluate(f"(() => {{ const e = document.getElementById('recall'); e.value = '{when}'; e.dispatchEvent(new Event('input')); }})()")
+
     def test_what_a_message_brings_back_is_marked(self):
         held, said = [6] * 40, {"state": "busy", "policy": "auto", "budget": 30, "live": 31}
-        held[5] = held[6] = 0
+        held[5] = held[6] = held[7] = 0
         self.server.kv = lambda request: (200, kv_answer(request.session, 40, request.query) | said | {"held": held})
         back = "[...document.querySelectorAll('.map .token[data-kind=back]')].map(t => t.dataset.position).join()"
         dropped = "document.querySelectorAll('.map .token[data-level=\"0\"]').length"
+        self.recall("turn")
         self.chat()
-        self.browser.wait(f"{dropped} === 2")
-        held[5], said["live"] = 6, 40  # all of it is held while it is read
+        self.browser.wait(f"{dropped} === 3")
+        held[5], held[6], said["logical"] = 6, 6, 20  # it is read: all of that is held
         self.say("What was it?")
         self.browser.wait(f"{dropped} === 1")
         self.assertEqual(self.browser.evaluate(back), "")
-        held[5], said["live"] = 2, 31
+        held[5], held[6] = 2, 0
+        del said["logical"]
         self.browser.wait(f"{back} === '5'")
         self.assertIn("brought back", self.browser.evaluate("document.getElementById('legend').textContent"))
-        self.server.kv = lambda request: (200, kv_answer(request.session, 50, request.query) | {"policy": "auto", "budget": 30, "recent": 4})
+        # Between turns all of it is parked, and of what was written since the last look nobody knows.
+        self.server.kv = lambda request: (200, kv_answer(request.session, 50, request.query) | {"policy": "auto", "budget": 30, "logical": 32})
         self.browser.wait("document.getElementById('state').textContent.includes('recall')")
         self.assertEqual(self.browser.evaluate(back), "5", "what the answer kept is shown, not what is parked")
-        self.assertEqual(self.browser.evaluate(f"{dropped}"), 1)
+        self.assertEqual(self.browser.evaluate(dropped), 2)
         self.assertEqual(self.browser.evaluate("document.getElementById('kept').textContent"), "31")
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('.map .token[data-level=\"\"]').length"), 10)
+        # Where a chat does not recall, what is held again was computed again.
+        self.recall("off")
+        self.server.kv = lambda request: (200, kv_answer(request.session, 50, request.query) | {"policy": "auto", "budget": 60})
+        self.say("And now?")
+        self.browser.wait(f"{dropped} === 0")
+        self.assertEqual(self.browser.evaluate(back), "")
+
+    def test_an_answer_that_does_not_end_leaves_the_map_as_it_was(self):
+        held, said = [6] * 40, {"state": "busy", "policy": "auto", "budget": 30, "live": 31}
+        held[5] = 0
+        self.server.kv = lambda request: (200, kv_answer(request.session, 40, request.query) | said | {"held": list(held)})
+        dropped = "[...document.querySelectorAll('.map .token[data-level=\"0\"]')].map(t => t.dataset.position).join()"
+        self.recall("turn")
+        self.chat()
+        self.browser.wait(f"{dropped} === '5'")
+        go = threading.Event()
+        self.addCleanup(go.set)
+        self.server.chat = lambda request: (200, go.wait() and [])
+        self.say("Stop here.")
+        held[5], held[9] = 6, 0
+        self.browser.wait(f"{dropped} === '9'")
+        said["state"] = "parked"
+        self.browser.press("Escape")
+        self.browser.wait(f"{dropped} === '5'")
 
     def test_an_answer_that_was_overtaken_is_dropped(self):
         held_back, go = threading.Event(), threading.Event()

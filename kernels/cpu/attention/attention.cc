@@ -204,17 +204,24 @@ class AttentionRun {
     }
   }
 
-  // The first tokens of all rows, then their second ones, and so on: a draft at its row's budget waits for the token before it.
+  // The first tokens of rows at their budgets, then their second ones, and so on: a draft there waits for the token before it. Others
+  // read the same slots one right after the other.
   void AddDecodes() {
     int32_t most = 0;
-    for (const BatchRow& row : call_.rows) most = std::max(most, row.prefill ? 0 : row.token_count);
+    for (size_t i = 0; i < call_.rows.size(); ++i) {
+      const BatchRow& row = call_.rows[i];
+      if (row.prefill) continue;
+      if (row.reuse_victim) most = std::max(most, row.token_count);
+      for (int32_t token = 0; !row.reuse_victim && token < row.token_count; ++token) AddDecode(i, token);
+    }
     for (int32_t token = 0; token < most; ++token) {
       for (size_t i = 0; i < call_.rows.size(); ++i) {
         const BatchRow& row = call_.rows[i];
-        if (!row.prefill && token < row.token_count) AddTasks(i, token, DecodeSplits(row.live_with(token)));
+        if (!row.prefill && row.reuse_victim && token < row.token_count) AddDecode(i, token);
       }
     }
   }
+  void AddDecode(size_t row, int32_t token) { AddTasks(row, token, DecodeSplits(call_.rows[row].live_with(token))); }
 
   void CheckRow(const BatchRow& row) const {
     assert(row.token_count >= 1 && row.drafts() <= scratch_.drafts_max);

@@ -4,7 +4,7 @@
 // Thread: every public method is called by the one owner thread, except Barrier(), which all threads of a Run() call.
 //
 // Invariants
-//  1. A waiting thread spins for a short bounded time (kSpinCount), then sleeps: an idle pool uses no CPU.
+//  1. A waiting thread spins for a short time (kSpinCount), offering its processor to others, then sleeps: an idle pool uses no CPU.
 //  2. What the owner wrote before Run() is visible in the function; what the function wrote is visible after Run(),
 //     and, across threads, after Barrier().
 //  3. Run() allocates nothing and takes no lock unless somebody sleeps.

@@ -48,7 +48,7 @@ const newSession = () =>
   `ui-${Array.from(crypto.getRandomValues(new Uint8Array(9)), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 
 export class Chat {
-  // `onTurn(session)` when a turn begins, `onEnd()` when it has ended, `onRenew()` when another chat begins.
+  // `onTurn(session)` when a turn begins, `onEnd(by_itself)` when it has ended, `onRenew()` when another chat begins.
   constructor({ model, settings, onTurn, onEnd, onRenew }) {
     Object.assign(this, { model, settings, onTurn, onEnd, onRenew });
     this.templated = true; // until the server says that the model has no chat template
@@ -266,16 +266,17 @@ export class Chat {
     this.settings.remember(true);
     this.offer();
     this.onTurn(this.session);
-    await this.receive(answer, goes_on, before);
+    const by_itself = await this.receive(answer, goes_on, before);
     this.abort = null;
     this.answer = null;
     find("send").hidden = false;
     find("stop").hidden = true;
     this.offer();
     this.keep();
-    this.onEnd();
+    this.onEnd(by_itself);
   }
 
+  // Whether the answer ended by itself.
   async receive(answer, goes_on, before) {
     const { messages } = this;
     const { signal } = this.abort;
@@ -311,6 +312,7 @@ export class Chat {
     } else {
       messages.push({ role: "assistant", content: said, calls: whole, stopped: end.stopped, cut: end.cut, view: answer });
     }
+    return !end.stopped;
   }
 
   // A question without an answer is no part of the chat: the next one is not to be answered in its place, and what was said can be

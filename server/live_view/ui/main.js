@@ -40,8 +40,8 @@ async function start() {
   const chat = new Chat({
     model: model.id,
     settings,
-    onTurn: (session) => memory.begin(session),
-    onEnd: () => memory.end(),
+    onTurn: (session) => memory.begin(session, settings.recalls),
+    onEnd: (by_itself) => memory.end(by_itself),
     onRenew: () => memory.reset(),
   });
   memory.onLook = (kv, is_old) => chat.look(kv, is_old);

@@ -67,9 +67,9 @@ export class TokenMap {
     for (let i = 0; i < this.tokens.length; ++i) {
       const position = kv.after + i;
       let kind = "";
-      if (position >= kv.logical) kind = "coming";
+      if (position >= kv.logical) kind = kv.recalls ? "" : "coming";
       else if (kv.recent > 0 && position >= kv.logical - kv.recent) kind = "recent";
-      else if (isBack(position)) kind = "back";
+      else if (isBack(position) && level(i) > 0) kind = "back";
       this.set(this.tokens[i], "level", position >= kv.logical ? "" : String(level(i)));
       this.set(this.tokens[i], "kind", kind);
       this.set(this.tokens[i], "special", special.has(position) ? "yes" : "");

@@ -20,7 +20,7 @@ const STATES = {
   on_disk: "on disk: its KV is in a file",
   cold: "cold: only its text is kept",
 };
-const RECALLS = "parked: all of the chat, for your next message to recall. The map shows what the last answer kept";
+const RECALLS = ". The map shows what the last answer kept; your next message recalls all of the chat";
 const ASIDE = "set aside for others, back in a moment";
 const UNKNOWN = {
   set_aside: "The turn has stepped aside: what it holds comes back with it.",
@@ -57,6 +57,7 @@ export class Memory {
     clearTimeout(this.timer);
     this.session = null;
     this.kv = null;
+    this.raw = null; // as the server said it
     this.samples = [];
     this.time = 0;
     this.away = false; // the server did not answer
@@ -64,8 +65,10 @@ export class Memory {
     this.picked = null;
     this.looked = null; // position
     this.token = null; // where the server says that one is held
-    this.dropped = new Set(); // positions that nobody held when the turn began
-    this.written = null; // what the server said last while an answer was written, of what it kept
+    this.recalls = false; // the last turn did
+    this.dropped = new Map(); // of one that recalls: what nobody held when it began, position -> token
+    this.written = null; // what the server said last while its answer was written; written_before: … the one's before it
+    this.written_before = null;
     this.polls = (this.polls ?? 0) + 1; // what was asked before is not waited for
     this.map.clear();
     find("map").tabIndex = -1;
@@ -99,21 +102,27 @@ export class Memory {
 
   // --- asking -----------------------------------------------------------------------------------------------------------
 
-  begin(session) {
+  // `recalls`: the turn sees all of the chat again.
+  begin(session, recalls) {
     if (this.session !== null && session !== this.session) this.reset();
     this.session = session;
-    this.before = this.kv;
+    this.before = this.raw;
+    this.recalls = recalls;
+    this.written_before = this.written;
     this.written = null;
-    const { after, held } = this.kv ?? {};
-    this.dropped = new Set((held ?? []).flatMap((heads, i) => (heads === 0 && after + i < this.kv.logical ? [after + i] : [])));
+    const { after, held, tokens, logical } = this.kv ?? {};
+    const gone = (held ?? []).flatMap((heads, i) => (heads === 0 && after + i < logical ? [[after + i, tokens[i]]] : []));
+    this.dropped = new Map(recalls ? gone : []);
     this.busy = true;
     this.idle = 0;
     this.last_ms = performance.now();
     this.schedule(60);
   }
 
-  end() {
+  // A turn that does not end by itself leaves its session as it was.
+  end(by_itself = true) {
     this.busy = false;
+    if (!by_itself) this.written = this.written_before;
     this.idle = 0;
     this.schedule(0);
   }
@@ -168,7 +177,8 @@ export class Memory {
 
   take(answer) {
     const kv = (this.kv = this.asWritten(answer));
-    this.onLook(kv, this.before?.known === kv.known && this.before?.logical === kv.logical);
+    this.onLook(answer, this.before?.known === answer.known && this.before?.logical === answer.logical);
+    this.raw = answer;
     const now = performance.now();
     if (this.busy) this.time += (now - this.last_ms) / 1000;
     this.last_ms = now;
@@ -183,18 +193,19 @@ export class Memory {
     if (this.looked !== null) this.ask(this.looked);
   }
 
-  // Where all of a chat is parked to be recalled, with what the last answer kept in the place of that.
+  // Of a chat that recalls all is parked between its turns, or nothing: in its place stands what the last answer kept when the server
+  // was asked last. Of what came after that nobody knows (null).
   asWritten(kv) {
-    const holds_all = kv.budget !== null && kv.held !== null && kv.live > kv.budget + 1;
     const is_written = kv.logical + 1 >= kv.known; // else it is read
-    if (kv.state === "busy" && kv.held !== null && is_written && !holds_all) this.written = kv;
+    if (this.recalls && kv.state === "busy" && kv.held !== null && is_written) this.written = kv;
     const { written } = this;
-    if (kv.state === "busy" || !holds_all || written === null || kv.pair) return kv;
-    const known = (i) => kv.after + i >= written.after && kv.after + i < written.logical; // what came after that is new
-    const all = kv.layers * kv.kv_heads;
-    const held = kv.tokens.map((_, i) => (known(i) ? written.held[kv.after + i - written.after] : all));
-    const scores = written.scores && kv.tokens.map((_, i) => (known(i) ? written.scores[kv.after + i - written.after] : 1));
-    return { ...kv, held, scores, logical: kv.known, live: written.live, reach: written.reach, recalls: true };
+    if (!this.recalls || kv.state === "busy" || written === null) return kv;
+    const of = (values) => values && kv.tokens.map((_, i) => {
+      const position = kv.after + i;
+      return position < written.logical ? (values[position - written.after] ?? null) : null;
+    });
+    const { logical, live, reach } = written;
+    return { ...kv, held: of(written.held), scores: of(written.scores), logical, live, reach, pair: undefined, recalls: true };
   }
 
   // --- showing ----------------------------------------------------------------------------------------------------------
@@ -203,11 +214,11 @@ export class Memory {
     const { kv } = this;
     if (kv === null) return this.legend();
     this.renderFigures();
-    find("state").textContent = kv.aside ? ASIDE : kv.recalls ? RECALLS : STATES[kv.state];
+    find("state").textContent = kv.aside ? ASIDE : `${STATES[kv.state]}${kv.recalls ? RECALLS : ""}`;
     this.live.update(this.samples, kv.budget);
     this.blocks.update(this.samples);
     const reason = kv.unknown === "cold" && kv.state === "on_disk" ? "on_disk" : kv.unknown;
-    const unknown = UNKNOWN[reason] ?? (this.mode === "score" && kv.scores === null ? "This policy keeps no scores." : "");
+    const unknown = (kv.recalls ? "" : UNKNOWN[reason]) ?? (this.mode === "score" && kv.scores === null ? "This policy keeps no scores." : "");
     find("notice").textContent = unknown;
     find("notice").hidden = unknown === "";
     find("earlier").hidden = kv.after === 0;
@@ -218,11 +229,12 @@ export class Memory {
     this.card();
   }
 
-  // What every head had dropped when the turn began and some hold again: the turn recalls. While it is read all of the chat is held.
+  // What every head had dropped when the turn began and some hold again. While the chat is read all of it is held.
   isBack(position) {
     const { kv } = this;
-    if (!this.dropped.has(position) || kv.held === null || kv.budget === null || kv.live > kv.budget + 1) return false;
-    return kv.held[position - kv.after] > 0;
+    const i = position - kv.after;
+    const is_read = kv.state === "busy" && kv.logical + 1 < kv.known;
+    return !is_read && kv.held?.[i] > 0 && this.dropped.get(position) === kv.tokens[i];
   }
 
   // How token i of the window is coloured.
@@ -240,9 +252,9 @@ export class Memory {
       };
     }
     if (this.mode === "score" && kv.scores !== null) {
-      return (i) => (kv.held[i] === 0 ? 0 : scoreLevel(kv.scores[i]));
+      return (i) => (kv.held[i] === null ? "" : kv.held[i] === 0 ? 0 : scoreLevel(kv.scores[i]));
     }
-    return (i) => heldLevel(kv.held[i], pairs);
+    return (i) => (kv.held[i] === null ? "" : heldLevel(kv.held[i], pairs));
   }
 
   renderFigures() {
@@ -310,6 +322,7 @@ export class Memory {
     if (this.kv === null) return;
     let text = `${this.kv.layers} layers from left to right, ${plural(this.kv.kv_heads, "head")} each. Choose one to see its tokens.`;
     if (layer !== null) text = this.grid.cells[head][layer].getAttribute("aria-label");
+    else if (this.picked && this.kv.recalls) text = "What one head kept is shown while an answer is written.";
     else if (this.picked) text = `The map shows layer ${this.picked.layer}, head ${this.picked.head} alone.`;
     find("grid-note").textContent = text;
   }
@@ -371,8 +384,8 @@ export class Memory {
     const i = position - kv.after;
     const pairs = kv.layers * kv.kv_heads;
     const words = [`Token ${whole(position)} of ${whole(kv.known)}: ${JSON.stringify(this.map.textAt(position))}`];
-    if (position >= kv.logical) return [...words, "Not computed yet"];
-    if (kv.held === null) return words;
+    if (position >= kv.logical) return [...words, kv.recalls ? "Written since the server was asked" : "Not computed yet"];
+    if (kv.held === null || kv.held[i] === null) return words;
     const held = kv.held[i];
     words.push(held === 0 ? "Dropped by every head" : `Held by ${held} of ${plural(pairs, "head")}`);
     if (this.isBack(position)) words.push("It had been dropped by all, and this message brought it back");
@@ -388,7 +401,7 @@ export class Memory {
       return;
     }
     const i = looked - kv.after;
-    const share = kv.held === null || looked >= kv.logical ? 0 : kv.held[i] / (kv.layers * kv.kv_heads);
+    const share = kv.held === null || kv.held[i] === null || looked >= kv.logical ? 0 : kv.held[i] / (kv.layers * kv.kv_heads);
     const bar = make("span", { class: "fill" });
     bar.style.inlineSize = `${100 * share}%`;
     const [, ...words] = this.words(looked);

@@ -58,6 +58,7 @@ export class Settings {
   constructor(onChange) {
     this.onChange = onChange;
     this.model = null;
+    this.defaults = { ...DEFAULTS };
     this.asked = null; // what the last turn of this chat was computed with
     for (const [name, [title]] of Object.entries(POLICIES)) {
       find("policy").append(make("option", { value: name }, `${title} (${name})`));
@@ -65,7 +66,7 @@ export class Settings {
     for (const value of BUDGETS) find("budget").append(make("option", { value }, `${whole(value)} tokens`));
     for (const [value, title] of Object.entries(RECALLS)) find("recall").append(make("option", { value }, title));
     for (const value of LENGTHS) find("length").append(make("option", { value }, `at most ${whole(value)} tokens`));
-    this.set({ ...DEFAULTS, ...keptSettings() });
+    this.set({ ...this.defaults, ...keptSettings() });
     for (const name of Object.keys(DEFAULTS)) find(name).addEventListener("input", () => this.changed());
     for (const name of ["policy", "budget", "recall", "length"]) find(name).addEventListener("change", () => this.changed());
     find("settings").addEventListener("submit", (event) => event.preventDefault());
@@ -76,14 +77,14 @@ export class Settings {
       });
     }
     find("defaults").addEventListener("click", () => {
-      this.set(DEFAULTS);
+      this.set(this.defaults);
       this.changed();
     });
   }
 
   // What is not among a control's values leaves its default.
   set(values) {
-    for (const [name, value] of Object.entries(DEFAULTS)) {
+    for (const [name, value] of Object.entries(this.defaults)) {
       find(name).value = value;
       if (typeof values[name] === "string") find(name).value = values[name];
       if (find(name).value === "" && value !== "") find(name).value = value;
@@ -93,6 +94,8 @@ export class Settings {
   // The model's card of /v1/models: from here on budgets have a size, and what the server cannot do is not offered.
   know(model) {
     this.model = model;
+    if (model.kv_recall in RECALLS) this.defaults.recall = model.kv_recall;
+    if (keptSettings()?.recall === undefined) find("recall").value = this.defaults.recall;
     for (const option of find("policy").options) {
       option.hidden = option.disabled = model.kv_policies?.includes(option.value) === false;
     }
@@ -122,6 +125,10 @@ export class Settings {
   get kv() {
     const policy = find("policy").value;
     return this.budget === null ? { policy } : { policy, budget: this.budget, recall: find("recall").value };
+  }
+
+  get recalls() {
+    return this.kv.recall === "turn";
   }
 
   get system() {
@@ -190,7 +197,7 @@ export class Settings {
     const bytes = this.bytesOf(budget + 1);
     const [policy, recalls] = [find("policy").value, find("recall").value === "turn"];
     const first = !recalls ? ""
-      : ` Each message sees the whole chat before that is chosen${LEAVING.includes(policy) ? "" : ", which has to be read anew for it"}.`;
+      : ` Each message sees the whole chat before that is chosen${LEAVING.includes(policy) ? "" : ", and the chat is read anew for it"}.`;
     return `Every head keeps ${plural(budget, "token")}${bytes > 0 ? `, ${size(bytes)} in all` : ""}: ${POLICIES[policy][1]}.${first}`;
   }
 }

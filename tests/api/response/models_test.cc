@@ -37,6 +37,8 @@ TEST(ModelsTest, PoliciesOfTheCacheAreListed) {
   EXPECT_EQ(Json::parse(ModelJson({"m", 1, "m", 8192, 737280}))["kv_policies"], Json::array());
   const Json model = Json::parse(ModelJson({"m", 1, "m", 8192, 737280, "", {"full", "auto"}}));
   EXPECT_EQ(model["kv_policies"], Json({"full", "auto"}));
+  EXPECT_EQ(model["kv_recall"], "off");
+  EXPECT_EQ(Json::parse(ModelJson({"m", 1, "m", 8192, 737280, "", {}, true}))["kv_recall"], "turn");
 }
 
 TEST(ModelsTest, NamesAreEscaped) {

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/process/log.h"
@@ -49,9 +50,28 @@ class Exhaustion {
   std::vector<int> taken_;
 };
 
+// What is logged while it lives.
+class ScopedLog {
+ public:
+  ScopedLog() {
+    testing::internal::CaptureStderr();
+    StartLog(LogLevel::kWarning);
+  }
+  ~ScopedLog() { (void)Read(); }
+  ScopedLog(const ScopedLog&) = delete;
+  ScopedLog& operator=(const ScopedLog&) = delete;
+  std::string Read() const {
+    if (std::exchange(read_, true)) return "";
+    StopLog();
+    return testing::internal::GetCapturedStderr();
+  }
+
+ private:
+  mutable bool read_ = false;
+};
+
 TEST(HttpListener, WithoutDescriptorsItShedsDoesNotSpinAndRecovers) {
-  testing::internal::CaptureStderr();
-  StartLog(LogLevel::kWarning);
+  const ScopedLog scoped_log;
   TestServer server;
   RawClient early(server.port());
   ASSERT_EQ(early.Ask(Get("/health")).status, 200);
@@ -67,10 +87,10 @@ TEST(HttpListener, WithoutDescriptorsItShedsDoesNotSpinAndRecovers) {
     EXPECT_LT(CpuSeconds() - cpu_before, 0.2);
   }
   EXPECT_EQ(server.Ask(Get("/health")).status, 200);
-  StopLog();
-  const std::string log = testing::internal::GetCapturedStderr();
+  const std::string log = scoped_log.Read();
   const size_t said = log.find(" warning accept: ");
   ASSERT_NE(said, std::string::npos) << log;
+  EXPECT_NE(log.find("times 1\n", said), std::string::npos) << log;
   EXPECT_EQ(log.find(" accept: ", said + 20), std::string::npos) << "once, not with each of its tries: " << log;
 }
 
