@@ -272,7 +272,7 @@ class Conversation(page_case.PageCase):
 
     def test_settings_are_what_is_asked_for(self):
         self.chat()
-        self.assertEqual(self.bodies[0]["kv"], {"policy": "h2o-plus", "budget": 128, "recall": "off"})
+        self.assertEqual(self.bodies[0]["kv"], {"policy": "auto", "budget": 128, "recall": "off"})
         self.assertEqual(self.bodies[0]["temperature"], 0.7)
         self.assertFalse({"top_p", "seed"} & self.bodies[0].keys(), "the server's own")
         self.browser.click("#show-settings")
@@ -291,6 +291,7 @@ class Conversation(page_case.PageCase):
         self.assertEqual({**self.bodies[2], "messages": None}, {**self.bodies[0], "messages": None})
 
     def test_a_chat_recalls_if_it_is_told_to(self):
+        self.set("policy", "h2o-plus")
         self.set("recall", "turn")
         hint = "document.getElementById('hint').textContent"
         self.assertIn("sees the whole chat before that is chosen, and the chat is read anew for it.", self.browser.evaluate(hint))

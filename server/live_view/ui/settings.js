@@ -5,8 +5,8 @@ import { keepSettings, keptSettings } from "./store.js";
 
 // What each policy is called, and what it keeps. Those for chats first.
 export const POLICIES = {
-  "h2o-plus": ["Useful lately", "what the last 64 tokens looked at most, and the newest"],
   auto: ["Sentences asked for", "the sentences that your message points at, what the text uses most, and the newest"],
+  "h2o-plus": ["Useful lately", "what the last 64 tokens looked at most, and the newest"],
   h2o: ["Useful so far", "what all of the text looked at most, and the newest"],
   "h2o-decay": ["Useful so far, fading", "what the text looked at most, forgetting slowly, and the newest"],
   snapkv: ["Useful to your message", "what the end of your message looked at, and the newest"],
@@ -21,7 +21,7 @@ const LEAVING = ["auto", "h2o"];
 const LENGTHS = [60, 120, 240, 480, 960, 1920];
 const BLOCK_TOKENS = 16;
 
-const DEFAULTS = { policy: "h2o-plus", budget: "128", recall: "off", length: "240", system: "", temperature: "0.7", "top-p": "1", seed: "", schema: "", tools: "" };
+const DEFAULTS = { policy: "auto", budget: "128", recall: "off", length: "240", system: "", temperature: "0.7", "top-p": "1", seed: "", schema: "", tools: "" };
 
 const EXAMPLES = {
   schema: {
@@ -99,7 +99,10 @@ export class Settings {
     for (const option of find("policy").options) {
       option.hidden = option.disabled = model.kv_policies?.includes(option.value) === false;
     }
-    if (find("policy").selectedOptions[0].disabled) find("policy").value = DEFAULTS.policy;
+    if (find("policy").selectedOptions[0].disabled) {
+      this.defaults.policy = [...find("policy").options].find((option) => !option.disabled).value;
+      find("policy").value = this.defaults.policy;
+    }
     for (const option of find("budget").options) {
       const bytes = this.bytesOf(Number(option.value) + 1);
       if (bytes > 0) option.textContent = `${whole(Number(option.value))} tokens · ${size(bytes)}`;
