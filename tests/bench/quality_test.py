@@ -109,6 +109,14 @@ class Ruler(unittest.TestCase):
         other = ruler.paired([{"full/0": [0.75], "auto/8": [0.0]}], "auto/8")
         self.assertEqual(ruler.ratio(pairs + other), 0.25, "one sample of a task weighs as much as two of another")
         self.assertIsNone(ruler.ratio([(1.0, 0.0)]), "no share of nothing")
+        self.assertIsNone(ruler.ratio([]), "nor of nobody")
+
+    def test_a_chunk_of_fewer_samples_is_made_anew(self):
+        cells = {"m/asked/vt/1024/0": {"full/0": [1.0] * 4}, "m/asked/vt/1024/8": {"full/0": [1.0] * 8}}
+        run = ruler.Run(cells, None, "m", 0)
+        for name in ("asked/vt/1024/0", "asked/vt/1024/8", "asked/vt/1024/16"):
+            ruler.left_off(run, name, 8)
+        self.assertEqual(list(cells), ["m/asked/vt/1024/8"])
 
 
 class StoredWeights(unittest.TestCase):

