@@ -90,7 +90,8 @@ TEST(Replay, IsOvertakenBetweenTwoLayers) {
         news = true;
       });
     }
-    for (const SampleResult& score : *replay.Step(&news)) found.push_back(score.logprob);
+    const auto scores_of_step = replay.Step(&news);
+    for (const SampleResult& score : *scores_of_step) found.push_back(score.logprob);
     if (somebody.joinable()) somebody.join();
     news = false;
   }
