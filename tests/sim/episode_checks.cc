@@ -121,10 +121,13 @@ void Episode::CheckEvent(const EngineEvent& event, int32_t later) {
     const int32_t budget = request.policy.evicts ? request.policy.keep() : 0;
     if (event.budget != budget) failure_.Set("request ", event.id, " reports budget ", event.budget, ", not ", budget);
     const int32_t computed = request.computed - later;
+    const auto row = static_cast<size_t>(computed - 1 - request.prompt_length());
+    if (later > 0 && (computed <= request.prompt_length() || row >= request.solo.decodes.size())) {
+      failure_.Set("request ", event.id, ": ", later, " events too many");
+      return;
+    }
     // Beside drafts nothing is cut.
-    const int32_t live =
-        later == 0 ? request.live
-                   : request.solo.decodes[static_cast<size_t>(computed - 1 - request.prompt_length())].live_in;
+    const int32_t live = later == 0 ? request.live : request.solo.decodes[row].live_in;
     if (event.live != live || event.evicted != computed - live ||
         event.blocks != (later > 0 ? BlocksForSlots(event.live) : std::ssize(request.blocks))) {
       failure_.Set("request ", event.id, " reports live ", event.live, ", evicted ", event.evicted, ", blocks ",
