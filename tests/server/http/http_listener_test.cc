@@ -72,12 +72,12 @@ class ScopedLog {
 
 TEST(HttpListener, WithoutDescriptorsItShedsDoesNotSpinAndRecovers) {
   const ScopedLog scoped_log;
-  TestServer server;
-  RawClient early(server.port());
+  auto server = std::make_unique<TestServer>();
+  RawClient early(server->port());
   ASSERT_EQ(early.Ask(Get("/health")).status, 200);
   {
     Exhaustion exhaustion(/*spare=*/1);
-    RawClient shed(server.port());  // takes the spare one; there is none to accept it with
+    RawClient shed(server->port());  // takes the spare one; there is none to accept it with
     ASSERT_TRUE(shed.connected());
     shed.ReadAll();
     EXPECT_TRUE(shed.closed()) << "it must not wait in the backlog";
@@ -86,7 +86,8 @@ TEST(HttpListener, WithoutDescriptorsItShedsDoesNotSpinAndRecovers) {
     early.ReadUntil("nothing comes", 0.4);
     EXPECT_LT(CpuSeconds() - cpu_before, 0.2);
   }
-  EXPECT_EQ(server.Ask(Get("/health")).status, 200);
+  EXPECT_EQ(server->Ask(Get("/health")).status, 200);
+  server.reset();  // the log is stopped behind its threads
   const std::string log = scoped_log.Read();
   const size_t said = log.find(" warning accept: ");
   ASSERT_NE(said, std::string::npos) << log;
