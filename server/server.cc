@@ -217,7 +217,6 @@ FrontendOptions MakeFrontendOptions(const Config& config, const SystemdNotifier&
   options.kv_shape = {model.layers, model.kv_heads};
   options.kv_block_bytes = sizing.block_bytes;
   options.kv_policies = AvailableKvPolicies(options.context.kv);
-  options.kv_recalls = config.kv.recall;
   options.model_root = config.model_root;
   options.version = kVersion;
   options.ui = config.ui;

@@ -43,53 +43,38 @@ class Inbox {
 
   // False: full or closed; `item` is untouched then.
   bool TryPush(Item&& item) {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
+    return Put([&] {
       if (closed_ || items_.size() >= capacity_) return false;
       items_.push_back(std::move(item));
-      has_news_.store(true, std::memory_order_relaxed);
-    }
-    arrived_.notify_one();
-    return true;
+      return true;
+    });
   }
 
   void PushCancels(std::list<IdRange> ids) noexcept {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
+    Put([&] {
       cancels_.splice(cancels_.end(), ids);
-      has_news_.store(true, std::memory_order_relaxed);
-    }
-    arrived_.notify_one();
+      return true;
+    });
   }
 
   void PushResume(IdRange ids) {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
+    Put([&] {
       resumes_.push_back(ids);
-      has_news_.store(true, std::memory_order_relaxed);
-    }
-    arrived_.notify_one();
+      return true;
+    });
   }
 
   // Dropped when closed.
   void PushCall(std::function<void()> call) {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (closed_) return;
-      calls_.push_back(std::move(call));
-      has_news_.store(true, std::memory_order_relaxed);
-    }
-    arrived_.notify_one();
+    Put([&] {
+      if (!closed_) calls_.push_back(std::move(call));
+      return !closed_;
+    });
   }
 
   // Nothing is accepted any more; the reader is woken.
   void Close() {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      closed_ = true;
-      has_news_.store(true, std::memory_order_relaxed);
-    }
-    arrived_.notify_one();
+    Put([&] { return closed_ = true; });
   }
 
   // True while there is something that was not taken: for the reader, who looks up from long work.
@@ -116,6 +101,18 @@ class Inbox {
   }
 
  private:
+  // Tells the reader, if `put`, which is called with the lock held, says that there is something new. Returns what it says.
+  template <typename Function>
+  bool Put(Function put) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (!put()) return false;
+      has_news_.store(true, std::memory_order_relaxed);
+    }
+    arrived_.notify_one();
+    return true;
+  }
+
   // REQUIRES: mutex_ held.
   bool HasAny() const {
     return closed_ || !items_.empty() || !cancels_.empty() || !resumes_.empty() || !calls_.empty();

@@ -125,7 +125,7 @@ absl::Status Frontend::Open(EnginePort& engine) {
   card.max_model_len = options_.context.request.context;
   card.kv_block_bytes = options_.kv_block_bytes;
   card.kv_policies = options_.kv_policies;
-  card.kv_recalls = options_.kv_recalls;
+  card.kv_recalls = options_.context.request.kv.recall;
   Authenticate metrics_reader;
   if (options_.metrics_keys->size() > 0) {
     metrics_reader =

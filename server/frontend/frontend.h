@@ -63,7 +63,6 @@ struct FrontendOptions {
   KvShape kv_shape;                           // of the model
   int64_t kv_block_bytes = 0;                 // of the pool, for /v1/models
   std::vector<std::string> kv_policies = {};  // the same: that requests may name
-  bool kv_recalls = false;                    // the same: ModelCard::kv_recalls
   std::string model_root;                     // what was loaded, for /v1/models
   std::string version;
   bool ui = true;

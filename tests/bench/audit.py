@@ -5,7 +5,7 @@ at a time, because one that is left alone would audit beside the other. Four par
 
 alone   one chat
 two     two chats, whose turns and pauses overlap
-behind  short requests that come while a long chat is audited: their first token may wait for a step of 16 tokens
+behind  short requests that come while a long chat is audited: their first token may wait for a layer of its step
 drawn   one chat without pauses, on one server at 0.5: the turns that were drawn and the others. Servers started one after
         the other differ by some per cent; these do not.
 

@@ -178,15 +178,6 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(tested.param.model) + (type == KvType::kInt8 ? "_int8" : type == KvType::kF16 ? "_f16" : "");
     });
 
-class FoundAfter : public EndFinder {
- public:
-  explicit FoundAfter(int32_t tokens) : left_(tokens) {}
-  bool Push(int32_t) override { return --left_ == 0; }
-
- private:
-  int32_t left_;
-};
-
 // Ends inside what was right: what comes behind them is not there.
 class DraftEnds : public testing::Test {
  protected:
@@ -225,7 +216,7 @@ class DraftEnds : public testing::Test {
              request.request.min_tokens = at / 2;
            }},
           {"text",
-           [=](SequenceRequest& request, const auto&) { request.end_finder = std::make_shared<FoundAfter>(at); }}};
+           [=](SequenceRequest& request, const auto&) { request.end_finder = std::make_shared<TextEndsAfter>(at); }}};
       for (const Ending& ending : endings) {
         SCOPED_TRACE(ending.name + std::to_string(at));
         std::vector<std::byte> with, without;

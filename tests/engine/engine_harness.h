@@ -63,6 +63,16 @@ struct Generation {
   }
 };
 
+// A text that is complete after so many tokens.
+class TextEndsAfter : public EndFinder {
+ public:
+  explicit TextEndsAfter(int32_t tokens) : left_(tokens) {}
+  bool Push(int32_t) override { return --left_ == 0; }
+
+ private:
+  int32_t left_;
+};
+
 class EngineHarness {
  public:
   EngineHarness(const std::string& model, const HarnessOptions& options) {

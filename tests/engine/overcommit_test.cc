@@ -15,16 +15,6 @@ namespace {
 
 constexpr int32_t kOvercommitContext = 256;  // that a chat may fill
 
-// A text that is complete after so many tokens.
-class EndsAfter : public EndFinder {
- public:
-  explicit EndsAfter(int32_t tokens) : left_(tokens) {}
-  bool Push(int32_t) override { return --left_ == 0; }
-
- private:
-  int32_t left_;
-};
-
 // Sees how many sequences decode in one step.
 class RowCounter : public ForwardingExecutor {
  public:
@@ -60,7 +50,7 @@ std::vector<SequenceRequest> Chats(int32_t count, const std::vector<EvictionPoli
 std::vector<SequenceRequest> WithEnds(std::vector<SequenceRequest> requests) {
   for (SequenceRequest& request : requests) {
     const auto tokens = static_cast<int32_t>(24 + 97 * request.request.id % 71);
-    request.end_finder = std::make_shared<EndsAfter>(tokens);
+    request.end_finder = std::make_shared<TextEndsAfter>(tokens);
   }
   return requests;
 }

@@ -100,12 +100,6 @@ class Conversation(page_case.PageCase):
         self.say(text)
         self.wait(f"{DONE} && document.getElementById('say').value === ''")
 
-    def set(self, identity, value):
-        self.browser.evaluate(
-            f"(() => {{ const e = document.getElementById('{identity}'); e.value = {json.dumps(value)};"
-            " e.dispatchEvent(new Event('input', {bubbles: true})); })()"
-        )
-
     def click(self, text):
         """The last button of this name in the log."""
         self.browser.evaluate(f"[...document.querySelectorAll('.log button')].filter(b => b.textContent === {json.dumps(text)}).at(-1).click()")

@@ -1,6 +1,7 @@
 """What the tests of the page beside a scripted server share: one browser per class, a server and a fresh page per test. Exit 77:
 skipped, with the reason on the last line."""
 
+import json
 import pathlib
 import sys
 import unittest
@@ -34,6 +35,12 @@ class PageCase(unittest.TestCase):
         self.browser.evaluate("document.getElementById('say').focus()")
         self.browser.type(text)
         self.browser.press("Enter")
+
+    def set(self, identity, value):
+        self.browser.evaluate(
+            f"(() => {{ const e = document.getElementById('{identity}'); e.value = {json.dumps(value)};"
+            " e.dispatchEvent(new Event('input', {bubbles: true})); })()"
+        )
 
     def hidden(self, identity):
         return self.browser.evaluate(f"document.getElementById('{identity}').hidden")

@@ -51,16 +51,13 @@ class Page(page_case.PageCase):
         self.assertTrue(self.hidden("newest"))
         self.assertFalse(self.hidden("earlier"))
 
-    def recall(self, when):
-        self.browser.evaluate(f"(() => {{ const e = document.getElementById('recall'); e.value = '{when}'; e.dispatchEvent(new Event('input')); }})()")
-
     def test_what_a_message_brings_back_is_marked(self):
         held, said = [6] * 40, {"state": "busy", "policy": "auto", "budget": 30, "live": 31}
         held[5] = held[6] = held[7] = 0
         self.server.kv = lambda request: (200, kv_answer(request.session, 40, request.query) | said | {"held": held})
         back = "[...document.querySelectorAll('.map .token[data-kind=back]')].map(t => t.dataset.position).join()"
         dropped = "document.querySelectorAll('.map .token[data-level=\"0\"]').length"
-        self.recall("turn")
+        self.set("recall", "turn")
         self.chat()
         self.browser.wait(f"{dropped} === 3")
         held[5], held[6], said["logical"] = 6, 6, 20  # it is read: all of that is held
@@ -79,7 +76,7 @@ class Page(page_case.PageCase):
         self.assertEqual(self.browser.evaluate("document.getElementById('kept').textContent"), "31")
         self.assertEqual(self.browser.evaluate("document.querySelectorAll('.map .token[data-level=\"\"]').length"), 10)
         # Where a chat does not recall, what is held again was computed again.
-        self.recall("off")
+        self.set("recall", "off")
         self.server.kv = lambda request: (200, kv_answer(request.session, 50, request.query) | {"policy": "auto", "budget": 60})
         self.say("And now?")
         self.browser.wait(f"{dropped} === 0")
@@ -90,7 +87,7 @@ class Page(page_case.PageCase):
         held[5] = 0
         self.server.kv = lambda request: (200, kv_answer(request.session, 40, request.query) | said | {"held": list(held)})
         dropped = "[...document.querySelectorAll('.map .token[data-level=\"0\"]')].map(t => t.dataset.position).join()"
-        self.recall("turn")
+        self.set("recall", "turn")
         self.chat()
         self.browser.wait(f"{dropped} === '5'")
         go = threading.Event()

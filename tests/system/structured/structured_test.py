@@ -241,10 +241,9 @@ def main():
     parser.add_argument("--all", action="store_true")
     arguments = parser.parse_args()
     schemas, count = list(SCHEMAS), arguments.answers or (20_000 if arguments.all else 160)
-    if arguments.all:
-        if WILD.exists():
-            with lzma.open(WILD, "rt") as lines:
-                schemas += [json.loads(line)["schema"] for line in lines][:1000]
+    if arguments.all and WILD.exists():
+        with lzma.open(WILD, "rt") as lines:
+            schemas += [json.loads(line)["schema"] for line in lines][:1000]
     model = small_model(folder("structured"))
     with ServerProcess(BINARY, model, ["--max-model-len", 512, "--threads", 2]) as server:
         began = time.monotonic()
