@@ -139,7 +139,7 @@ def drawn(server, round_, seconds):
     turns = 0
     while time.monotonic() < end or (not all(gaps.values()) and turns < TURNS_MAX):
         if turns % TURNS_OF_CHAT == 0:  # a longer one outgrows the context
-            chat = {"session_id": f"{round_}.{turns}", "kv": KV}
+            chat = {"session_id": f"{round_}-{turns}", "kv": KV}
             stream(server, **chat, prompt=made_up_ids(round_, FIRST), max_tokens=1)
         before, turns = audits_so_far(server), turns + 1
         found = stream(server, **chat, session_append=True, prompt=made_up_ids(turns, SAID), max_tokens=ANSWER)[1]
