@@ -157,6 +157,28 @@ class Door(unittest.TestCase):
             self.assertEqual(self.trace.read_text(), f"ninja -C {self.build}/release {targets}\n")
             self.trace.unlink()
 
+    def test_the_build_of_another_tree_is_not_taken_over(self):
+        self.environment["HYDRANT_SKIP_PACKAGES"] = "1"
+        self.build_with_ninja_only()
+        cache, other = self.build / "release" / "CMakeCache.txt", self.build / "other"
+        other.mkdir()
+        for home, arguments in ((other, ["up"]), (self.build / "gone", ["up"]), (other, ["load"]), (other, ["test"])):
+            cache.write_text(f"# comment\nCMAKE_HOME_DIRECTORY:INTERNAL={home}\n")
+            result = self.hydrant(*arguments)
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertIn(f"the build of another tree, {home}.", result.stderr)
+            self.assertIn("HYDRANT_BUILD=", result.stderr)
+            self.assertNotIn("ninja", self.trace.read_text() if self.trace.exists() else "")
+            self.assertFalse((self.build / "logs").exists(), "its logs are not written over")
+        # By way of a link it is another tree's, too; and this tree is this one under another name.
+        (self.build / "release").rename(self.build / "theirs")
+        (self.build / "release").symlink_to(self.build / "theirs")
+        self.assertIn(f"rm -r {self.build / 'theirs'}", self.hydrant("load").stderr)
+        other.rmdir()
+        other.symlink_to(ROOT)
+        self.assertNotIn("another tree", self.hydrant("load").stderr)
+        self.assertIn("ninja -C", self.trace.read_text())
+
     def build_with_ninja_only(self):
         """A build directory that was configured a moment ago."""
         (self.build / "release").mkdir(parents=True, exist_ok=True)

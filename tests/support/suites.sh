@@ -1,5 +1,5 @@
 # What `./hydrant test` does: builds, suites and their times. The door sources it, and has what is used here besides: say, progress,
-# phase, build, ensure_packages, ensure_model, meant; kBuild, kExitUsage, kLogs, phases.
+# phase, build, is_of_another_tree, ensure_packages, ensure_model, meant; kBuild, kExitUsage, kLogs, phases.
 
 # build_ahead PRESET: builds it beside the tests that run now, with what they leave of the processors.
 ahead_preset='' ahead_process=''
@@ -105,6 +105,7 @@ run_tests() {
   done
   set -- "${filters[@]}"
   refuse_unknown_ctest_flags "$@"
+  if is_of_another_tree "$kBuild/release"; then exit 1; fi
   mkdir -p "$kLogs"
   rm -f "$kLogs"/ctest-*.xml
   phases=$kLogs/phases
