@@ -2,7 +2,7 @@
 
 import anthropic
 
-from client_server import MODEL, require, serve
+from client_server import MODEL, check_examples, require, serve
 
 HELLO = [{"role": "user", "content": "Say hello."}]
 TOOLS = [{
@@ -68,6 +68,7 @@ def main():
                 require(False, f"{name} is refused")
             except kind as error:
                 require(error.body["type"] == "error" and error.request_id, f"{name} is a {kind.__name__}", error.body)
+    check_examples("docs/messages.md")
 
 
 if __name__ == "__main__":

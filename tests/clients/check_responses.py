@@ -7,7 +7,7 @@ import tempfile
 
 import openai
 
-from client_server import MODEL, require, serve
+from client_server import MODEL, check_examples, require, serve
 
 TOOLS = [{
     "type": "function", "name": "weather", "description": "The weather of a place.", "strict": False,
@@ -169,6 +169,7 @@ def main():
                 agents(client, common, policy, extra, {"session-id": policy}, {"prompt_cache_key": policy})
                 agents(client, common, policy, extra, {"X-Claude-Code-Session-Id": "c" + policy}, {})
             conversations(client, common)
+    check_examples("README.md", "docs/responses.md")
 
 
 if __name__ == "__main__":
