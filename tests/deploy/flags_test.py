@@ -18,7 +18,8 @@ HEAD = """# Flags of `hydrantd serve`
 
 `hydrantd serve MODEL [flags]`: MODEL is a checkpoint directory, a `.gguf` file or a name ([models.md](models.md)).
 `hydrantd --help` prints the flags that most operators need, `hydrantd --help-all` all of them, which is what this page
-has (made by `tests/deploy/flags_test.py --write`).
+has (made by `tests/deploy/flags_test.py --write`). Other commands than `serve` are in
+[operations.md](operations.md#starting-and-stopping).
 
 A flag may be written with `_` for `-`, and its value after `=`. A flag in brackets, `--[no-]ui`, is a switch with an
 opposite. `--config FILE` reads the same names, with underscores, from a JSON object; a flag on the command line wins.

@@ -485,6 +485,16 @@ def api_is_documented(tree):
                 yield path, line, f"docs/api.md has no `{method} {endpoint}`"
 
 
+@rule
+def threads_are_documented(tree):
+    """The name of every thread, as `top -H` shows it, is on the page about debugging."""
+    page = " ".join(tree.files.get("docs/debugging.md", "").split())
+    for path, text in tree.cpp(*LIBRARIES):
+        for line, match in matches(r'pthread_setname_np\(pthread_self\(\), "([^"]+)"\)', text):
+            if f"`{match[1]}`" not in page:
+                yield path, line, f"docs/debugging.md does not say what the thread `{match[1]}` does"
+
+
 # --- words ---------------------------------------------------------------------------------------------------------
 
 # One word per thing (the glossary of DESIGN.md). Words of the operating system keep their meaning.

@@ -149,6 +149,10 @@ PLANTED = {
         {"api/a.cc": 'reader.Bool("verbose", false);\n', "docs/api.md": "`GET /open` `POST /b` | `verbose`\n",
          "server/a.cc": 'Simple("GET", "/open", true, f); OnBody("/b", g);\n'},
     ),
+    "threads_are_documented": (
+        [{"server/a.cc": 'pthread_setname_np(pthread_self(), "masks");\n', "docs/debugging.md": "`engine`, `worker`\n"}],
+        {"server/a.cc": 'pthread_setname_np(pthread_self(), "kv writer");\n', "docs/debugging.md": "`kv\nwriter` writes\n"},
+    ),
     "glossary": (
         [
             {"block_manager/a.h": "int page_count;\n"},
