@@ -20,7 +20,7 @@ BUSY_S = 3
 
 HELP = """\
 /budget N | off    keep N tokens of the conversation in the cache, or all of it
-/policy NAME       h2o, h2o-plus, streaming, … (docs/kv.md); full: keep everything
+/policy NAME       which ones: h2o, h2o-plus, auto, … (docs/kv.md), full: all; alone: which there are
 /system TEXT       what the model is told before anything else; without TEXT: nothing
 /temperature X     0: always the likeliest; /temperature alone: the server's default
 /max N             longest answer, in tokens; alone: as the server has it
@@ -42,16 +42,18 @@ CONTROLS = {code: None for code in [*range(32), *range(127, 160)] if code not in
 class Chat:
     def __init__(self, server, arguments, out):
         self.server, self.out = server, out
-        self.model, self.is_hydrant = server.model(arguments.model)
+        model = server.model(arguments.model)
+        self.model, self.is_hydrant = model["id"], "kv_block_bytes" in model
+        self.policies = [name for name in model.get("kv_policies") or [] if isinstance(name, str)]
         self.messages = []
         self.settings = {"temperature": arguments.temperature, "max_tokens": arguments.max_tokens}
         self.kv = {}
         if arguments.budget is not None:
             self.kv["budget"] = arguments.budget
-        if arguments.policy is not None:
-            self.kv["policy"] = arguments.policy
         self.schema = None
         self.report = {}
+        if arguments.policy is not None:
+            self.do_policy(arguments.policy)
         self.rename()
         if arguments.system:
             self.set_system(arguments.system)
@@ -164,11 +166,14 @@ class Chat:
         return f"The cache keeps {self.kv.get('budget', 'everything')}" + (" tokens." if "budget" in self.kv else ".")
 
     def do_policy(self, rest):
+        known = ", ".join(self.policies)
+        if rest and self.policies and rest not in self.policies:
+            raise Failure(f"There is no policy {rest} here; there are {known}.")
         self.kv.pop("policy", None)
         if rest:
             self.kv["policy"] = rest
         self.rename()
-        return f"Policy: {rest or 'as the server has it'}."
+        return f"Policy: {rest or 'as the server has it'}." + (f" There are {known}." if known and not rest else "")
 
     def do_system(self, rest):
         self.set_system(rest)

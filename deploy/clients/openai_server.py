@@ -52,11 +52,11 @@ class Server:
         return response
 
     def model(self, wanted):
-        """(name, whether it is a Hydrant): the model called `wanted`, or the first there is."""
+        """What /v1/models says of the model called `wanted`, or of the first there is."""
         models = json.loads(self.open("GET", "/v1/models", timeout=CONNECT_S).read()).get("data", [])
         for model in models:
             if wanted in (None, model.get("id")):
-                return model["id"], "kv_block_bytes" in model
+                return model
         raise Failure(f"{self.url} serves {', '.join(m['id'] for m in models) or 'nothing'}, not {wanted}.")
 
 

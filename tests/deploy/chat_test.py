@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -15,6 +16,9 @@ import time
 from serving import BINARY, ROOT, ServerProcess, folder, small_model
 
 CHAT = ROOT / "deploy" / "clients" / "chat.py"
+sys.path.insert(0, str(CHAT.parent))
+
+from chat import CONTROLS, HELP
 
 
 def chat(base, lines, *flags):
@@ -56,8 +60,20 @@ def check_commands(server, path):
     ):  # fmt: skip
         code, said, told = chat(server.base, [line])
         expect(code == 1 and words in told and said == "", f"{line} says what is wrong", told)
-    code, _, told = chat(server.base, ["/policy nonsense", "Hello.", "/policy", "Hello."])
-    expect(code == 1 and "kv.policy" in told and told.count("(400)") == 1, "a refusal is told and forgotten", told)
+    code, _, told = chat(server.base, ["/temperature 9", "Hello.", "/temperature 0", "Hello."])
+    expect(code == 1 and "'temperature'" in told and told.count("(400)") == 1, "a refusal is told and forgotten", told)
+
+
+def check_policies(server):
+    code, said, told = chat(server.base, ["/policy streaming", "/show", "/policy", "/policy h2o-streaming", "/budget 64", "Hello."])
+    expect(code == 1 and "There is no policy streaming here; there are full, h2o," in told, "a policy that is not there is told", told)
+    expect("policy: streaming" not in told and "Policy: h2o-streaming." in told, "and changes nothing", told)
+    expect("as the server has it. There are full, h2o," in told, "/policy alone says which there are", told)
+    expect(said.count("\n") >= 1 and "(400)" not in told, "one of those answers", (said, told))
+    code, _, told = chat(server.base, ["Hello."], "--policy", "streaming")
+    expect(code == 1 and "no policy streaming here" in told, "--policy is looked at before anything is said", told)
+    for name in re.findall(r"\b(?:h2o[a-z0-9-]*|auto|full)\b", next(line for line in HELP.splitlines() if line.startswith("/policy"))):
+        expect(name in json.loads(server.get("/v1/models"))["data"][0]["kv_policies"], f"/help names {name}, which is there")
 
 
 def check_errors(server):
@@ -101,10 +117,7 @@ def check_interrupt(server):
 
 
 def check_controls():
-    sys.path.insert(0, str(CHAT.parent))
-    import chat as module  # noqa: PLC0415
-
-    expect("\x1b[2Ja\x07\x9b\n\tb".translate(module.CONTROLS) == "[2Ja\n\tb", "an answer cannot command the terminal")
+    expect("\x1b[2Ja\x07\x9b\n\tb".translate(CONTROLS) == "[2Ja\n\tb", "an answer cannot command the terminal")
 
 
 def main():
@@ -114,6 +127,7 @@ def main():
     with ServerProcess(BINARY, small_model(path), flags) as server:
         check_talk(server)
         check_commands(server, path)
+        check_policies(server)
         check_errors(server)
         check_interrupt(server)
 
