@@ -3,7 +3,7 @@
 
 A line of IN is {"custom_id": "…", "method": "POST", "url": "/v1/chat/completions", "body": {…}}, one of OUT what came of it:
 {"id", "custom_id", "response": {"status_code", "request_id", "body"}, "error"}, in the order in which answers come. A server that
-is busy is asked again when it says so. Run it again to go on: what OUT has answers to is not asked for again.
+is busy, or gave up while it answered, is asked again. Run it again to go on: what OUT has answers to is not asked for again.
 The exit status is 0 when every request has its answer, 1 when some have none, 2 when IN is none that could be sent.
 Python's standard library only."""
 
@@ -20,7 +20,7 @@ import time
 import openai_server
 from openai_server import Failure, Server
 
-BUSY = (429, 503, 529)  # come again later
+BUSY = (429, 503, 529)  # come again later, also where the answer does not say when
 WAIT_MAX_S = 60
 
 
@@ -28,7 +28,7 @@ def read_requests(path):
     """The requests of the file. A Failure names the first line that is none."""
     requests, seen = [], {}
     try:
-        lines = pathlib.Path(path).read_text().splitlines()
+        lines = pathlib.Path(path).read_text(encoding="utf-8").split("\n")  # JSON may have U+2028 and its like as they are
     except (OSError, UnicodeDecodeError) as error:
         raise Failure(f"{path} cannot be read: {error}") from error
     for number, line in enumerate(lines, 1):
@@ -67,17 +67,33 @@ def keep_answers(path):
     """The custom_ids that the file has answers to; what else was in it, a line cut short too, is gone from it."""
     kept = {}
     if path.exists():
-        for line in path.read_text(errors="replace").splitlines():
+        for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
             try:
                 result = json.loads(line)
-                if result["response"]["status_code"] == 200:
+                if is_answer(result["response"]):
                     kept[result["custom_id"]] = line
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, AttributeError):
                 pass  # it is asked for again
     draft = path.with_name(path.name + ".partial")
-    draft.write_text("".join(line + "\n" for line in kept.values()))
+    draft.write_text("".join(line + "\n" for line in kept.values()), encoding="utf-8")
     os.replace(draft, path)
     return set(kept)
+
+
+def is_answer(response):
+    """Whether the model has ended it, or its longest length has; not what the server stopped, as when it was shut down."""
+    body = response["body"]
+    if response["status_code"] != 200 or not isinstance(body, dict):
+        return False
+    if any(choice.get("finish_reason") in ("abort", "error") for choice in body.get("choices") or []):
+        return False
+    if body.get("status") == "incomplete":  # of /v1/responses
+        return (body.get("incomplete_details") or {}).get("reason") in ("max_output_tokens", "content_filter")
+    return body.get("status") not in ("failed", "cancelled")
+
+
+def is_busy(response):
+    return response.status in BUSY or response.status >= 500 and response.getheader("Retry-After") is not None
 
 
 def ask(server, request, tries, stop):
@@ -99,11 +115,12 @@ def ask(server, request, tries, stop):
                 body = {"error": {"message": text[:200].decode("utf-8", "replace")}}
             result["id"] = f"batch_req_{identifier}"
             result["response"] = {"status_code": response.status, "request_id": identifier, "body": body}
-            result["error"] = None
-            if response.status not in BUSY:
+            stopped = response.status == 200 and not is_answer(result["response"])
+            result["error"] = {"code": "stopped", "message": "The server stopped before the answer ended."} if stopped else None
+            if not stopped and not is_busy(response):
                 break
             after = response.getheader("Retry-After", "")
-            wait = float(after) if after.isdigit() else wait
+            wait = float(after) if after.isascii() and after.isdigit() else wait
         if last or stop.wait(min(wait, WAIT_MAX_S)):
             break
     return result
@@ -118,11 +135,11 @@ class Progress:
         self.terminal = sys.stderr.isatty()
 
     def add(self, result):
-        response = result["response"] or {}
-        answered = response.get("status_code") == 200
+        response = result["response"]
+        answered = response is not None and is_answer(response)
         self.done += answered
         self.failed += not answered
-        usage = response.get("body", {}).get("usage") if answered else None
+        usage = response["body"].get("usage") if answered else None
         self.tokens += (usage or {}).get("completion_tokens") or (usage or {}).get("output_tokens") or 0
         self.show()
 

@@ -2,14 +2,21 @@
 """`./hydrant batch` as a user has it: files of requests against the real server, and what becomes of them."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
 import time
+import types
+import urllib.request
 
 from serving import BINARY, ROOT, ServerProcess, folder, small_model
 
 BATCH = ROOT / "deploy" / "clients" / "batch.py"
+sys.path.insert(0, str(BATCH.parent))
+
+from batch import is_answer, is_busy
+from server_process import wait_for
 
 
 def line(i, tokens=4, **members):
@@ -80,6 +87,76 @@ def check_busy(path):
         expect(refused > 0, "it was busy", refused)
 
 
+def check_gave_up(path):
+    """What waited too long in the queue (504), and what an operator ended, is asked for again."""
+    source, out = path / "gave_up.jsonl", path / "gave_up_out.jsonl"
+    flags = ("--max-model-len", 1024, "--max-num-seqs", 1, "--queue-timeout-s", 0.05, "--admin-port", 0, "--admin-api-key", "ADMIN-KEY")
+    with ServerProcess(BINARY, small_model(path), flags) as server:
+        admin = next(match[1] for text in server.log if (match := re.search(r"admin listener on (http://\S+)", text)))
+
+        def abort():
+            request = urllib.request.Request(admin + "/abort_requests", b'{"tenant": "default"}',
+                                             {"Content-Type": "application/json", "Authorization": "Bearer ADMIN-KEY"})  # fmt: skip
+            with urllib.request.urlopen(request, timeout=60) as response:
+                return json.load(response)["aborted"]
+
+        # One has all the server until it is ended, and the other waits for it.
+        long = {"prompt": "a", "max_tokens": 1000, "ignore_eos": True}
+        write(source, [*(line(i, url="/v1/completions", body=long) for i in range(2))])
+        out.unlink(missing_ok=True)
+        process = subprocess.Popen([sys.executable, "-B", BATCH, source, out, "--url", server.base, "--tries", "200"],
+                                   stderr=subprocess.PIPE, text=True)  # fmt: skip
+        wait_for("one waits too long", lambda: server.metric("hydrant_rejected_total", reason="queue_timeout") > 0)
+        wait_for("a request is ended", abort)
+        _, told = process.communicate(timeout=200)
+        expect(process.returncode == 0, "what the server gave up is asked for again", told)
+        found = {result["response"]["body"]["usage"]["completion_tokens"] for result in results(out).values()}
+        expect(found == {1000}, "and every answer is whole", found)
+
+        # Where it was the last try it has no answer; the next run asks again.
+        write(source, [line(0, url="/v1/completions", body=long)])
+        out.unlink()
+        process = subprocess.Popen([sys.executable, "-B", BATCH, source, out, "--url", server.base, "--tries", "1"],
+                                   stderr=subprocess.PIPE, text=True)  # fmt: skip
+        wait_for("a request is ended", abort)
+        _, told = process.communicate(timeout=60)
+        result = results(out)["r0"]
+        expect(process.returncode == 1 and "1 failed" in told, "half an answer is none", told)
+        expect(result["error"]["code"] == "stopped" and result["response"]["status_code"] == 200, "and the file says so", result)
+        code, told = batch(server.base, source, out)
+        expect(code == 0 and results(out)["r0"]["error"] is None, "the same command goes on", told)
+
+
+def check_what_is_an_answer():
+    done = {"choices": [{"finish_reason": "length"}, {"finish_reason": None}]}
+    for status, body, holds in (
+        (200, done, True), (200, {"data": [[0.5]]}, True), (503, done, False), (200, [], False),
+        (200, {"choices": [{"finish_reason": "stop"}, {"finish_reason": "abort"}]}, False),
+        (200, {"status": "completed", "incomplete_details": None}, True), (200, {"status": "failed"}, False),
+        (200, {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, True),
+        (200, {"status": "incomplete", "incomplete_details": None}, False),
+    ):  # fmt: skip
+        expect(is_answer({"status_code": status, "body": body}) == holds, f"{status} {body} is {'an' if holds else 'no'} answer")
+    for status, header, holds in ((504, "1", True), (504, None, False), (500, "5", True), (503, None, True), (429, None, True), (400, "1", False)):
+        response = types.SimpleNamespace(status=status, getheader=lambda name, header=header: header)
+        expect(is_busy(response) == holds, f"{status} with Retry-After {header} is {'' if holds else 'not '}asked again")
+
+
+def check_lines(server, path):
+    """Only a line feed ends a line: JSON may have what else Unicode calls an end of one."""
+    source, out = path / "lines.jsonl", path / "lines_out.jsonl"
+    request = line(1)
+    request["custom_id"], request["body"]["messages"][0]["content"] = "a\u2028b", "Hello.\u2028\u2029\x85Well?"
+    source.write_text(json.dumps(request, ensure_ascii=False) + "\r\n", encoding="utf-8")
+    out.unlink(missing_ok=True)
+    code, told = batch(server.base, source, out)
+    expect(code == 0, "a line has separators of other kinds", told)
+    result = json.loads(out.read_text(encoding="utf-8"))
+    out.write_text(json.dumps(result, ensure_ascii=False) + "\n", encoding="utf-8")
+    code, told = batch(server.base, source, out)
+    expect(code == 0 and "1 of 1 answered, 1 of them before" in told, "in the file of answers, too", told)
+
+
 def check_stop(server, path):
     source, out = path / "long.jsonl", path / "long_out.jsonl"
     out.unlink(missing_ok=True)
@@ -113,11 +190,14 @@ def check_input(server, path):
 
 def main():
     path = folder("batch")
+    check_what_is_an_answer()
     with ServerProcess(BINARY, small_model(path), ("--max-model-len", 1024, "--num-gpu-blocks-override", 512)) as server:
         check_answers(server, path)
+        check_lines(server, path)
         check_stop(server, path)
         check_input(server, path)
     check_busy(path)
+    check_gave_up(path)
 
 
 if __name__ == "__main__":
