@@ -8,6 +8,7 @@ A folder stands above all that it includes. An arrow that follows from others (a
 person can follow the rest.
 """
 
+import argparse
 import html
 import pathlib
 import sys
@@ -103,8 +104,11 @@ def draw(table):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="writes nothing; exits 1 if the picture is another")
+    check = parser.parse_args().check
     picture = draw(LAYERS)
-    if sys.argv[1:] == ["--check"]:
+    if check:
         if not PICTURE.exists() or PICTURE.read_text() != picture:
             print(f"{PICTURE.name} is not the picture of tests/tidy/layers.txt: run docs/pictures/layers.py")
             return 1

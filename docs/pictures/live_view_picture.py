@@ -2,6 +2,7 @@
 """Makes docs/pictures/live_view.webp and docs/pictures/live_view_dark.webp: a chat at a budget of 64 while it is being answered. Needs the default
 model, a Release build and Chromium; the answer is a sampled one, so every run tells another story."""
 
+import argparse
 import pathlib
 import sys
 
@@ -19,6 +20,7 @@ POINTED = f"[...document.querySelectorAll('.map .token')].find(t => t.textConten
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__).parse_args()
     with ServerProcess(flags=("--num-gpu-blocks-override", 512)) as server, Browser(find_chromium()) as browser:
         browser.size(1280, 900)
         browser.go(server.base + "/ui")

@@ -145,6 +145,17 @@ class Door(unittest.TestCase):
         result = self.hydrant("up", "smollm2-135m", *flags)
         self.assertIn("Configuring release failed", result.stderr)  # the build is the next step, and cmake a stand-in
 
+    def test_what_draws_a_picture_of_the_pages_draws_none_for_its_help(self):
+        pictures = ROOT / "docs" / "pictures"
+        scripts, before = sorted(pictures.glob("*.py")), {path: path.stat().st_mtime_ns for path in pictures.iterdir()}
+        self.assertGreater(len(scripts), 1)
+        for script in scripts:
+            with self.subTest(script.name):
+                result = subprocess.run([sys.executable, "-B", script, "--help"], capture_output=True, text=True, timeout=30)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertIn(f"usage: {script.name}", result.stdout)
+        self.assertEqual({path: path.stat().st_mtime_ns for path in pictures.iterdir()}, before)
+
     def test_a_bench_builds_its_own_targets(self):
         self.environment["HYDRANT_SKIP_PACKAGES"] = "1"
         for names, targets in (
