@@ -248,11 +248,10 @@ class SessionStore {
 
   SessionCounts counts();
   const ModelId& model() const { return options_.model; }
-  // `done` is told when no file has what sessions that are gone by now have said, or that this cannot be: as Delete's. The session of
-  // this id is one of them, and stays unpurged until it can.
+  // `done` is told when no file has what sessions of this id that are gone by now have said, or that this cannot be: as Delete's.
   void Purge(int32_t tenant, const std::string& id, std::function<void(bool purged)> done);
-  // Whether Purge was asked for it, and did not come to its end: of the latest few, for as long as the process lives.
-  bool IsUnpurged(int32_t tenant, const std::string& id);
+  // Whether there is something for Purge to do.
+  bool IsUnpurged(int32_t tenant, const std::string& id) const;
   // Null without a journal.
   const SessionJournal* journal() const { return options_.journal; }
   // Null: no KV is kept on the disk.
@@ -292,11 +291,10 @@ class SessionStore {
   struct Tenant {
     std::map<std::string, Session*> sessions;  // by id
     Sessions busy;
-    Sessions idle;                     // least recently used first; and so is `stored`
-    Sessions stored;                   // idle, without a past in memory
-    std::string name;                  // with a journal
-    std::deque<std::string> gone;      // ids that expired or gave way, the latest few
-    std::deque<std::string> unpurged;  // ids that Purge was asked for, the latest few
+    Sessions idle;                 // least recently used first; and so is `stored`
+    Sessions stored;               // idle, without a past in memory
+    std::string name;              // with a journal
+    std::deque<std::string> gone;  // ids that expired or gave way, the latest few
     double weight = 1;
     int64_t bytes = 0;
     int64_t logged_bytes = 0;

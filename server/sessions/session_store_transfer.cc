@@ -9,8 +9,6 @@ namespace hydrant {
 namespace {
 
 constexpr int32_t kDiskAgainS = 10;  // Retry-After: a disk that hangs does so for seconds
-// Ids of a tenant that are remembered to be asked for again: many more than fail between two looks of somebody who deletes.
-constexpr size_t kUnpurgedMax = 256;
 
 }  // namespace
 
@@ -142,26 +140,12 @@ std::optional<ApiError> SessionStore::Import(const SessionOwner& owner, const st
 
 void SessionStore::Purge(int32_t tenant, const std::string& id, std::function<void(bool)> done) {
   if (options_.journal == nullptr) return done(true);
-  {
-    const Lock lock(*this);
-    std::deque<std::string>& unpurged = TenantOf(tenant).unpurged;
-    std::erase(unpurged, id);
-    unpurged.push_back(id);
-    if (unpurged.size() > kUnpurgedMax) unpurged.pop_front();
-  }
-  options_.journal->Purge([this, tenant, id, done = std::move(done)](bool purged) {
-    if (purged) {
-      const Lock lock(*this);
-      std::erase(TenantOf(tenant).unpurged, id);
-    }
-    done(purged);
-  });
+  options_.journal->Purge(options_.journal->NameOf(options_.tenant_name(tenant), id), std::move(done));
 }
 
-bool SessionStore::IsUnpurged(int32_t tenant, const std::string& id) {
-  const Lock lock(*this);
-  const std::deque<std::string>& unpurged = TenantOf(tenant).unpurged;
-  return std::find(unpurged.begin(), unpurged.end(), id) != unpurged.end();
+bool SessionStore::IsUnpurged(int32_t tenant, const std::string& id) const {
+  return options_.journal != nullptr &&
+         options_.journal->HasForgotten(options_.journal->NameOf(options_.tenant_name(tenant), id));
 }
 
 }  // namespace hydrant

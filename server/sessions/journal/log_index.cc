@@ -1,5 +1,6 @@
 #include "server/sessions/journal/log_index.h"
 
+#include <algorithm>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -10,7 +11,9 @@
 namespace hydrant {
 namespace {
 
-constexpr std::string_view kCheckpointMagic = "HYDRNTX1";
+constexpr std::string_view kCheckpointMagic = "HYDRNTX2";
+// Without what sessions have left in segments, and the names of those that are gone: of versions that did not know it.
+constexpr std::string_view kOlderMagic = "HYDRNTX1";
 constexpr std::string_view kSealedIndexMagic = "HYDRNTS1";
 constexpr std::string_view kSealedIndex = "checkpoint";
 constexpr auto kWordMax = static_cast<uint64_t>(std::numeric_limits<uint32_t>::max());
@@ -38,9 +41,11 @@ void PutSession(const SessionName& name, const LoggedSession& session, std::stri
   PutFixed(session.used_s, out);
   PutFixed(static_cast<uint8_t>(session.unreadable), out);
   AppendFacts(session.facts, out);
+  PutVarint(session.left_in.size(), out);
+  for (const uint32_t segment : session.left_in) PutVarint(segment, out);
 }
 
-bool ReadSession(ByteReader* reader, SessionName* name, LoggedSession* session) {
+bool ReadSession(ByteReader* reader, bool is_older, SessionName* name, LoggedSession* session) {
   *name = reader->Array<std::tuple_size_v<SessionName>>();
   session->last = ReadPlace(reader);
   session->before = ReadPlace(reader);
@@ -55,7 +60,34 @@ bool ReadSession(ByteReader* reader, SessionName* name, LoggedSession* session) 
   if (!reader->ok() || !facts.has_value()) return false;
   session->facts = *std::move(facts);
   *reader = ByteReader(left);
-  return true;
+  for (uint64_t count = is_older ? 0 : reader->Varint(left.size()); count > 0 && reader->ok(); --count) {
+    session->left_in.push_back(static_cast<uint32_t>(reader->Varint(kWordMax)));
+  }
+  return reader->ok();
+}
+
+void PutForgotten(const ForgottenIn& forgotten, std::string* out) {
+  PutFixed(forgotten.since_s, out);
+  PutVarint(forgotten.names.size(), out);
+  for (const SessionName& name : forgotten.names) PutArray(name, out);
+}
+
+ForgottenIn ReadForgotten(ByteReader* reader, bool is_older) {
+  ForgottenIn forgotten;
+  forgotten.since_s = reader->Fixed<int64_t>();
+  for (uint64_t count = is_older ? 0 : reader->Varint(reader->left().size()); count > 0 && reader->ok(); --count) {
+    forgotten.names.insert(reader->Array<std::tuple_size_v<SessionName>>());
+  }
+  return forgotten;
+}
+
+// The chain comes to an end, and its records stay where they are.
+void LeaveChain(LoggedSession* session) {
+  std::vector<uint32_t>& left_in = session->left_in;
+  for (uint32_t segment = session->first_segment; segment <= session->last.segment; ++segment) {
+    const auto place = std::lower_bound(left_in.begin(), left_in.end(), segment);
+    if (place == left_in.end() || *place != segment) left_in.insert(place, segment);
+  }
 }
 
 // What a sealed checkpoint cannot be parted from.
@@ -96,20 +128,39 @@ void LogIndex::SetUncertainFrom(uint32_t segment) {
   for (auto& [name, session] : sessions_) session.uncertain |= session.last.segment >= segment;
 }
 
+std::vector<SessionName> LogIndex::LeftIn(uint32_t segment) const {
+  std::vector<SessionName> names;
+  for (const auto& [name, session] : sessions_) {
+    if (std::binary_search(session.left_in.begin(), session.left_in.end(), segment)) names.push_back(name);
+  }
+  return names;
+}
+
+void LogIndex::DropSegment(uint32_t segment, const std::vector<SessionName>& left_in) {
+  forgotten_.erase(segment);
+  for (const SessionName& name : left_in) {
+    const auto found = sessions_.find(name);
+    if (found != sessions_.end()) std::erase(found->second.left_in, segment);
+  }
+}
+
 LogIndex::Applied LogIndex::Apply(const RecordHeader& header, LogPlace place, SessionFacts facts) {
   const auto found = sessions_.find(header.name);
   LoggedSession* const session = found == sessions_.end() ? nullptr : &found->second;
   const uint64_t bytes = kRecordHeaderBytes + header.payload_bytes;
   if (header.type == RecordType::kForget) {
     if (session == nullptr) return Applied::kOrphan;
-    for (uint32_t segment = session->first_segment; segment <= session->last.segment; ++segment) {
-      forgotten_.emplace(segment, header.wall_s);  // the first time counts
+    LeaveChain(session);
+    for (const uint32_t segment : session->left_in) {
+      // The first time counts.
+      forgotten_.try_emplace(segment, ForgottenIn{header.wall_s, {}}).first->second.names.insert(header.name);
     }
     bytes_ -= static_cast<int64_t>(session->bytes);
     sessions_.erase(found);
     return Applied::kYes;
   }
   if (header.type == RecordType::kReplace) {
+    if (session != nullptr) LeaveChain(session);
     LoggedSession& replaced = session != nullptr ? *session : sessions_[header.name];
     bytes_ += static_cast<int64_t>(bytes) - static_cast<int64_t>(replaced.bytes);
     replaced = {.last = place,
@@ -121,6 +172,7 @@ LogIndex::Applied LogIndex::Apply(const RecordHeader& header, LogPlace place, Se
                 .used_s = header.wall_s,
                 .unreadable = false,
                 .uncertain = false,
+                .left_in = std::move(replaced.left_in),
                 .facts = std::move(facts)};
     return Applied::kYes;
   }
@@ -152,9 +204,9 @@ std::string LogIndex::Checkpoint(uint32_t segment, const DirectoryId& directory)
   PutFixed(segment, &out);
   PutArray(directory, &out);
   PutVarint(forgotten_.size(), &out);
-  for (const auto& [number, since_s] : forgotten_) {
+  for (const auto& [number, forgotten] : forgotten_) {
     PutVarint(number, &out);
-    PutFixed(since_s, &out);
+    PutForgotten(forgotten, &out);
   }
   PutVarint(sessions_.size(), &out);
   out.reserve(out.size() + sessions_.size() * 96 + 4);
@@ -165,7 +217,8 @@ std::string LogIndex::Checkpoint(uint32_t segment, const DirectoryId& directory)
 
 std::optional<LogIndex> LogIndex::FromCheckpoint(std::string_view bytes, uint32_t segment,
                                                  const DirectoryId& directory) {
-  if (bytes.size() < 4 || !bytes.starts_with(kCheckpointMagic)) return std::nullopt;
+  const bool is_older = bytes.starts_with(kOlderMagic);
+  if (bytes.size() < 4 || !(is_older || bytes.starts_with(kCheckpointMagic))) return std::nullopt;
   const std::string_view body = bytes.substr(0, bytes.size() - 4);
   if (ByteReader(bytes.substr(body.size())).Fixed<uint32_t>() != Crc32c(body)) return std::nullopt;
   ByteReader reader(body.substr(kCheckpointMagic.size()));
@@ -174,7 +227,7 @@ std::optional<LogIndex> LogIndex::FromCheckpoint(std::string_view bytes, uint32_
   LogIndex index;
   for (uint64_t left = reader.Varint(body.size()); left > 0 && reader.ok(); --left) {
     const auto number = static_cast<uint32_t>(reader.Varint(kWordMax));
-    index.forgotten_.emplace(number, reader.Fixed<int64_t>());
+    index.forgotten_.emplace(number, ReadForgotten(&reader, is_older));
   }
   const uint64_t count = reader.Varint(body.size());
   if (!reader.ok()) return std::nullopt;
@@ -182,7 +235,7 @@ std::optional<LogIndex> LogIndex::FromCheckpoint(std::string_view bytes, uint32_
   for (uint64_t left = count; left > 0; --left) {
     SessionName name{};
     LoggedSession session;
-    if (!ReadSession(&reader, &name, &session)) return std::nullopt;
+    if (!ReadSession(&reader, is_older, &name, &session)) return std::nullopt;
     index.bytes_ += static_cast<int64_t>(session.bytes);
     index.sessions_.insert_or_assign(name, std::move(session));
   }

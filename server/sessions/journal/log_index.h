@@ -8,6 +8,8 @@
 //     the newest of the chain.
 //  2. A record enters the chain only if it is a kReplace, or if it goes on from `last`, or is the same turn as `last` and goes on
 //     from the same record: what was written again after a failed sync. Any other is an orphan and changes nothing.
+//  3. A session's end marks every segment that has a record of it: its chain's, and those of the chains before, which were replaced
+//     or moved and are there for as long as the segment is.
 #ifndef HYDRANT_SERVER_SESSIONS_JOURNAL_LOG_INDEX_H_
 #define HYDRANT_SERVER_SESSIONS_JOURNAL_LOG_INDEX_H_
 
@@ -16,6 +18,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,7 +40,16 @@ struct LoggedSession {
   // A start may find something else in the place of `last`: a copy of it that was never said to be durable, or nothing. The next
   // record has to be a whole one. Not kept in a checkpoint, which is written when all of this is certain.
   bool uncertain = false;
+  std::vector<uint32_t> left_in;  // segments that chains before this one were in, ascending
   SessionFacts facts;
+};
+
+// A segment with records of sessions that are gone.
+struct ForgottenIn {
+  int64_t since_s = 0;  // Unix time: the longest
+  std::set<SessionName>
+      names;  // of these sessions; fewer than there are after a start from an older version's checkpoint
+  bool operator==(const ForgottenIn&) const = default;
 };
 
 // Names are as good as random: half of one is its hash.
@@ -66,9 +78,10 @@ class LogIndex {
   void SetUncertainFrom(uint32_t segment);
   const absl::flat_hash_map<SessionName, LoggedSession, SessionNameHash>& sessions() const { return sessions_; }
   int64_t bytes() const { return bytes_; }  // of all chains
-  // Segments with records of sessions that are gone, and since when (Unix time) the longest.
-  const std::map<uint32_t, int64_t>& forgotten() const { return forgotten_; }
-  void DropSegment(uint32_t segment) { forgotten_.erase(segment); }
+  const std::map<uint32_t, ForgottenIn>& forgotten() const { return forgotten_; }
+  // The sessions that have left something in a segment: DropSegment's, once the segment is no more.
+  std::vector<SessionName> LeftIn(uint32_t segment) const;
+  void DropSegment(uint32_t segment, const std::vector<SessionName>& left_in);
 
   std::string Checkpoint(uint32_t segment, const DirectoryId& directory) const;
   // nullopt: not a whole checkpoint of this directory and segment.
@@ -76,7 +89,7 @@ class LogIndex {
 
  private:
   absl::flat_hash_map<SessionName, LoggedSession, SessionNameHash> sessions_;
-  std::map<uint32_t, int64_t> forgotten_;
+  std::map<uint32_t, ForgottenIn> forgotten_;
   int64_t bytes_ = 0;
 };
 

@@ -188,11 +188,11 @@ void SessionJournal::Tell(Waiting& waiting, bool durable) {
   waiting_bytes_ -= waiting.bytes;
 }
 
-void SessionJournal::Purge(std::function<void(bool)> done) {
+void SessionJournal::Purge(const SessionName& name, std::function<void(bool)> done) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!stopping_) {
-      purges_.push_back(std::move(done));
+      purges_.push_back({name, std::move(done)});
       done = nullptr;
     }
   }
@@ -205,7 +205,7 @@ void SessionJournal::TakePurges(Purges* purges, uint32_t* up_to) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!purges->empty() || purges_.empty()) return;
   purges->swap(purges_);
-  log_->TryStuckAgain();
+  for (const AskedPurge& asked : *purges) log_->TryStuckAgain(asked.name);
   *up_to = log_->newest_segment();
 }
 
@@ -219,10 +219,11 @@ bool SessionJournal::CleanSome(Purges* purges, uint32_t* up_to) {
     // No memory: later.
   }
   if (!more && kv_resealed_ && directory_->has_old_keys() && log_->IsResealed()) directory_->ForgetOldKeys();
-  const bool purged = !log_->HasForgotten(*up_to);
-  if (purges->empty() || (more && !purged)) return more;
-  for (const auto& done : *purges) done(purged);
-  purges->clear();
+  std::erase_if(*purges, [&](const AskedPurge& asked) {
+    const bool purged = !log_->HasForgotten(asked.name, *up_to);
+    if (purged || !more) asked.done(purged);
+    return purged || !more;
+  });
   return more;
 }
 
@@ -245,7 +246,7 @@ void SessionJournal::Run() {
     cleans = CleanSome(&purges, &purged_up_to);
   }
   for (Purges* left : {&purges, &purges_}) {
-    for (const auto& done : *left) done(false);
+    for (const AskedPurge& asked : *left) asked.done(false);
   }
   try {
     log_->Checkpoint();

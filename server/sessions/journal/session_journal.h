@@ -75,9 +75,12 @@ class SessionJournal {
   // Whether a record of the tenant of this name with which so many bytes would wait would be taken; where not, that is counted.
   bool TakesNow(const std::string& tenant, int64_t bytes);
 
-  // `done` is told, as Commit's, when no segment has a record of a session that is gone by now, or that this cannot be. The work is
-  // done between two groups, a part at a time; those who ask meanwhile wait for the next.
-  void Purge(std::function<void(bool purged)> done);
+  // `done` is told, as Commit's, when no segment has a record of a session of this name that is gone by now, or that this cannot be. The
+  // work is done between two groups, a part at a time, for all who ask; those who ask meanwhile wait for the next. What cannot be
+  // moved for another session's sake is that one's: nobody else is told that it is there.
+  void Purge(const SessionName& name, std::function<void(bool purged)> done);
+  // Whether there is something for Purge to do.
+  bool HasForgotten(const SessionName& name) const { return log_->HasForgotten(name); }
 
   absl::StatusOr<LoggedPast> Read(const SessionName& name) const { return log_->Read(name); }
   std::optional<LoggedSession> Find(const SessionName& name) const { return log_->Find(name); }
@@ -133,7 +136,11 @@ class SessionJournal {
   bool Queue(LogRecord& record, std::function<void(bool)>& done, int64_t bytes);
   void Charge(Waiting& waiting, int64_t charge, int64_t bytes);
   void NoteEnd(Waiting* end);
-  using Purges = std::vector<std::function<void(bool)>>;
+  struct AskedPurge {
+    SessionName name{};
+    std::function<void(bool)> done;
+  };
+  using Purges = std::vector<AskedPurge>;
   bool CleanSome(Purges* purges, uint32_t* up_to);
   void TakePurges(Purges* purges, uint32_t* up_to);
 
@@ -151,7 +158,7 @@ class SessionJournal {
   Share ends_;                                    // places
   int64_t waiting_bytes_ = 0;                     // of all that waits or is being written, in memory
   uint64_t passed_ = 0;
-  std::vector<std::function<void(bool)>> purges_;  // asked for, and not begun
+  Purges purges_;  // asked for, and not begun
   CommitTimes times_;
   bool stopping_ = false;
   std::thread thread_;  // last: it uses the others

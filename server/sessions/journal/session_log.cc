@@ -430,7 +430,7 @@ LogCounts SessionLog::counts() const {
   counts.live_bytes = index_.bytes();
   counts.sessions = static_cast<int64_t>(index_.sessions().size());
   counts.segments = std::ssize(*segments_);
-  for (const auto& [segment, since_s] : index_.forgotten()) counts.forgotten_segments += segments_->contains(segment);
+  for (const auto& [segment, ignored] : index_.forgotten()) counts.forgotten_segments += segments_->contains(segment);
   return counts;
 }
 

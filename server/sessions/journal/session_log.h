@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -95,11 +96,10 @@ class SessionLog {
   // Does a part of the work of giving room back, a few ms. `now_s` is Unix time. `purge`: what sessions that are gone have said goes
   // whatever purge_s is. True: there is more.
   bool Clean(int64_t now_s, bool purge = false);
-  // What could not be read of a segment is tried again: somebody waits for it to go.
-  void TryStuckAgain() { stuck_.clear(); }
-  // By the writing thread: the newest segment there has been; whether one up to `segment` has records of sessions that are gone.
+  // By the writing thread. What could not be read of a segment is tried again where it has records of a session of this name that is
+  // gone: somebody waits for it to go. The newest segment there has been.
+  void TryStuckAgain(const SessionName& name);
   uint32_t newest_segment() const { return next_number_ - 1; }
-  bool HasForgotten(uint32_t segment) const;
   // No session needs what is older than this start, and what could be written anew was; true where nothing is to be
   // (SessionLogOptions::reseals).
   bool IsResealed() const;
@@ -111,6 +111,8 @@ class SessionLog {
   // What the log knows of a session; nullopt: there is none. Its last turn; 0: there is none.
   std::optional<LoggedSession> Find(const SessionName& name) const;
   uint64_t TurnOf(const SessionName& name) const;
+  // Whether a segment, up to this one, has records of a session of this name that is gone.
+  bool HasForgotten(const SessionName& name, uint32_t up_to = std::numeric_limits<uint32_t>::max()) const;
   void ForEach(const std::function<void(const SessionName&, const LoggedSession&)>& visit) const;
   LogCounts counts() const;
 

@@ -15,15 +15,18 @@ constexpr size_t kMovedBytes = 1 << 20;
 
 // REQUIRES: the writing thread.
 std::optional<uint32_t> SessionLog::ChooseSegment(int64_t now_s, bool purge) const {
-  for (const auto& [segment, since_s] : index_.forgotten()) {
-    const bool due = purge || since_s <= now_s - options_.purge_s;
+  for (const auto& [segment, forgotten] : index_.forgotten()) {
+    const bool due = purge || forgotten.since_s <= now_s - options_.purge_s;
     if (due && segments_->contains(segment) && !stuck_.contains(segment)) return segment;
   }
   for (const auto& [segment, ignored] : *segments_) {
     if (segment <= stale_up_to_ && !stuck_.contains(segment)) return segment;
   }
   // Twice what is needed, and two segments besides, so that a small log is left alone. Oldest first: it has the most dead records.
-  if (counts_.bytes <= 2 * index_.bytes() + 2 * options_.segment_bytes) return std::nullopt;
+  // What cannot be cleaned is no reason to write the others again and again.
+  int64_t bytes = counts_.bytes;
+  for (const uint32_t segment : stuck_) bytes -= segments_->contains(segment) ? segments_->at(segment)->bytes : 0;
+  if (bytes <= 2 * index_.bytes() + 2 * options_.segment_bytes) return std::nullopt;
   for (const auto& [segment, ignored] : *segments_) {
     if (segment != number_ && !stuck_.contains(segment)) return segment;
   }
@@ -40,10 +43,18 @@ bool SessionLog::IsResealed() const {
                       [this](const auto& entry) { return entry.second.first_segment <= stale_up_to_; });
 }
 
-bool SessionLog::HasForgotten(uint32_t segment) const {
+bool SessionLog::HasForgotten(const SessionName& name, uint32_t up_to) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
   const auto& forgotten = index_.forgotten();
-  return std::any_of(forgotten.begin(), forgotten.end(),
-                     [&](const auto& entry) { return entry.first <= segment && segments_->contains(entry.first); });
+  return std::any_of(forgotten.begin(), forgotten.end(), [&](const auto& entry) {
+    return entry.first <= up_to && segments_->contains(entry.first) && entry.second.names.contains(name);
+  });
+}
+
+void SessionLog::TryStuckAgain(const SessionName& name) {
+  for (const auto& [segment, forgotten] : index_.forgotten()) {
+    if (forgotten.names.contains(name)) stuck_.erase(segment);
+  }
 }
 
 bool SessionLog::Clean(int64_t now_s, bool purge) {
@@ -59,10 +70,11 @@ bool SessionLog::Clean(int64_t now_s, bool purge) {
     if (!moved) cleaning_.reset();
     return moved;
   }
+  // One that stays holds up no other.
+  const bool goes_on = cleaning_->unreadable || RemoveSegment(cleaning_->segment);
   if (cleaning_->unreadable) stuck_.insert(cleaning_->segment);
-  const bool removed = !cleaning_->unreadable && RemoveSegment(cleaning_->segment);
   cleaning_.reset();
-  return removed;
+  return goes_on;
 }
 
 void SessionLog::BeginCleaning(uint32_t number) {
@@ -150,13 +162,14 @@ bool SessionLog::RemoveSegment(uint32_t number) {
     if (WriteCheckpoint(next_number_) != 0) return false;
   }
   int64_t bytes = 0;
+  const std::vector<SessionName> left_in = index_.LeftIn(number);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     auto segments = std::make_shared<Segments>(*segments_);
     bytes = segments->at(number)->bytes;
     segments->erase(number);
     segments_ = std::move(segments);
-    index_.DropSegment(number);
+    index_.DropSegment(number, left_in);
     counts_.bytes -= bytes;
   }
   // What stays behind for an error is found at the next start, and cleaned then.

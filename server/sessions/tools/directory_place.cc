@@ -147,7 +147,7 @@ absl::StatusOr<bool> DirectoryPlace::Forget(const std::string& tenant, const std
   if (!Write(std::move(record))) return absl::UnavailableError(absl::StrCat(path_, ": the disk does not take it"));
   if (absl::Status status = RemoveKv(directory_->NameOf(tenant, id)); !status.ok()) return status;
   if (!purge) return true;
-  if (absl::Status status = Purge(); !status.ok()) return status;
+  if (absl::Status status = Purge(directory_->NameOf(tenant, id)); !status.ok()) return status;
   return true;
 }
 
@@ -177,13 +177,12 @@ absl::Status DirectoryPlace::RemoveKv(const SessionName& name) {
       absl::StrCat(path_, ": the session is gone, and its KV may be left: ", std::strerror(-error)));
 }
 
-absl::Status DirectoryPlace::Purge() {
+absl::Status DirectoryPlace::Purge(const SessionName& name) {
   while (log_->Clean(NowS(), /*purge=*/true)) {
   }
-  const LogCounts counts = log_->counts();
-  if (!counts.read_only && counts.forgotten_segments == 0) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(path_, ": what was forgotten is still in ", counts.forgotten_segments,
-                                             " segments: they cannot be read, or nothing can be written"));
+  if (!log_->HasForgotten(name)) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      path_, ": the session is gone, and what it said is in the files still: they cannot be written anew"));
 }
 
 absl::Status DirectoryPlace::Close() {

@@ -40,7 +40,7 @@ class DirectoryPlace : public SessionPlace {
       : path_(std::move(path)), directory_(std::move(directory)), keys_(std::move(keys)) {}
   absl::StatusOr<SessionFile> Read(const SessionName& name);
   bool Write(LogRecord record);
-  absl::Status Purge();
+  absl::Status Purge(const SessionName& name);
   // The session's KV files leave the disk.
   absl::Status RemoveKv(const SessionName& name);
   void VerifySegment(LogDirectory& files, uint32_t number, VerifyReport* report);

@@ -209,5 +209,20 @@ TEST(SessionTransfer, APurgeThatCouldNotBeMayBeAskedForUntilItCan) {
   EXPECT_EQ(server.Ask(Get("/v1/sessions/stays")).status, 200);
 }
 
+TEST(SessionTransfer, WhatWasDeletedWithoutAPurgeMayBePurgedAlsoAfterAStart) {
+  const TempDir temp;
+  const auto purge = [](TestServer& server) { return server.Ask(Delete("/v1/sessions/s?purge=now")); };
+  {
+    DurableServer durable(temp.File("d"));
+    ASSERT_EQ(durable.server->Ask(Say(kCanary)).status, 200);
+    ASSERT_EQ(durable.server->Ask(Delete("/v1/sessions/s")).status, 200);
+  }
+  DurableServer durable(temp.File("d"));
+  EXPECT_THAT(BytesBelow(temp.File("d")), HasSubstr(kCanary));
+  EXPECT_EQ(purge(*durable.server).status, 200);
+  EXPECT_THAT(BytesBelow(temp.File("d")), Not(HasSubstr(kCanary)));
+  EXPECT_EQ(purge(*durable.server).status, 404);
+}
+
 }  // namespace
 }  // namespace hydrant

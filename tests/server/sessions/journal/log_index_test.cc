@@ -2,7 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <optional>
 #include <string>
+#include <vector>
+
+#include "server/sessions/journal/byte_codec.h"
+#include "server/sessions/journal/crc32c.h"
 
 namespace hydrant {
 namespace {
@@ -49,7 +55,34 @@ TEST_F(LogIndexTest, AnEndMarksTheSegmentsThatHaveSomethingOfIt) {
   EXPECT_EQ(index_.Apply(At(RecordType::kForget, 3), {3, 99}, {}), Applied::kYes);
   EXPECT_EQ(Found(), nullptr);
   EXPECT_EQ(index_.bytes(), 0);
-  EXPECT_EQ(index_.forgotten(), (std::map<uint32_t, int64_t>{{1, 77}, {2, 77}, {3, 77}}));
+  const ForgottenIn one = {77, {At(RecordType::kForget, 3).name}};
+  EXPECT_EQ(index_.forgotten(), (std::map<uint32_t, ForgottenIn>{{1, one}, {2, one}, {3, one}}));
+}
+
+TEST_F(LogIndexTest, AnEndMarksWhereItsSessionWasBeforeForAsLongAsTheSegmentIsThere) {
+  index_.Apply(At(RecordType::kReplace, 1), {1, 36}, {});
+  index_.Apply(At(RecordType::kReplace, 1), {2, 36}, {});
+  index_.Apply(At(RecordType::kReplace, 1), {5, 36}, {});
+  EXPECT_EQ(Found()->left_in, (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(index_.LeftIn(1), std::vector<SessionName>{At(RecordType::kReplace, 1).name});
+  EXPECT_EQ(index_.LeftIn(5), std::vector<SessionName>());
+  index_.DropSegment(1, index_.LeftIn(1));
+  const DirectoryId directory{};
+  index_ = *LogIndex::FromCheckpoint(index_.Checkpoint(6, directory), 6, directory);
+  index_.Apply(At(RecordType::kForget, 2), {6, 36}, {});
+  const ForgottenIn one = {77, {At(RecordType::kForget, 2).name}};
+  EXPECT_EQ(index_.forgotten(), (std::map<uint32_t, ForgottenIn>{{2, one}, {5, one}}));
+}
+
+TEST_F(LogIndexTest, ACheckpointOfAnOlderVersionSaysWhatItKnew) {
+  index_.Apply(At(RecordType::kReplace, 4), {1, 36}, {});
+  std::string bytes = index_.Checkpoint(12, DirectoryId{});
+  bytes.resize(bytes.size() - 5);  // that it has left nothing, and the checksum
+  bytes[7] = '1';
+  PutFixed(Crc32c(bytes), &bytes);
+  const std::optional<LogIndex> read = LogIndex::FromCheckpoint(bytes, 12, DirectoryId{});
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->sessions().begin()->second.turn, 4u);
 }
 
 TEST_F(LogIndexTest, WhatIsUnknownIsSkippedOrMakesItsSessionUnreadable) {

@@ -229,17 +229,53 @@ TEST(SessionJournal, APurgeEndsWhenNoSegmentHasWhatIsGone) {
   end.turn = 1;
   EXPECT_TRUE(commit(end));
   EXPECT_EQ(journal->counts().forgotten_segments, 1);
+  EXPECT_TRUE(journal->HasForgotten(end.name));
   std::promise<bool> purged, again;
-  journal->Purge([&](bool is) { purged.set_value(is); });
+  journal->Purge(end.name, [&](bool is) { purged.set_value(is); });
   EXPECT_TRUE(purged.get_future().get()) << "though nothing was due, and it looks once an hour";
   EXPECT_EQ(journal->counts().forgotten_segments, 0);
   EXPECT_TRUE(journal->Read(journal->NameOf("t", "b")).ok());
-  journal->Purge([&](bool is) { again.set_value(is); });
+  journal->Purge(end.name, [&](bool is) { again.set_value(is); });
   EXPECT_TRUE(again.get_future().get()) << "there is nothing to be done";
   journal->Stop();
   bool said = true;
-  journal->Purge([&](bool is) { said = is; });
+  journal->Purge(end.name, [&](bool is) { said = is; });
   EXPECT_FALSE(said);
+}
+
+TEST(SessionJournal, APurgeWaitsForNothingThatIsAnothers) {
+  const TempDir temp;
+  const auto journal = OpenJournal(temp.File("d"), {.segment_bytes = 4000, .look_us = int64_t{3'600'000'000}});
+  const auto commit = [&](const std::string& id, RecordType type, const std::string& body = "") {
+    LogRecord record = FirstTurn(*journal, id);
+    record.type = type;
+    record.body += body;
+    std::promise<bool> durable;
+    journal->Commit(std::move(record), [&](bool is) { durable.set_value(is); });
+    EXPECT_TRUE(durable.get_future().get());
+  };
+  const auto purge = [&](const std::string& id) {
+    std::promise<bool> purged;
+    journal->Purge(journal->NameOf("t", id), [&](bool is) { purged.set_value(is); });
+    return purged.get_future().get();
+  };
+  commit("gone", RecordType::kReplace);
+  commit("hurt", RecordType::kReplace, std::string(5000, 'h'));
+  commit("other", RecordType::kReplace);
+  commit("gone", RecordType::kForget);
+  commit("other", RecordType::kForget);
+  const std::string segment = temp.File("d/log/000001.seg");
+  std::stringstream bytes;
+  bytes << std::ifstream(segment, std::ios::binary).rdbuf();
+  const auto at = static_cast<std::streamoff>(bytes.str().find("said by hurt"));
+  std::fstream(segment, std::ios::in | std::ios::out | std::ios::binary).seekp(at) << 'S';
+  EXPECT_TRUE(purge("other"));
+  EXPECT_FALSE(journal->HasForgotten(journal->NameOf("t", "other")));
+  EXPECT_FALSE(purge("gone"));
+  EXPECT_TRUE(journal->HasForgotten(journal->NameOf("t", "gone")));
+  std::fstream(segment, std::ios::in | std::ios::out | std::ios::binary).seekp(at) << 's';
+  EXPECT_TRUE(purge("gone")) << "it is tried again for whoever asks for it";
+  EXPECT_EQ(journal->counts().forgotten_segments, 0);
 }
 
 }  // namespace

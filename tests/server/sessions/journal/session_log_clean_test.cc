@@ -110,5 +110,39 @@ TEST_F(SessionLogClean, ASegmentWithWhatCannotBeReadStays) {
   EXPECT_TRUE(Put(*log, "new", 1, RecordType::kReplace, "n"));
 }
 
+TEST_F(SessionLogClean, ASegmentThatStaysHoldsUpNoOther) {
+  auto log = Open(disk_, 0);
+  ASSERT_TRUE(Put(*log, "gone", 1, RecordType::kReplace, "canary"));
+  ASSERT_TRUE(Put(*log, "hurt", 1, RecordType::kReplace, "hurt" + std::string(5000, 'h')));
+  ASSERT_TRUE(Put(*log, "other", 1, RecordType::kReplace, "the other's"));
+  ASSERT_TRUE(Put(*log, "gone", 2, RecordType::kForget, ""));
+  ASSERT_TRUE(Put(*log, "other", 2, RecordType::kForget, ""));
+  std::string& bytes = disk_.names.begin()->second->bytes;
+  bytes[bytes.find("hurth")] ^= 1;
+  CleanAll(*log, 2000);
+  EXPECT_TRUE(disk_.Contains("canary"));
+  EXPECT_FALSE(disk_.Contains("the other's"));
+}
+
+TEST_F(SessionLogClean, NothingOfASessionStaysWhereItWasMovedFromOrReplaced) {
+  auto log = Open(disk_, 0);
+  ASSERT_TRUE(Put(*log, "gone", 1, RecordType::kReplace, "g"));
+  ASSERT_TRUE(Put(*log, "moved", 1, RecordType::kReplace, "the first" + std::string(5000, 'm')));
+  ASSERT_TRUE(Put(*log, "moved", 2, RecordType::kTurn, "the second"));
+  ASSERT_TRUE(Put(*log, "edited", 1, RecordType::kReplace, "as it was" + std::string(5000, 'e')));
+  ASSERT_TRUE(Put(*log, "gone", 2, RecordType::kForget, ""));
+  CleanAll(*log, 2000);
+  EXPECT_TRUE(disk_.Contains("the second"));
+  ASSERT_TRUE(Put(*log, "edited", 2, RecordType::kReplace, "as it is"));
+  // As well after a start from the checkpoint.
+  log->Checkpoint();
+  log = Open(disk_, 0);
+  ASSERT_TRUE(Put(*log, "moved", 3, RecordType::kForget, ""));
+  ASSERT_TRUE(Put(*log, "edited", 3, RecordType::kForget, ""));
+  CleanAll(*log, 2000);
+  for (const char* text : {"the first", "the second", "as it was", "as it is"})
+    EXPECT_FALSE(disk_.Contains(text)) << text;
+}
+
 }  // namespace
 }  // namespace hydrant
