@@ -31,12 +31,11 @@ struct BatchRow : RowCounts, RowTables {
   std::span<const uint64_t> segment_starts = {};
   int32_t draft_begin = 0;  // decode: the number of its first draft among those of the step
 
-  // Slots occupied when token `i` has its own; when all have.
-  int32_t live_with(int32_t i) const { return reuse_victim ? live : live + i + 1; }
-  int32_t live_after() const { return live_with(token_count - 1); }
+  // Slots occupied when all tokens have theirs.
+  int32_t live_after() const { return slots_with(token_count); }
   // The position at which a token's key and query are rotated: KvCacheView::position.
   int32_t first_position() const { return position_of(0); }
-  int32_t position_of(int32_t i) const { return policy.rolling ? live_with(i) - 1 : position + i; }
+  int32_t position_of(int32_t i) const { return policy.rolling ? slots_with(i + 1) - 1 : position + i; }
   // Prefill under a policy that scores: the logical position of the first token whose attention counts; no token's
   // counts if it is not below position + token_count.
   int32_t first_scored() const {
@@ -49,7 +48,7 @@ struct BatchRow : RowCounts, RowTables {
   BatchRow Alone(int32_t i) const {
     BatchRow one = *this;
     one.position += i;
-    one.live = live_with(i) - (reuse_victim ? 0 : 1);
+    one.live = slots_with(i);
     one.token_begin += i;
     one.token_count = 1;
     return one;

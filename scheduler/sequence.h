@@ -126,11 +126,14 @@ struct Sequence {
   // blocks. With as many slots as it asks with without drafts it asks behind them, too. `slots_max`: of a row with drafts. REQUIRES:
   // decodes().
   int32_t room_for_drafts(int32_t slots_max = std::numeric_limits<int32_t>::max()) const {
-    if (at_budget() && live > slots_max) return 0;
-    const int64_t stay = peak_blocks > 0 ? kAskBefore - 1 : 0;
-    const int64_t slots = std::min(int64_t{blocks.reserved()} * kBlockSlots - stay, int64_t{slots_max}) - live;
-    const int64_t tokens = std::min<int64_t>(slots, request.budget.StepsBeforeEviction(live));
-    const int64_t most = at_budget() ? steps_after_next() : std::min(tokens - 1, steps_after_next());
+    int64_t most = steps_after_next();
+    if (at_budget()) {
+      if (live > slots_max) return 0;
+    } else {
+      const int64_t stay = peak_blocks > 0 ? kAskBefore - 1 : 0;
+      const int64_t slots = std::min(int64_t{blocks.reserved()} * kBlockSlots - stay, int64_t{slots_max}) - live;
+      most = std::min(most, std::min<int64_t>(slots, request.budget.StepsBeforeEviction(live)) - 1);
+    }
     return static_cast<int32_t>(std::clamp<int64_t>(most, 0, std::numeric_limits<int32_t>::max()));
   }
   // Has tokens left to decode, as far as anybody knows, and somebody reads them: the last token is never fed back.

@@ -64,7 +64,7 @@ void StepCommit::TakeRow(StepPlan& plan, int32_t row_index, const RowResult& res
   if (row.drafts() > 0) Reject(sequence, row, result);
   const int32_t tokens = static_cast<int32_t>(row.tokens.size()) - row.drafts();
   sequence.computed += tokens;
-  sequence.held = row.shrink_to > 0 ? row.shrink_to : row.reuse_victim ? row.live : row.live + tokens;
+  sequence.held = row.shrink_to > 0 ? row.shrink_to : row.slots_with(tokens);
   assert(sequence.computed <= sequence.scheduled &&
          sequence.scheduled <=
              sequence.known + (sequence.retired() ? 1 : sequence.in_flight) + std::ssize(result.more));

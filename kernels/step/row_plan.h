@@ -31,6 +31,8 @@ struct RowCounts {
   // True if every slot of the row, its own tokens' included, holds the token whose position is the slot's number: nothing
   // was evicted so far, and nothing is overwritten now.
   constexpr bool in_order() const { return live == position && !reuse_victim; }
+  // Slots occupied when `tokens` of the row have theirs. At the budget each overwrites a victim.
+  constexpr int32_t slots_with(int32_t tokens) const { return reuse_victim ? live : live + tokens; }
 };
 
 // A row's tables, in host memory.

@@ -527,9 +527,8 @@ void ModelExecutor::CutAfterForward(const StepInput& input) {
 }
 
 void ModelExecutor::DumpRow(const StepRow& row) {
-  const int32_t live_after = row.shrink_to > 0  ? row.shrink_to
-                             : row.reuse_victim ? row.live
-                                                : row.live + static_cast<int32_t>(row.tokens.size());
+  const int32_t live_after =
+      row.shrink_to > 0 ? row.shrink_to : row.slots_with(static_cast<int32_t>(row.tokens.size()));
   if (row.prefill) {
     const bool prompt_done = row.position + static_cast<int32_t>(row.tokens.size()) == row.prompt_length;
     if (!prompt_done) return;

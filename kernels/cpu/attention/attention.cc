@@ -221,7 +221,9 @@ class AttentionRun {
       }
     }
   }
-  void AddDecode(size_t row, int32_t token) { AddTasks(row, token, DecodeSplits(call_.rows[row].live_with(token))); }
+  void AddDecode(size_t row, int32_t token) {
+    AddTasks(row, token, DecodeSplits(call_.rows[row].slots_with(token + 1)));
+  }
 
   void CheckRow(const BatchRow& row) const {
     assert(row.token_count >= 1 && row.drafts() <= scratch_.drafts_max);

@@ -170,7 +170,7 @@ void KeepDrafts(const AttentionKernels& kernels, std::span<const BatchRow> rows,
         if (row.drafts() == 0) continue;
         assert(kept[i] >= 1 && kept[i] <= row.token_count);
         const KeptRow kept_row(view, row, kept[i], head, static_cast<int32_t>(pair), scratch);
-        const int32_t live = row.live_with(kept[i] - 1);
+        const int32_t live = row.slots_with(kept[i]);
         if (row.reuse_victim) kept_row.PutBackVictims();
         kept_row.TakeScores(live);
         kept_row.ClearBehind(kernels, live);
