@@ -73,6 +73,10 @@ constexpr float PinScore(float sum, float score, int32_t position, int32_t lengt
 // How much a segment counts, at least, of the one before it: what is said of a name may stand in the sentence behind it.
 inline constexpr float kBehind = 0.75f;
 
+// Slots that go by score whatever is pinned, of twice as many: room for the first tokens of a text, which every head leans on, and
+// without which answers break off.
+inline constexpr int32_t kUnpinned = 4;
+
 struct EvictionPolicy {
   bool evicts = false;  // false: dense cache; every other field is ignored and no score is kept
   int32_t heavy = 0;    // slots kept by score, >= 0
@@ -89,17 +93,18 @@ struct EvictionPolicy {
   int32_t pin_rows = 0;       // newest prompt rows whose attention chooses pins; 0 = nothing is pinned
   float pin_decay = 1.0f;     // in (0, 1]
   int32_t pin_tokens = 0;     // generated tokens until pins end
-  int32_t pins_min = 0;       // pins() is not less than this if there are as many heavy slots; see there
+  int32_t pins_min = 0;  // pins() is not less than this if there are as many heavy slots and kUnpinned more; see there
 
   // Slots kept by a cut; a decoding sequence with cadence `exact` owns one more.
   int32_t keep() const { return heavy + recent; }
   constexpr bool scores() const { return evicts && score_source == ScoreSource::kAttention; }
-  // Slots that are pinned at a prompt's cut: half of those that go by score; of few of them two thirds, or even all, because a
-  // sentence that is to be remembered is as long as ever.
+  // Slots that are pinned at a prompt's cut: half of those that go by score; of few of them two thirds, or even all but kUnpinned,
+  // because a sentence that is to be remembered is as long as ever.
   constexpr int32_t pins() const {
     if (pin_rows == 0) return 0;
-    const int32_t few = std::max(std::min(heavy, pins_min), static_cast<int32_t>(int64_t{heavy} * 2 / 3));
-    return std::max(heavy / 2, static_cast<int32_t>(std::min(int64_t{few}, 2 * int64_t{pins_min})));
+    const int64_t of_few = std::max(int64_t{pins_min}, int64_t{heavy} * 2 / 3);
+    const int64_t most = std::min(int64_t{heavy} - kUnpinned, 2 * int64_t{pins_min});
+    return static_cast<int32_t>(std::max(int64_t{heavy} / 2, std::min(of_few, most)));
   }
   constexpr float prompt_decay() const { return decays_prompt ? decay : 1.0f; }
 

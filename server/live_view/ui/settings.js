@@ -18,8 +18,6 @@ const BUDGETS = [32, 64, 128, 256, 512, 1024, 2048, 4096];
 const RECALLS = { off: "Off", turn: "With each message" };
 // Those whose turns leave what the next one recalls; with the others it is computed again.
 const LEAVING = ["auto", "h2o"];
-// Sentences take all of what goes by score in smaller budgets, and nothing is left for the text's first tokens.
-const AUTO_MIN = 48;
 const LENGTHS = [60, 120, 240, 480, 960, 1920];
 const BLOCK_TOKENS = 16;
 
@@ -203,7 +201,6 @@ export class Settings {
     const [policy, recalls] = [find("policy").value, find("recall").value === "turn"];
     const first = !recalls ? ""
       : ` Each message sees the whole chat before that is chosen${LEAVING.includes(policy) ? "" : ", and the chat is read anew for it"}.`;
-    const few = policy === "auto" && budget < AUTO_MIN ? " With so few answers end early: take more, or keep what was useful lately." : "";
-    return `Every head keeps ${plural(budget, "token")}${bytes > 0 ? `, ${size(bytes)} in all` : ""}: ${POLICIES[policy][1]}.${first}${few}`;
+    return `Every head keeps ${plural(budget, "token")}${bytes > 0 ? `, ${size(bytes)} in all` : ""}: ${POLICIES[policy][1]}.${first}`;
   }
 }

@@ -126,35 +126,35 @@ TEST(H2oHistoryTest, PooledTiesKeepTheLowerPositions) {
 
 // The segment that is pointed at is pinned, and the one behind it as if it were at three quarters of that.
 TEST(H2oHistoryTest, PinsSegmentsAndTheOneBehindThem) {
-  EvictionPolicy policy = Policy(4, 2);
+  EvictionPolicy policy = Policy(8, 2);
   policy.pin_rows = 1;
   policy.pin_tokens = 1;
   policy.pins_min = 64;
   H2oHistory history(policy, 1, 1, 1.0);
-  PromptOfZeros(history, 10);
-  const double points[] = {1, 0, 0, 8, 0, 0, 3, 0, 9, 9}, scores[] = {9, 1, 1, 0, 0, 0, 5, 4, 7, 7};
-  for (int32_t i = 0; i < 10; ++i) {
+  PromptOfZeros(history, 12);
+  const double points[] = {1, 0, 0, 8, 0, 0, 3, 0, 0, 0, 9, 9}, scores[] = {9, 1, 1, 0, 0, 0, 5, 4, 2, 3, 7, 7};
+  for (int32_t i = 0; i < 12; ++i) {
     H2oHistory::Token& token = history.mutable_tokens()[static_cast<size_t>(i)];
     token.score = scores[i];
     // As much more than what every row gives it.
-    token.pointed_at = points[i] * (scores[i] / (10 - i) + kUsualMin / 10);
+    token.pointed_at = points[i] * (scores[i] / (12 - i) + kUsualMin / 12);
   }
-  // pins() is 4 of 4 heavy slots. {2, 3} has 8, {4, 5} three quarters of it, {6, 7} its own 3, and {0, 1} 1.
+  // pins() is 4 of 8 heavy slots. {2, 3} has 8, {4, 5} three quarters of it, {6, 7} its own 3, and {0, 1} 1.
   const std::vector<int32_t> starts = {0, 2, 4, 6, 8};
-  EXPECT_THAT(history.Pins(starts, 10), ElementsAre(2, 3, 4, 5));
-  EXPECT_EQ(history.PinExcess(std::vector<int32_t>{2, 3, 4, 5}, starts, 10), 0.0);
-  EXPECT_NEAR(history.PinExcess(std::vector<int32_t>{2, 3, 6, 7}, starts, 10), 0.5, 1e-6);
-  EXPECT_EQ(history.PinExcess(std::vector<int32_t>{2, 3, 4}, starts, 10), std::numeric_limits<double>::infinity());
-  EXPECT_EQ(history.PinExcess(std::vector<int32_t>{2, 3, 4, 9}, starts, 10), std::numeric_limits<double>::infinity());
+  EXPECT_THAT(history.Pins(starts, 12), ElementsAre(2, 3, 4, 5));
+  EXPECT_EQ(history.PinExcess(std::vector<int32_t>{2, 3, 4, 5}, starts, 12), 0.0);
+  EXPECT_NEAR(history.PinExcess(std::vector<int32_t>{2, 3, 6, 7}, starts, 12), 0.5, 1e-6);
+  EXPECT_EQ(history.PinExcess(std::vector<int32_t>{2, 3, 4}, starts, 12), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(history.PinExcess(std::vector<int32_t>{2, 3, 4, 11}, starts, 12), std::numeric_limits<double>::infinity());
   history.Pin(std::vector<int32_t>{3, 4});
-  EXPECT_THAT(history.CutSurvivors(10, true), ElementsAre(0, 3, 4, 6, 8, 9));
-  EXPECT_EQ(history.CutExcess(std::vector<int32_t>{0, 1, 6, 7, 8, 9}, 10, true), 1.0);
-  EXPECT_EQ(history.Victim(10), 5);
-  EXPECT_EQ(history.VictimExcess(3, 10), std::numeric_limits<double>::infinity());
+  EXPECT_THAT(history.CutSurvivors(12, true), ElementsAre(0, 1, 3, 4, 6, 7, 8, 9, 10, 11));
+  EXPECT_EQ(history.CutExcess(std::vector<int32_t>{0, 1, 2, 5, 6, 7, 8, 9, 10, 11}, 12, true), 1.0);
+  EXPECT_EQ(history.Victim(12), 5);
+  EXPECT_EQ(history.VictimExcess(3, 12), std::numeric_limits<double>::infinity());
   // The first token after the prompt still holds the pins, the second no more.
-  history.Decode(Values{0}, Values{1}, Values{1}, 10);
+  history.Decode(Values{0}, Values{1}, Values{1}, 12);
   EXPECT_TRUE(history.tokens()[3].pinned);
-  history.Decode(Values{0}, Values{1}, Values{1}, 11);
+  history.Decode(Values{0}, Values{1}, Values{1}, 13);
   EXPECT_FALSE(history.tokens()[3].pinned);
 }
 

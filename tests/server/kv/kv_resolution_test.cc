@@ -124,11 +124,12 @@ TEST(KvResolution, AutoIsH2oWithPinsForTheWorkOfATurn) {
   EXPECT_EQ(policy.pin_rows, 64);
   EXPECT_EQ(policy.pin_decay, 15.0f / 16.0f);
   EXPECT_EQ(policy.pin_tokens, 64);
-  // Half of the heavy slots, of few of them two thirds, and of fewer 64.
+  // Half of the heavy slots, of few of them two thirds, of fewer 64, and of fewer still all but 4.
   EXPECT_EQ(ResolveKvPolicy(Tokens(KvPreset::kAuto, 512), 600, 50, kGrouped).value().policy.pins(), 171);
   EXPECT_EQ(policy.pins(), 114);
   EXPECT_EQ(ResolveKvPolicy(Tokens(KvPreset::kAuto, 128), 300, 50, kGrouped).value().policy.pins(), 64);
-  EXPECT_EQ(ResolveKvPolicy(Tokens(KvPreset::kAuto, 60), 300, 50, kGrouped).value().policy.pins(), 40);
+  EXPECT_EQ(ResolveKvPolicy(Tokens(KvPreset::kAuto, 60), 300, 50, kGrouped).value().policy.pins(), 36);
+  EXPECT_EQ(ResolveKvPolicy(Tokens(KvPreset::kAuto, 9), 300, 50, kGrouped).value().policy.pins(), 3);
   EXPECT_EQ(policy.Lowered(128).pins(), 64);
   EXPECT_EQ(ResolveKvPolicy(Tokens(KvPreset::kH2o, 256), 300, 50, kGrouped).value().policy.pins(), 0);
 }

@@ -23,7 +23,7 @@ class PinsTest : public testing::Test {
     row_.live = kSlots;
     row_.prefill = true;
     row_.prompt_length = row_.position = kSlots;
-    row_.policy = {.evicts = true, .heavy = 4, .recent = 2, .pin_rows = 8, .pins_min = 64};
+    row_.policy = {.evicts = true, .heavy = 8, .recent = 2, .pin_rows = 8, .pins_min = 64};
     for (int32_t slot = 0; slot < kSlots; ++slot) position_[At(slot)] = slot;
   }
 
@@ -75,14 +75,14 @@ TEST_F(PinsTest, TheSegmentThatIsPointedAtIsPinnedWhole) {
 TEST_F(PinsTest, TheSegmentBehindItCountsThreeQuartersAndTiesKeepTheLowerPositions) {
   sums_[2] = 4.0f;
   sums_[12] = 3.1f;
-  row_.policy.heavy = 6;
+  row_.policy.heavy = 10;
   EXPECT_THAT(Choose(Bits({0, 4, 8, 11, 15})), ElementsAre(0, 1, 2, 3, 11, 12));
 }
 
 TEST_F(PinsTest, ThreeQuartersOfTheOneBeforeAreMoreThanLittleOfItsOwn) {
   sums_[2] = 4.0f;
   sums_[9] = 2.9f;
-  row_.policy.heavy = 6;
+  row_.policy.heavy = 10;
   EXPECT_THAT(Choose(Bits({0, 4, 8, 11, 15})), ElementsAre(0, 1, 2, 3, 4, 5));
 }
 
