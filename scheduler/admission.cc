@@ -336,6 +336,15 @@ Tenant* Admission::FindOverdue(uint64_t plan) {
   return overdue;
 }
 
+int64_t Admission::patience() const {
+  if (!swapping_.on()) return 0;
+  // One asks in a plan, and budgets have some to fall for it.
+  const std::span<const Tenant> tenants = tenants_.all();
+  const int64_t lines =
+      std::count_if(tenants.begin(), tenants.end(), [](const Tenant& tenant) { return !tenant.queue.empty(); });
+  return patience_ + static_cast<int64_t>(Swapping::kAskAgain) + static_cast<int64_t>(kBudgetPlans) * lines;
+}
+
 // Somebody else's head of line is to have what becomes free, so what budgets win would not be this one's. One that waits for its own
 // tenant alone takes nothing, and may do so for as long as that one's streams run.
 bool Admission::OthersHaveRoom(const Tenant& tenant) const {

@@ -75,6 +75,10 @@ class Admission {
   void Pause(bool paused) { paused_ = paused; }
   bool paused() const { return paused_; }
 
+  // Patience is counted in plans. After so many in which nothing happened the next ones do nothing, either, until somebody says
+  // something.
+  int64_t patience() const;
+
   // A plan is begun.
   void Begin();
 

@@ -192,6 +192,8 @@ class Scheduler {
   bool all_ended() const { return running() == 0 && waiting() == 0 && !commit_.has_pending(); }
   // KV waits to leave the pool or to come back: the next step does some of it, though it may have no rows.
   bool moving() const { return parking_.moving() || swapping_.moving(); }
+  // Admission::patience.
+  int64_t patience() const { return admission_.patience(); }
   // Nothing to compute or to move, and no event to deliver.
   bool idle() const { return all_ended() && !moving() && drops().empty() && swap_drops().empty(); }
   int32_t sequence_indices() const { return sequences_.size(); }

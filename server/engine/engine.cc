@@ -348,14 +348,20 @@ void Engine::Step(int64_t started) {
   if (hooks_.kv_dump != nullptr) hooks_.kv_dump->OnEvents(events);
   if (!takings_.empty()) GiveParked();
   // Blocks that left the pool may be what the others have waited for.
-  stuck_ = report.rows == 0 && report.blocks_moved == 0 && events.empty() && !core_->moving();
+  const bool empty = report.rows == 0 && report.blocks_moved == 0 && events.empty() && !core_->moving();
+  empty_steps_ = empty ? empty_steps_ + 1 : 0;
   const double seconds = static_cast<double>(ended - started) * 1e-6;
   pacer_.Observe(report);
   if (report.prefill_tokens > 0) UpdateRate(&prefill_rate_, report.prefill_tokens, seconds);
   UpdateRate(&completion_rate_, settled.sequences, seconds);
 }
 
+bool Engine::rests() const {
+  return core_->idle() || (empty_steps_ > 0 && empty_steps_ > core_->scheduler().patience());
+}
+
 void Engine::TakeOrders() {
+  if (!batch_.empty()) empty_steps_ = 0;
   for (const std::function<void()>& call : batch_.calls) {
     OrLog("engine: out of memory for an order; it is not carried out", call);
   }

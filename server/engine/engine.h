@@ -117,7 +117,7 @@ class Engine : public EnginePort {
   // Until there are some, or it has been quiet for long enough.
   void WaitForOrders();
   // Nobody has anything to be computed: there is nobody, or who is there is paused.
-  bool rests() const { return core_->idle() || stuck_; }
+  bool rests() const;
   bool MayReplay() const;
   // A step of it, if it is time. False: it is not.
   bool ReplaySome();
@@ -152,7 +152,8 @@ class Engine : public EnginePort {
   std::list<Taking>
       takings_;  // of KV that is on its way out of the pool: bounded by those who wait for the end of a turn
   int64_t quiet_since_us_ = 0;  // when somebody was last there, or a step for them ended
-  bool stuck_ = false;          // the last step could do nothing: whatever runs is paused, and no KV waits to be moved
+  // Since the last order, steps one after the other that could do nothing: whatever runs is paused, and no KV waits to be moved.
+  int64_t empty_steps_ = 0;
 
   // Bounds are checked with what fetch_add returns, so that no interleaving lets in more than the limit. Relaxed: they
   // are numbers, nothing is published through them.

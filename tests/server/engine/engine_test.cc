@@ -76,6 +76,7 @@ class EngineTest : public testing::Test {
     EngineCoreOptions options;
     options.scheduler.blocks = blocks_;
     options.scheduler.swap_blocks_max = swap_blocks_;
+    options.scheduler.tenants.resize(static_cast<size_t>(tenant_) + 1);
     options.scheduler.sequences_max = limits_.sequences_max;
     options.scheduler.waiting_max = waiting_max_;
     options.scheduler.tokens_max = limits_.batch_tokens_max;
@@ -111,6 +112,7 @@ class EngineTest : public testing::Test {
     for (SequenceRequest& sequence : job.sequences) {
       sequence.request.prompt = std::vector<int32_t>(static_cast<size_t>(prompt), 'x');
       sequence.request.max_tokens = max_tokens;
+      sequence.request.tenant = tenant_;
     }
     Sent sent;
     sent.mailbox = job.mailbox;
@@ -137,6 +139,7 @@ class EngineTest : public testing::Test {
   int32_t waiting_max_ = 8;
   int32_t blocks_ = 64;
   int64_t swap_blocks_ = 0;
+  int32_t tenant_ = 0;  // of what is submitted
   EngineClock clock_ = MonotonicUs;
   ReplaySource* replays_ = nullptr;
   ScriptedExecutor executor_;
@@ -222,6 +225,17 @@ TEST_F(EngineTest, BlocksThatSomebodyLeavesAreFoundByThoseThatWaitForThem) {
     EXPECT_EQ(ReadAll(*sent.mailbox, 4).size(), 4 * 95u) << blocks_;
     engine_->Stop();
   }
+}
+
+// The one that holds the pool is not read, so that no step computes anything; patience is for so many steps.
+TEST_F(EngineTest, WhoIsDueGetsTheRoomOfOneThatIsNotRead) {
+  blocks_ = 8;
+  swap_blocks_ = 64;
+  tenant_ = 1;
+  Start();
+  const Sent slow = Submit(80, 20, 1, /*bytes_max=*/2 * sizeof(TokenEvent));
+  tenant_ = 0;
+  EXPECT_EQ(ReadAll(*Submit(60, 3).mailbox, 1).size(), 3u);
 }
 
 TEST_F(EngineTest, AHistoryLongerThanARequestMayComputeEndsWhereItsPastIsGone) {
