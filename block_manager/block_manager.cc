@@ -17,7 +17,9 @@ void BlockManager::Match(const PrefixUse& use, std::span<const int32_t> prompt, 
   uint64_t parent = PrefixIndex::kRoot;
   size_t usable = 0;
   for (size_t i = 0; static_cast<int32_t>(i + 1) * kBlockSlots <= tokens_max; ++i) {
-    const int32_t block = index_.Find(use.salt, parent, BlockTokens(prompt.subspan(i * kBlockSlots, kBlockSlots)));
+    const BlockTokens tokens(prompt.subspan(i * kBlockSlots, kBlockSlots));
+    int32_t block = index_.Find(use.salt, parent, tokens);
+    if (block < 0 && use.takes_generated) block = index_.Find(use.salt, parent, tokens, /*generated=*/true);
     if (block < 0) break;
     parent = index_.serial(block);
     match->blocks.push_back(block);
@@ -80,6 +82,7 @@ void BlockManager::Admit(BlockTable& table, int32_t reserved_blocks, const Prefi
   table.published_ = matched;
   table.parent_ = matched > 0 ? index_.serial(match.blocks.back()) : PrefixIndex::kRoot;
   table.publisher_ = resets_;
+  table.generated_ = matched > 0 && index_.generated(match.blocks.back());
   assert(promised_ <= pool_.available());
   if (match.score_blocks == 0) return;
 
@@ -131,10 +134,10 @@ void BlockManager::Extend(BlockTable& table, int32_t slots) {
 
 void BlockManager::PublishNext(BlockTable& table, const PrefixSalt& salt, BlockTokens tokens) {
   const int32_t block = table.blocks_[static_cast<size_t>(table.published_)];
-  int32_t known = index_.Find(salt, table.parent_, tokens);
+  int32_t known = index_.Find(salt, table.parent_, tokens, table.generated_);
   if (known < 0) {
     ++changes_;
-    index_.Insert(salt, table.parent_, tokens, block);
+    index_.Insert(salt, table.parent_, tokens, block, table.generated_);
     pool_.Publish(block);
     known = block;
   }
@@ -275,6 +278,7 @@ int32_t BlockManager::Release(BlockTable& table) {
   table.reserved_ = 0;
   table.published_ = 0;
   table.parent_ = PrefixIndex::kRoot;
+  table.generated_ = false;
   assert(promised_ >= 0 && promised_ <= pool_.available());
   return freed;
 }

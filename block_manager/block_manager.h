@@ -76,12 +76,15 @@ class BlockManager {
   void Extend(BlockTable& table, int32_t slots);
 
   // Makes the table's full blocks among the first `tokens` slots findable, where slot i holds token i of the sequence:
-  // nothing was evicted yet. `tokens_of(i)` gives the 16 tokens of block i. A block whose identity is known already stays
-  // unknown itself.
+  // nothing was evicted yet. `tokens_of(i)` gives the 16 tokens of block i. What is not among the first `prompt` tokens was
+  // decoded. A block whose identity is known already stays unknown itself.
   template <typename TokensOf>
-  void Publish(BlockTable& table, const PrefixSalt& salt, int32_t tokens, const TokensOf& tokens_of) {
+  void Publish(BlockTable& table, const PrefixSalt& salt, int32_t prompt, int32_t tokens, const TokensOf& tokens_of) {
     if (!MayPublish(table)) return;
-    while ((table.published_ + 1) * kBlockSlots <= tokens) PublishNext(table, salt, tokens_of(table.published_));
+    for (int32_t end; (end = (table.published_ + 1) * kBlockSlots) <= tokens;) {
+      table.generated_ |= end > prompt;
+      PublishNext(table, salt, tokens_of(table.published_));
+    }
   }
 
   // How many of the table's first blocks are findable, as Publish made them; -1: it makes none findable any more.

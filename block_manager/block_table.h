@@ -38,7 +38,8 @@ class BlockTable {
         copies_(std::exchange(other.copies_, {})),
         published_(std::exchange(other.published_, 0)),
         parent_(std::exchange(other.parent_, 0)),
-        publisher_(std::exchange(other.publisher_, 0)) {}
+        publisher_(std::exchange(other.publisher_, 0)),
+        generated_(std::exchange(other.generated_, false)) {}
   BlockTable& operator=(BlockTable&& other) noexcept {
     assert(idle() && this != &other);
     layer_group_ = other.layer_group_;
@@ -50,6 +51,7 @@ class BlockTable {
     published_ = std::exchange(other.published_, 0);
     parent_ = std::exchange(other.parent_, 0);
     publisher_ = std::exchange(other.publisher_, 0);
+    generated_ = std::exchange(other.generated_, false);
     return *this;
   }
 
@@ -61,6 +63,8 @@ class BlockTable {
   int32_t held() const { return static_cast<int32_t>(blocks_.size() + copies_.size()); }
   int32_t reserved() const { return reserved_; }  // the most blocks the sequence may come to hold without asking
   int32_t layer_group() const { return layer_group_; }
+  // What it publishes next is generated (PrefixIndex).
+  bool generated() const { return generated_; }
   bool idle() const { return blocks_.empty() && reserved_ == 0; }
 
  private:
@@ -78,6 +82,7 @@ class BlockTable {
   int32_t published_ = 0;
   uint64_t parent_ = 0;
   uint64_t publisher_ = 0;  // BlockManager's count of resets when it began; after another reset it publishes no more
+  bool generated_ = false;
 };
 
 }  // namespace hydrant

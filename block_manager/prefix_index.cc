@@ -14,25 +14,25 @@ PrefixIndex::PrefixIndex(int32_t blocks, uint64_t hash_mask)
 }
 
 size_t PrefixIndex::Hash::operator()(const Key& key) const {
-  return static_cast<size_t>(absl::HashOf(key.salt.high, key.salt.low, key.parent, key.tokens) & mask);
+  return static_cast<size_t>(absl::HashOf(key.salt.high, key.salt.low, key.parent, key.tokens, key.generated) & mask);
 }
 
-PrefixIndex::Key PrefixIndex::MakeKey(const PrefixSalt& salt, uint64_t parent, BlockTokens tokens) {
-  Key key{salt, parent, {}};
+PrefixIndex::Key PrefixIndex::MakeKey(const PrefixSalt& salt, uint64_t parent, BlockTokens tokens, bool generated) {
+  Key key{salt, parent, {}, generated};
   std::copy(tokens.begin(), tokens.end(), key.tokens.begin());
   return key;
 }
 
-int32_t PrefixIndex::Find(const PrefixSalt& salt, uint64_t parent, BlockTokens tokens) const {
-  const auto found = by_identity_.find(MakeKey(salt, parent, tokens));
+int32_t PrefixIndex::Find(const PrefixSalt& salt, uint64_t parent, BlockTokens tokens, bool generated) const {
+  const auto found = by_identity_.find(MakeKey(salt, parent, tokens, generated));
   return found == by_identity_.end() ? -1 : *found;
 }
 
-void PrefixIndex::Insert(const PrefixSalt& salt, uint64_t parent, BlockTokens tokens, int32_t block) {
-  assert(!has(block) && Find(salt, parent, tokens) < 0);
+void PrefixIndex::Insert(const PrefixSalt& salt, uint64_t parent, BlockTokens tokens, int32_t block, bool generated) {
+  assert(!has(block) && Find(salt, parent, tokens, generated) < 0);
   Node& node = nodes_[static_cast<size_t>(block)];
   node.serial = ++last_serial_;
-  node.key = MakeKey(salt, parent, tokens);
+  node.key = MakeKey(salt, parent, tokens, generated);
   by_identity_.insert(block);
 }
 

@@ -1,15 +1,18 @@
 // PrefixIndex finds computed blocks by what was computed: the tokens of the block and of everything before it.
 //
 // A published block is a node of a forest: its parent is the node of the block before it. Identity is (salt, parent's
-// serial, the block's 16 tokens), compared in full; hashing only finds the place to compare. Serials are never reused, so
-// a node whose parent was forgotten can never be found under another one.
+// serial, the block's 16 tokens, whether it is generated), compared in full; hashing only finds the place to compare.
+// Serials are never reused, so a node whose parent was forgotten can never be found under another one.
+//
+// A block is *generated* if decoding computed a token of it or of what stands before it: the last bits of its keys and
+// values are others than those that a prompt's rows compute of the same tokens (decision 113).
 //
 // Thread: engine. Nothing allocates after construction.
 //
 // Invariants
 //  1. Every node belongs to one block, and every block has at most one node.
 //  2. No two nodes have the same identity.
-//  3. A path from the root never crosses salts.
+//  3. A path from the root never crosses salts, and nothing behind a generated node is not generated.
 #ifndef HYDRANT_BLOCK_MANAGER_PREFIX_INDEX_H_
 #define HYDRANT_BLOCK_MANAGER_PREFIX_INDEX_H_
 
@@ -44,10 +47,10 @@ class PrefixIndex {
   PrefixIndex& operator=(const PrefixIndex&) = delete;
 
   // The block of that identity, -1 without one.
-  int32_t Find(const PrefixSalt& salt, uint64_t parent, BlockTokens tokens) const;
+  int32_t Find(const PrefixSalt& salt, uint64_t parent, BlockTokens tokens, bool generated = false) const;
 
   // REQUIRES: the identity is unknown and the block has no node.
-  void Insert(const PrefixSalt& salt, uint64_t parent, BlockTokens tokens, int32_t block);
+  void Insert(const PrefixSalt& salt, uint64_t parent, BlockTokens tokens, int32_t block, bool generated = false);
 
   // The block loses its node. REQUIRES: has(block).
   void Forget(int32_t block);
@@ -55,6 +58,7 @@ class PrefixIndex {
   bool has(int32_t block) const { return nodes_[static_cast<size_t>(block)].serial != 0; }
   // REQUIRES: has(block).
   uint64_t serial(int32_t block) const { return nodes_[static_cast<size_t>(block)].serial; }
+  bool generated(int32_t block) const { return nodes_[static_cast<size_t>(block)].key.generated; }
   int32_t size() const { return static_cast<int32_t>(by_identity_.size()); }
 
  private:
@@ -62,6 +66,7 @@ class PrefixIndex {
     PrefixSalt salt;
     uint64_t parent = 0;
     std::array<int32_t, kBlockSlots> tokens = {};
+    bool generated = false;
     friend bool operator==(const Key&, const Key&) = default;
   };
   struct Node {
@@ -84,7 +89,7 @@ class PrefixIndex {
     bool operator()(int32_t a, const Key& b) const { return KeyOf(a) == b; }
   };
 
-  static Key MakeKey(const PrefixSalt& salt, uint64_t parent, BlockTokens tokens);
+  static Key MakeKey(const PrefixSalt& salt, uint64_t parent, BlockTokens tokens, bool generated);
 
   std::vector<Node> nodes_;  // [block]
   absl::flat_hash_set<int32_t, Hash, Equal> by_identity_;

@@ -21,6 +21,8 @@ enum class ScoreNeed : uint8_t {
 struct PrefixUse {
   bool publishes = false;  // its blocks may be found by others
   bool looks_up = false;   // it may use what others computed
+  // Generated blocks, too (PrefixIndex): nobody compares its answer with one for which they were computed again.
+  bool takes_generated = false;
   PrefixSalt salt;
   ScoreNeed scores = ScoreNeed::kNothing;
   ScoreKind score_kind = 0;       // of the snapshots it reads and leaves

@@ -446,7 +446,10 @@ bool Admission::WillPublishFor(const Request& head, const Sequence& leader) cons
   const bool leaves_what_it_needs =
       head.prefix.scores != ScoreNeed::kSnapshot ||
       (other.prefix.scores == ScoreNeed::kSnapshot && other.prefix.score_kind == head.prefix.score_kind);
-  if (!leader.shares || leader.decodes() || leader.retired() || !other.prefix.publishes || !leaves_what_it_needs ||
+  // What came back from elsewhere is its session's alone.
+  const bool publishes = leader.shares && leader.restored == 0 && other.prefix.publishes;
+  const bool finds = head.prefix.takes_generated || !leader.blocks.generated();
+  if (!publishes || !finds || leader.decodes() || leader.retired() || !leaves_what_it_needs ||
       other.tenant != head.tenant || other.prefix.salt != head.prefix.salt) {
     return false;
   }

@@ -160,7 +160,7 @@ void StepCommit::Share(Sequence& sequence, StepPlan& plan, const PlanRow& row, b
   // What came back from elsewhere is its session's alone.
   if (valid && use.publishes && sequence.restored == 0) {
     int32_t tokens[kBlockSlots];
-    block_manager_.Publish(sequence.blocks, use.salt, sequence.computed, [&](int32_t block) {
+    block_manager_.Publish(sequence.blocks, use.salt, sequence.prompt_length(), sequence.computed, [&](int32_t block) {
       for (int32_t i = 0; i < kBlockSlots; ++i) tokens[i] = sequence.token(block * kBlockSlots + i);
       return BlockTokens(tokens);
     });

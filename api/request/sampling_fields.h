@@ -22,6 +22,9 @@ namespace hydrant {
 struct SamplingFields : SamplingParams, LogitOptions {
   std::optional<int64_t> seed;         // absent: the server draws one
   std::vector<std::string> bad_words;  // none empty
+
+  // Asked again, it is answered otherwise.
+  bool draws_anew() const { return !seed.has_value() && temperature > 0 && top_k != 1; }
 };
 
 // The fields that have defaults, in the ranges of requests. Sets request's error at the first that is wrong.

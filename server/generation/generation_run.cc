@@ -268,9 +268,10 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   if (context_.prefix_caching) {
     const bool takes_all = sequence.prompt_logprobs >= 0 || fields.pooling == Pooling::kMean;
     request.prefix = SharePrefixes(sequence.policy, prefix_salt_, takes_all);
+    request.prefix.takes_generated = fields.draws_anew() && fields.pooling == Pooling::kNone && prompt.history < 0;
     // What it leaves has to be computed at its end, where the scores are those to leave.
-    const int32_t last_rows = static_cast<int32_t>(prompt.ids.size()) - prompt.history + 1;
-    if (prompt.history > 0) request.prefix.rows_computed_min = std::max(request.prefix.rows_computed_min, last_rows);
+    const int32_t last_rows = prompt.history > 0 ? static_cast<int32_t>(prompt.ids.size()) - prompt.history + 1 : 1;
+    request.prefix.rows_computed_min = std::max(request.prefix.rows_computed_min, last_rows);
   }
   if (prompt.shaper != nullptr) sequence.shaper = std::make_shared<LogitShaper>(*prompt.shaper);
   const bool drafts = sequence.shaper == nullptr && shape_ == nullptr && fields.max_tokens > 1;
@@ -285,8 +286,7 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
     if (fields.constraint->close_at_max_tokens) start.tokens_max = fields.max_tokens;
     sequence.shape = std::make_shared<GrammarShape>(shape_, std::move(start));
   }
-  // The samples of one prompt draw from neighbouring keys; equal prompts of one request draw alike, as they would in two
-  // requests.
+  // The samples of one prompt draw from neighbouring keys, and equal prompts of one request draw alike, as in two requests.
   const auto sample = static_cast<uint64_t>(choice % static_cast<size_t>(fields.n));
   sequence.sampling = fields;
   sequence.sampling.key = fields.seed.has_value() ? static_cast<uint64_t>(*fields.seed) + sample : RandomSeed();

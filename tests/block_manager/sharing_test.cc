@@ -30,7 +30,8 @@ PrefixUse Scored() {
 
 void Publish(BlockManager& manager, BlockTable& table, const std::vector<int32_t>& prompt,
              const PrefixSalt& salt = PrefixSalt()) {
-  manager.Publish(table, salt, static_cast<int32_t>(prompt.size()), [&](int32_t block) {
+  const auto tokens = static_cast<int32_t>(prompt.size());
+  manager.Publish(table, salt, tokens, tokens, [&](int32_t block) {
     return BlockTokens(std::span(prompt).subspan(static_cast<size_t>(block) * kBlockSlots, kBlockSlots));
   });
 }
@@ -47,6 +48,50 @@ BlockTable Computed(BlockManager& manager, const std::vector<int32_t>& prompt, i
 
 void ExpectIntegrity(const BlockManager& manager, std::vector<const BlockTable*> tables) {
   EXPECT_TRUE(manager.CheckIntegrity(tables).ok()) << manager.CheckIntegrity(tables);
+}
+
+// 40 of the text's tokens are a prompt, of which two blocks are full; the third has decoded ones, too.
+TEST(Sharing, WhatWasDecodedIsFoundByWhoTakesItAlone) {
+  BlockManager manager(40);
+  const std::vector<int32_t> text = Prompt(80);
+  const auto publish = [&](BlockTable& table, int32_t prompt) {
+    manager.Publish(table, PrefixSalt(), prompt, 80, [&](int32_t block) {
+      return BlockTokens(std::span(text).subspan(static_cast<size_t>(block) * kBlockSlots, kBlockSlots));
+    });
+  };
+  const auto found = [&](bool takes_generated, PrefixMatch* match) {
+    PrefixUse use = Dense();
+    use.takes_generated = takes_generated;
+    manager.Match(use, text, match);
+    return match->blocks.size();
+  };
+  PrefixMatch match;
+  BlockTable decoded;
+  manager.Admit(decoded, 5);
+  manager.Extend(decoded, 80);
+  publish(decoded, 40);
+  EXPECT_TRUE(decoded.generated());
+  EXPECT_EQ(found(false, &match), 2u);
+  EXPECT_EQ(found(true, &match), 4u) << "the last row is computed";
+
+  // What a prompt computes behind them is no more what a prompt alone gives.
+  BlockTable behind;
+  manager.Admit(behind, 5, match, nullptr);
+  EXPECT_TRUE(behind.generated());
+  manager.Extend(behind, 80);
+  publish(behind, 80);
+  EXPECT_EQ(found(false, &match), 2u);
+
+  // And who computes all of them is found beside them.
+  BlockTable prompt;
+  manager.Admit(prompt, 5, match, nullptr);
+  EXPECT_FALSE(prompt.generated());
+  manager.Extend(prompt, 80);
+  publish(prompt, 80);
+  EXPECT_EQ(found(false, &match), 4u);
+  ExpectIntegrity(manager, {&decoded, &behind, &prompt});
+  for (BlockTable* table : {&decoded, &behind, &prompt}) manager.Release(*table);
+  EXPECT_FALSE(decoded.generated());
 }
 
 TEST(Sharing, AMatchIsTheLongestPublishedPrefixThatLeavesRowsToCompute) {

@@ -140,6 +140,37 @@ TEST_P(PrefixCache, AHitChangesNothing) {
   for (const Policy& policy : Policies()) ExpectHitsToChangeNothing(policy);
 }
 
+// A next turn says the answer of the one before. Decoding computed its keys and values, whose last bits are others than a prompt's:
+// who wants the answer of a cold run takes none of them, and nothing that was computed behind them.
+TEST_P(PrefixCache, WhatWasDecodedIsTakenByWhoMayAlone) {
+  EvictionPolicy sinks{.evicts = true, .heavy = 100, .recent = 100, .score_source = ScoreSource::kNone};
+  for (const EvictionPolicy& policy : {EvictionPolicy(), sinks}) {
+    EngineHarness harness(model_, Options(200, 400));
+    std::mt19937 random(29);
+    const std::vector<int32_t> said = PromptIds(random, 60);
+    uint64_t id = 1;
+    const auto ask = [&](const std::vector<int32_t>& prompt, bool takes_generated) {
+      SequenceRequest request = With(Greedy(id++, prompt, 40), policy);
+      request.logprobs = 0;
+      request = Sharing(request);
+      request.request.prefix.takes_generated = takes_generated;
+      return harness.RunOne(request);
+    };
+    std::vector<int32_t> next = said;
+    const std::vector<int32_t> answer = ask(said, true).tokens();
+    next.insert(next.end(), answer.begin(), answer.end());
+    next.insert(next.end(), {7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20});
+    EXPECT_EQ(ask(next, true).cached, 96);
+    const Generation warm = ask(next, false);
+    EXPECT_EQ(warm.cached, 48);
+    EngineHarness empty(model_, Options(64, 0));
+    SequenceRequest cold = With(Greedy(1, next, 40), policy);
+    cold.logprobs = 0;
+    ExpectSame(warm, empty.RunOne(cold), policy.evicts ? "sinks" : "full");
+    EXPECT_EQ(ask(next, false).cached, 112) << "what a prompt computed stands beside what was decoded";
+  }
+}
+
 // Blocks of codes and scales are shared and copied as they are.
 class PrefixCacheInInt8 : public PrefixCache {};
 

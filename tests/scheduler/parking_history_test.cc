@@ -32,6 +32,33 @@ SchedulerOptions RecallOptions(int64_t parked_blocks_max = 64) {
   return options;
 }
 
+// What came back is its session's alone: nobody finds it, or what is computed behind it.
+TEST(ParkingHistory, NobodyWaitsForWhatATurnThatCameBackComputes) {
+  SchedulerOptions options = RecallOptions();
+  options.blocks = 80;
+  options.tokens_max = 32;
+  Driver driver(options);
+  ASSERT_TRUE(driver.scheduler.Add(Recalling(1, 100, 0, 80)).ok());
+  driver.DrainParks();
+  driver.scheduler.ResetPrefixes();
+  ASSERT_TRUE(driver.scheduler.Add(Recalling(2, 600, 1, 592)).ok());
+  const Sequence* leader = nullptr;
+  do {
+    driver.Step();
+    driver.scheduler.FinishParks();
+    ASSERT_EQ(driver.scheduler.running(), 1);
+    leader = &driver.scheduler.sequence(driver.scheduler.running_sequences()[0]);
+  } while (leader->computed <= 80);
+  ASSERT_EQ(leader->restored, 80);
+  Request twin = MakeRequest(3, 100, 4);
+  twin.prefix.publishes = twin.prefix.looks_up = true;
+  twin.prefix.salt.low = 2;
+  ASSERT_TRUE(driver.scheduler.Add(twin).ok());
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.running(), 2);
+  driver.DrainParks();
+}
+
 TEST(ParkingHistory, ATurnThatRecallsLeavesItsPromptAsItIsBeforeTheCut) {
   Driver driver(RecallOptions());
   ASSERT_TRUE(driver.scheduler.Add(Recalling(1, 100, 0, 80)).ok());

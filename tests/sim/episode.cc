@@ -82,6 +82,7 @@ EpisodeResult Episode::Run() {
   result_.memory_checks = memory_.checks();
   result_.evicted_tokens = counters.evicted_tokens;
   result_.cached_tokens = executor_.cached_tokens();
+  result_.generated_taken = executor_.generated_taken();
   result_.copied_blocks = executor_.copied_blocks();
   result_.restored_tokens = executor_.restored_tokens();
   result_.turn_cuts = executor_.turn_cuts();

@@ -79,7 +79,9 @@ void Episode::CheckTwins(const Sequence& admitted) {
     if (&sequence == &admitted) return;  // the others came later
     const SimRequest& first = *requests_[sequence.request.id - 1];
     const Request& other = first.request.request;
-    const bool computes = sequence.shares && !sequence.retired() && sequence.computed < next_end;
+    const bool computes = sequence.shares && sequence.restored == 0 && !sequence.retired() &&
+                          sequence.computed < next_end &&
+                          (asked.prefix.takes_generated || !sequence.blocks.generated());
     if (!computes || !other.prefix.publishes || other.budget.limited() || first.begun_after != resets_ ||
         other.prefix.salt != asked.prefix.salt || first.prompt_length() < next_end) {
       continue;

@@ -136,8 +136,10 @@ void Episode::MakeTurn(uint64_t session, SequenceRequest& made) {
     made.policy = first.policy;
     made.request.budget = first.request.budget;
     made.request.tenant = first.request.tenant;
+    const bool takes_generated = made.request.prefix.takes_generated;
     made.request.prefix = SharePrefixes(made.policy, PrefixSalt(), made.prompt_logprobs >= 0);
     made.request.prefix.salt = first.request.prefix.salt;  // which says already whether positions roll
+    made.request.prefix.takes_generated = takes_generated;
     if (!first.request.prefix.publishes) made.request.prefix = PrefixUse();
     std::vector<int32_t> history = own.last->solo.text;
     const std::vector<int32_t> said = made.request.prompt;

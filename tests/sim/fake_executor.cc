@@ -222,6 +222,11 @@ void FakeExecutor::TakeOver(SimRequest& request, int32_t cached, std::span<const
     return;
   }
   for (int32_t block : blocks.first(static_cast<size_t>(cached / kBlockSlots))) {
+    if (memory_.block(block).generated && !use.takes_generated) {
+      failure_.Set("step ", step_, ": request ", request.id(), " takes over what was decoded");
+      return;
+    }
+    generated_taken_ += memory_.block(block).generated ? 1 : 0;
     memory_.Hold(block);
     request.blocks.push_back(block);
     request.seen.emplace_back();
@@ -398,6 +403,7 @@ bool FakeExecutor::RunPrefill(const StepRow& row, SimRequest& request, uint64_t*
     added += memory_.WriteAllPairs(row.block_table[place], row.score_table[place], offset,
                                    std::span(cells).first(static_cast<size_t>(count)),
                                    row.policy->rolling ? slot : row.position + i);
+    if (place > 0 && memory_.block(row.block_table[place - 1]).generated) memory_.MarkGenerated(row.block_table[place]);
     i += count;
   }
   for (uint64_t& sum : request.sums) sum += added;
@@ -451,6 +457,7 @@ bool FakeExecutor::RunDecode(const StepRow& row, SimRequest& request, uint64_t* 
     const int32_t block = row.block_table[place], score_block = row.score_table[place], offset = slot % kBlockSlots;
     uint64_t& sum = request.sums[static_cast<size_t>(layer_head)];
     sum -= memory_.Write(layer_head, block, offset, cell, share);
+    memory_.MarkGenerated(block);
     // What may still be read must be what the oracle kept: every cell is of this text, and their sum is the set's.
     if (sum != facts.sums[static_cast<size_t>(layer_head)]) {
       return failure_.Set("step ", step_, ": request ", request.id(), ", layer_head ", layer_head,

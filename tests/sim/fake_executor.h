@@ -84,6 +84,7 @@ class FakeExecutor : public Executor {
   int64_t live_slots() const { return live_slots_; }
   uint64_t slots_read() const { return slots_read_; }
   uint64_t cached_tokens() const { return cached_tokens_; }
+  uint64_t generated_taken() const { return generated_taken_; }
   uint64_t copied_blocks() const { return copied_blocks_; }
   uint64_t restored_tokens() const { return restored_tokens_; }
   uint64_t turn_cuts() const { return turn_cuts_; }
@@ -240,6 +241,7 @@ class FakeExecutor : public Executor {
   uint64_t row_step_ = 0;        // of the step that is computed
   uint64_t slots_read_ = 0;
   uint64_t cached_tokens_ = 0;
+  uint64_t generated_taken_ = 0;
   uint64_t copied_blocks_ = 0;
   uint64_t restored_tokens_ = 0;
   int64_t moved_ = 0;

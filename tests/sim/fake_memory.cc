@@ -12,6 +12,7 @@ void FakeMemory::Clear(int32_t block) {
     score_block.positions[layer_head].fill(-1);
   }
   cleared.sums = {};
+  cleared.generated = false;
   cleared.version = ++versions_;
   score_block.state = 0;
   score_block.version = ++versions_;
@@ -67,6 +68,7 @@ void FakeMemory::PutBlock(const Block& from, int32_t to) {
   Block& block = at(to);
   std::copy_n(from.cells.begin(), layer_heads_, block.cells.begin());
   block.sums = from.sums;
+  block.generated = from.generated;
   block.version = ++versions_;
 }
 

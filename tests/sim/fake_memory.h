@@ -28,8 +28,9 @@ class FakeMemory {
   };
   struct Block {
     uint64_t version = 0;
-    int32_t holders = 0;  // requests that hold it
-    PairSums sums = {};   // of the shares of its cells
+    int32_t holders = 0;     // requests that hold it
+    PairSums sums = {};      // of the shares of its cells
+    bool generated = false;  // a row that decoded wrote some of it, or of what stands before it
     std::array<std::array<Cell, kBlockSlots>, kPairsMax> cells;
   };
   struct ScoreBlock {
@@ -62,6 +63,7 @@ class FakeMemory {
   // shares.
   uint64_t WriteAllPairs(int32_t block, int32_t score_block, int32_t offset, std::span<const Cell> cells,
                          int32_t position);
+  void MarkGenerated(int32_t block) { at(block).generated = true; }
   void Erase(int32_t layer_head, int32_t block, int32_t offset) { Write(layer_head, block, offset, Cell(), 0); }
   void WritePosition(int32_t layer_head, int32_t score_block, int32_t offset, int32_t position);
   void SetState(int32_t score_block, uint64_t state) { score_blocks_[static_cast<size_t>(score_block)].state = state; }

@@ -59,6 +59,7 @@ constexpr const char* kNames[] = {
     "RollingSaltForgotten",
     "ContextIgnored",
     "SaltIgnored",
+    "GeneratedIsTaken",
     "TwinsBesideEachOther",
     "SwapVictimLost",
     "SwapOfAnotherRow",
@@ -429,6 +430,7 @@ void SpoilRequest(PlantedBug bug, size_t tenants, Request& request) {
   KvBudget& budget = request.budget;
   if (bug == PlantedBug::kSaltIgnored) request.prefix.salt = PrefixSalt();
   if (bug == PlantedBug::kRollingSaltForgotten) request.prefix.salt.high = static_cast<uint64_t>(request.tenant);
+  if (bug == PlantedBug::kGeneratedIsTaken) request.prefix.takes_generated = true;
   if (bug == PlantedBug::kTwinsBesideEachOther) request.prefix.publishes = false;
   if (bug == PlantedBug::kStrideIgnored) budget.prompt_stride = 0;
   if (bug == PlantedBug::kTailSplit) request.tail_tokens = 0;

@@ -63,6 +63,7 @@ enum class PlantedBug : uint8_t {
   kRollingSaltForgotten,   // who caches keys before rotation shares with who caches them after it
   kContextIgnored,         // whatever is asked for fits
   kSaltIgnored,            // everybody shares with everybody
+  kGeneratedIsTaken,       // what was decoded is taken over by who wants what a prompt computes
   kTwinsBesideEachOther,   // nobody's prompt is known to be findable soon, so twins compute it beside each other
   // What befalls sequences that step aside: these need episodes in which they do.
   kSwapVictimLost,         // the slot to overwrite does not come along

@@ -40,6 +40,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.stopped += result.stopped;
     sum.evicted_tokens += result.evicted_tokens;
     sum.cached_tokens += result.cached_tokens;
+    sum.generated_taken += result.generated_taken;
     sum.copied_blocks += result.copied_blocks;
     sum.restored_tokens += result.restored_tokens;
     sum.parked_lost += result.parked_lost;
@@ -82,18 +83,19 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
             << sum.stopped << " stopped), " << sum.evicted_tokens << " tokens evicted, " << sum.fairness_checks
             << " times two tenants waited, " << sum.floor_checks << " times within a floor, " << sum.withdrawn_checks
             << " prompts withdrawn while others waited, " << sum.memory_checks << " charges for memory, " << sum.reloads
-            << " reloads, " << sum.cached_tokens << " taken from the prefix cache, " << sum.copied_blocks
-            << " blocks copied, " << sum.restored_tokens << " tokens restored, " << sum.moves_in_slices
-            << " moves in slices, " << sum.parked_lost << " parked sessions lost, " << sum.turns_given_up
-            << " parked turns given up, " << sum.turns_gone_back << " of them with the one before still there, "
-            << sum.shrinks << " budgets lowered for " << sum.promises << " requests, " << sum.giver_checks
-            << " of them for another tenant, " << sum.rows_left_out << " rows left out, " << sum.turn_cuts
-            << " sessions cut for a turn, " << sum.histories_left << " histories left, " << sum.recalled
-            << " recalled, " << sum.rolling << " requests with rolling positions, " << sum.rolling_restored
-            << " of them restored, " << sum.outgrown << " longer than their context, " << sum.outgrown_far
-            << " than four, " << sum.pauses << " slow readers paused, " << sum.paused_steps << " steps with one, "
-            << sum.steps_ahead << " steps ahead, " << sum.ahead_waiting << " of them while somebody waited in vain, "
-            << sum.rows_behind << " rows behind an end, " << sum.ends_known << " of them left out, " << sum.draft_rows
+            << " reloads, " << sum.cached_tokens << " taken from the prefix cache, " << sum.generated_taken
+            << " decoded blocks of them, " << sum.copied_blocks << " blocks copied, " << sum.restored_tokens
+            << " tokens restored, " << sum.moves_in_slices << " moves in slices, " << sum.parked_lost
+            << " parked sessions lost, " << sum.turns_given_up << " parked turns given up, " << sum.turns_gone_back
+            << " of them with the one before still there, " << sum.shrinks << " budgets lowered for " << sum.promises
+            << " requests, " << sum.giver_checks << " of them for another tenant, " << sum.rows_left_out
+            << " rows left out, " << sum.turn_cuts << " sessions cut for a turn, " << sum.histories_left
+            << " histories left, " << sum.recalled << " recalled, " << sum.rolling
+            << " requests with rolling positions, " << sum.rolling_restored << " of them restored, " << sum.outgrown
+            << " longer than their context, " << sum.outgrown_far << " than four, " << sum.pauses
+            << " slow readers paused, " << sum.paused_steps << " steps with one, " << sum.steps_ahead
+            << " steps ahead, " << sum.ahead_waiting << " of them while somebody waited in vain, " << sum.rows_behind
+            << " rows behind an end, " << sum.ends_known << " of them left out, " << sum.draft_rows
             << " rows with drafts, " << sum.drafts_kept << " of these right, " << sum.drafts_over
             << " in a victim's place\n";
   if (seeds.alone) return;
@@ -111,6 +113,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.memory_checks * 100, sum.requests);
   EXPECT_GT(sum.reloads * 100, sum.requests);
   EXPECT_GT(sum.cached_tokens * 2, sum.requests);
+  EXPECT_GT(sum.generated_taken * 50000, sum.requests);
   EXPECT_GT(sum.copied_blocks * 20, sum.requests);
   EXPECT_GT(sum.restored_tokens, sum.requests);
   EXPECT_GT(sum.parked_lost * 1000, sum.requests);

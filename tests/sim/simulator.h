@@ -50,6 +50,7 @@ struct EpisodeResult {
   uint64_t stopped = 0;
   uint64_t evicted_tokens = 0;
   uint64_t cached_tokens = 0;     // taken over from the prefix cache
+  uint64_t generated_taken = 0;   // blocks of them that decoding computed
   uint64_t copied_blocks = 0;     // before a first eviction
   uint64_t restored_tokens = 0;   // of sessions, from what was parked
   uint64_t histories_left = 0;    // by turns, of their prompts

@@ -287,6 +287,7 @@ SequenceRequest Workload::MakeRequest(uint64_t id, int64_t now_us) {
   if (sharing_ && r.Chance(95)) {
     const PrefixSalt salt{static_cast<uint64_t>(request.tenant), static_cast<uint64_t>(r.Below(salts_))};
     request.prefix = SharePrefixes(made.policy, salt, made.prompt_logprobs >= 0);
+    request.prefix.takes_generated = Random(Mix(id + 6)).Chance(50);
   }
   return made;
 }
