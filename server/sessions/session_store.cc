@@ -391,6 +391,7 @@ void SessionStore::End(Session* session, uint64_t turn, std::shared_ptr<const Se
     // The engine keeps what both turns left until the session's next one is settled.
   }
   const Lock lock(*this);
+  const bool stays = past == nullptr;
   if (past != nullptr) {
     CountBytes(*session, BytesOf(past) - BytesOf(session->past));
     session->past.swap(past);  // the old one is freed without the lock
@@ -403,6 +404,8 @@ void SessionStore::End(Session* session, uint64_t turn, std::shared_ptr<const Se
     TenantOf(session->tenant).logged_bytes += bytes - session->logged_bytes;
     session->logged_bytes = bytes;
     if (options_.kv != nullptr) NoteDue(*session, logged.grows);
+  } else if (stays && options_.kv != nullptr && session->past_turn != 0 && session->logged_turn == session->past_turn) {
+    NoteDue(*session, /*grows=*/true);  // it may have become due while it was busy
   }
   SetIdle(session, logged.used_s);
   if (session->past_turn == 0) {

@@ -193,6 +193,18 @@ TEST_F(SessionStoreKv, AnotherHistoryLeavesNoFileOfTheOneBefore) {
   EXPECT_EQ(Files(), 0);
 }
 
+TEST_F(SessionStoreKv, ATurnThatCameToNothingLeavesTheKvBeforeItDue) {
+  EXPECT_EQ(Turn("s", 40), Durability::kTokens);
+  {
+    ApiResult<SessionTurn> turn = store_->Begin(kOwner, "s", true);
+    ASSERT_TRUE(turn.ok());
+    LookAfter(6);  // it is busy when it is due
+    EXPECT_EQ(Files(), 0);
+  }
+  LookAfter(6);
+  EXPECT_EQ(Files(), 1);
+}
+
 TEST_F(SessionStoreKv, WhoIsLeftAloneIsWritten) {
   EXPECT_EQ(Turn("s", 40), Durability::kTokens);
   LookAfter(4);
