@@ -9,6 +9,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -398,12 +399,24 @@ absl::Status Build(const Config& config, const Checkpoint& checkpoint, const Loa
   return warm;
 }
 
+// Sessions of tenants that are in no tenants file any more expire, too, and the operator sees them.
+void AddTenantsOfLog(const SessionJournal& journal, TenantRegistry* tenants) {
+  std::set<std::string> names;
+  journal.ForEach([&](const SessionName&, const LoggedSession& session) { names.insert(session.facts.tenant); });
+  const size_t without_room = tenants->AddGone(names);
+  if (without_room == 0) return;
+  Log(LogLevel::kWarning, absl::StrCat("session log: sessions of ", without_room,
+                                       " tenants that are configured no more stay as they are: there are too "
+                                       "many such tenants (hydrantd sessions list --session-dir names them)"));
+}
+
 absl::Status Start(const Config& config, const SystemdNotifier& systemd, const Checkpoint& checkpoint,
                    const Sizing& sizing, Parts* parts) {
   const KvModelFacts facts = FactsOf(checkpoint.config, sizing.limits, *parts->device);
   absl::StatusOr<std::unique_ptr<TenantRegistry>> tenants = MakeTenants(config, sizing.limits, facts);
   if (!tenants.ok()) return tenants.status();
   parts->tenants = std::move(*tenants);
+  if (parts->journal != nullptr) AddTenantsOfLog(*parts->journal, parts->tenants.get());
   const LinearSpec& matrix = parts->executor->weights().layers.front().o->spec();
   const double attention_cost = parts->device->AttentionCost(matrix.format);
   if (absl::Status status = MakeKv(config, checkpoint.config, sizing, parts); !status.ok()) return status;

@@ -161,6 +161,10 @@ void AddAdminSessionRoutes(const SessionRouteSources& sources, AdmissionControl&
     for (const auto& entry : table->entries()) {
       if (name.has_value() && entry->config.name == *name) return Caller(entry);
     }
+    // What tenants that have left the configuration left behind; nobody would go on from what is put beside it.
+    for (const auto& entry : table->gone()) {
+      if (name.has_value() && entry->config.name == *name && exchange.head().method != "PUT") return Caller(entry);
+    }
     if (!name.has_value())
       return InvalidField("tenant", "'tenant' is required where there are several.", "missing_field");
     return InvalidField("tenant", "There is no tenant of this name.");

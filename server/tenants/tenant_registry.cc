@@ -11,6 +11,16 @@
 
 namespace hydrant {
 
+namespace {
+
+std::shared_ptr<const TenantEntry> GoneEntry(const std::shared_ptr<TenantAccount>& account) {
+  TenantConfig config;
+  config.name = account->name();
+  return std::make_shared<const TenantEntry>(TenantEntry{.config = std::move(config), .account = account});
+}
+
+}  // namespace
+
 std::shared_ptr<const TenantEntry> TenantTable::Find(const std::string* authorization) const {
   if (authorization == nullptr || keys_.size() == 0) return default_tenant_;
   const std::optional<std::string_view> token = BearerToken(*authorization);
@@ -65,6 +75,25 @@ std::vector<std::string> TenantRegistry::names() const {
   return names;
 }
 
+size_t TenantRegistry::AddGone(const std::set<std::string>& names) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto table = std::make_shared<TenantTable>(*table_);
+  size_t without_room = 0;
+  for (const std::string& name : names) {
+    const auto same = [&](const auto& account) { return account->name() == name; };
+    if (std::any_of(accounts_.begin(), accounts_.end(), same)) continue;
+    if (accounts_.size() >= size_t{kTenantsMax} / 2) {
+      ++without_room;
+      continue;
+    }
+    accounts_.push_back(std::make_shared<TenantAccount>(static_cast<int32_t>(accounts_.size()), name));
+    options_.push_back({.name = name, .gone = true});
+    table->gone_.push_back(GoneEntry(accounts_.back()));
+  }
+  table_ = std::move(table);
+  return without_room;
+}
+
 absl::Status TenantRegistry::Reload() {
   if (!has_file()) return absl::UnimplementedError("there is no file to read again (--tenants, --api-key-file)");
   const std::lock_guard<std::mutex> lock(reload_mutex_);
@@ -101,6 +130,9 @@ absl::Status TenantRegistry::Apply(const TenantsConfig& config) {
     for (const KeyDigest& key : tenant.keys) table->keys_.Add(key, static_cast<int32_t>(i));
     table->entries_.push_back(std::make_shared<const TenantEntry>(TenantEntry{
         tenant, accounts[indices[i]], tenant.weight / weights, BlocksMaxOf(options, indices[i], facts_.blocks)}));
+  }
+  for (size_t i = 0; i < accounts.size(); ++i) {
+    if (options[i].gone) table->gone_.push_back(GoneEntry(accounts[i]));
   }
   if (config.default_tenant >= 0) {
     table->default_tenant_ = table->entries_[static_cast<size_t>(config.default_tenant)];

@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -51,11 +52,14 @@ class TenantTable {
   bool HasKey(std::string_view key) const { return keys_.OwnerOf(key) >= 0; }
   size_t keys() const { return keys_.size(); }
   const std::vector<std::shared_ptr<const TenantEntry>>& entries() const { return entries_; }
+  // Tenants that have left the configuration, or that AddGone named: nobody has their key, and what they left is the operator's.
+  const std::vector<std::shared_ptr<const TenantEntry>>& gone() const { return gone_; }
 
  private:
   friend class TenantRegistry;
 
   std::vector<std::shared_ptr<const TenantEntry>> entries_;
+  std::vector<std::shared_ptr<const TenantEntry>> gone_;
   KeyRing keys_;                                       // owners are places in entries_
   std::shared_ptr<const TenantEntry> default_tenant_;  // may be null
 };
@@ -73,6 +77,10 @@ class TenantRegistry {
     std::function<void(const std::string& name)> on_new_tenant;            // the next index
     std::function<void(const std::vector<TenantOptions>& options)> apply;  // by index
   };
+  // Names that an earlier process had, and that something is left of: they are tenants that have left the configuration. Returns how
+  // many of them there is no room for: half of kTenantsMax is left to configurations to come. Before SetHooks, and before anybody asks
+  // for options or names.
+  size_t AddGone(const std::set<std::string>& names);
   // Before the first Reload.
   void SetHooks(Hooks hooks) { hooks_ = std::move(hooks); }
 

@@ -150,8 +150,6 @@ absl::StatusOr<std::vector<PlacedSession>> HttpPlace::List(const std::string& te
   const JsonView list = MemberOf(tenants->root(), "tenants");
   if (!list.valid() || !list.is_array()) return absl::UnavailableError(absl::StrCat(name(), ": names no tenants"));
   for (JsonView entry = list.first(); entry.valid(); entry = entry.next()) {
-    const JsonView configured = MemberOf(entry, "configured");
-    if (!configured.valid() || !configured.is_bool() || !configured.boolean()) continue;
     absl::Status status = ListOf(TextOf(entry, "name"), &sessions);
     if (!status.ok()) return status;
   }

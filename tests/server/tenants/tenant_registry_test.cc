@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,29 @@ class TenantRegistryTest : public testing::Test {
   std::vector<std::string> new_names_;
   std::vector<TenantOptions> applied_;
 };
+
+TEST_F(TenantRegistryTest, WhatIsLeftOfEarlierTenantsIsThatOfTenantsThatAreGone) {
+  const auto gone = [this] {
+    std::vector<std::string> names;
+    for (const auto& entry : registry_->table()->gone()) names.push_back(entry->config.name);
+    return names;
+  };
+  Load(Tenant("a", "key-a"));
+  EXPECT_EQ(registry_->AddGone({"a", "old", "older"}), 0u);
+  EXPECT_THAT(registry_->names(), ElementsAre("a", "old", "older"));
+  EXPECT_TRUE(registry_->options()[1].gone);
+  EXPECT_THAT(gone(), ElementsAre("old", "older"));
+  EXPECT_EQ(registry_->table()->gone()[1]->index(), 2);
+  EXPECT_EQ(registry_->table()->entries().size(), 1u);
+  // One comes back, and another one goes.
+  Write(R"({"tenants":[)" + Tenant("old", "key-o") + "]}");
+  ASSERT_TRUE(registry_->Reload().ok());
+  EXPECT_THAT(gone(), ElementsAre("a", "older"));
+  EXPECT_EQ(registry_->table()->entries()[0]->index(), 1);
+  std::set<std::string> many;
+  for (int i = 0; i < kTenantsMax; ++i) many.insert("t" + std::to_string(i));
+  EXPECT_EQ(registry_->AddGone(many), many.size() - kTenantsMax / 2 + 3) << "room is left for others to come";
+}
 
 TEST_F(TenantRegistryTest, AKeyIsItsTenantsAndNobodyElses) {
   Load(Tenant("a", "key-a") + "," + Tenant("b", "key-b"));
