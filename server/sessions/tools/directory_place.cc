@@ -111,7 +111,7 @@ absl::StatusOr<bool> DirectoryPlace::Import(const std::string& tenant, const std
   if (!file.ok()) return file.status();
   if (!IsSessionId(file->facts.id)) return absl::InvalidArgumentError("header: the session's id is none");
   const std::optional<SessionPast> past = DecodePast({&file->past, 1}, file->model);
-  if (!past.has_value() || past->tokens.empty()) {
+  if (!past.has_value() || (past->tokens.empty() && past->notes.empty())) {
     return absl::InvalidArgumentError("past: what it says does not fit together");
   }
   LogRecord record;
@@ -131,8 +131,7 @@ absl::StatusOr<bool> DirectoryPlace::Import(const std::string& tenant, const std
   return true;
 }
 
-absl::StatusOr<bool> DirectoryPlace::Forget(const std::string& tenant, const std::string& id, uint64_t turn,
-                                            bool purge) {
+absl::StatusOr<bool> DirectoryPlace::Forget(const std::string& tenant, const std::string& id, uint64_t turn) {
   std::optional<uint64_t> last;
   log_->ForEach([&](const SessionName&, const LoggedSession& logged) {
     if (logged.facts.tenant == tenant && logged.facts.id == id) last = logged.turn;
@@ -146,8 +145,6 @@ absl::StatusOr<bool> DirectoryPlace::Forget(const std::string& tenant, const std
   record.wall_s = NowS();
   if (!Write(std::move(record))) return absl::UnavailableError(absl::StrCat(path_, ": the disk does not take it"));
   if (absl::Status status = RemoveKv(directory_->NameOf(tenant, id)); !status.ok()) return status;
-  if (!purge) return true;
-  if (absl::Status status = Purge(directory_->NameOf(tenant, id)); !status.ok()) return status;
   return true;
 }
 
@@ -177,10 +174,10 @@ absl::Status DirectoryPlace::RemoveKv(const SessionName& name) {
       absl::StrCat(path_, ": the session is gone, and its KV may be left: ", std::strerror(-error)));
 }
 
-absl::Status DirectoryPlace::Purge(const SessionName& name) {
+absl::Status DirectoryPlace::Purge(const std::string& tenant, const std::string& id) {
   while (log_->Clean(NowS(), /*purge=*/true)) {
   }
-  if (!log_->HasForgotten(name)) return absl::OkStatus();
+  if (!log_->HasForgotten(directory_->NameOf(tenant, id))) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(
       path_, ": the session is gone, and what it said is in the files still: they cannot be written anew"));
 }

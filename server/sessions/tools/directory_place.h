@@ -30,7 +30,8 @@ class DirectoryPlace : public SessionPlace {
   absl::StatusOr<std::string> Export(const std::string& tenant, const std::string& id) override;
   absl::StatusOr<bool> Import(const std::string& tenant, const std::string& file) override;
   absl::StatusOr<bool> IsDurable(const std::string&, const std::string&) override { return true; }
-  absl::StatusOr<bool> Forget(const std::string& tenant, const std::string& id, uint64_t turn, bool purge) override;
+  absl::StatusOr<bool> Forget(const std::string& tenant, const std::string& id, uint64_t turn) override;
+  absl::Status Purge(const std::string& tenant, const std::string& id) override;
   // Reads every record and every session's past. `tenant` has to be empty: a file is nobody's.
   absl::StatusOr<VerifyReport> Verify(const std::string& tenant) override;
   absl::Status Close() override;
@@ -40,7 +41,6 @@ class DirectoryPlace : public SessionPlace {
       : path_(std::move(path)), directory_(std::move(directory)), keys_(std::move(keys)) {}
   absl::StatusOr<SessionFile> Read(const SessionName& name);
   bool Write(LogRecord record);
-  absl::Status Purge(const SessionName& name);
   // The session's KV files leave the disk.
   absl::Status RemoveKv(const SessionName& name);
   void VerifySegment(LogDirectory& files, uint32_t number, VerifyReport* report);

@@ -65,21 +65,22 @@ class Handover {
     std::string kv;
     const absl::StatusOr<ImportOutcome> outcome = ImportOnce(to_, session.tenant, *state, /*replaces=*/true, &kv);
     if (!outcome.ok()) return outcome.status();
-    if (*outcome != ImportOutcome::kPresent && !state->kv_lost.empty()) {
+    const bool came = *outcome == ImportOutcome::kImported || *outcome == ImportOutcome::kNotDurable;
+    if (came && !state->kv_lost.empty()) {
       ++report_.kv_lost;
       Say(session, absl::StrCat(" goes without its KV: ", state->kv_lost));
     }
-    if (*outcome != ImportOutcome::kPresent && kv_bytes > 0) {
+    if (came && kv_bytes > 0) {
       ++report_.kv_sent;
       report_.kv_taken += kv == "taken" ? 1 : 0;
       if (kv != "taken") Say(session, absl::StrCat(" goes without its KV: ", kv.empty() ? "nobody takes it" : kv));
     }
-    if (*outcome == ImportOutcome::kNotDurable) {
+    if (*outcome == ImportOutcome::kNotDurable || *outcome == ImportOutcome::kPresentNotDurable) {
       ++report_.not_durable;
-      report_.bytes += bytes;
+      report_.bytes += came ? bytes : 0;
       return absl::OkStatus();
     }
-    const absl::StatusOr<bool> forgotten = from_.Forget(session.tenant, session.id, state->file.turn, /*purge=*/false);
+    const absl::StatusOr<bool> forgotten = from_.Forget(session.tenant, session.id, state->file.turn);
     if (absl::IsOutOfRange(forgotten.status())) return absl::AbortedError("it has gone on meanwhile");
     if (!forgotten.ok() && !absl::IsNotFound(forgotten.status())) return forgotten.status();
     ++(*outcome == ImportOutcome::kPresent ? report_.present : report_.moved);

@@ -79,6 +79,20 @@ bool IsTooMuchNow(const HttpClient::Reply& reply) {
 
 }  // namespace
 
+absl::Status HttpPlace::ErrorOf(const HttpClient::Reply& reply) const {
+  if (RefusedBy(reply).code != "route_not_found") return StatusOf(name(), reply);
+  if (is_admin_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name(),
+                     ": is not the admin listener, which the operator's key is for: give that one's address; or a "
+                     "tenant's key (--api-key-file), which goes before HYDRANT_ADMIN_KEY"));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(name(),
+                   ": has no sessions of tenants: give the clients' address; or, of the admin listener, the "
+                   "operator's key (--admin-api-key-file)"));
+}
+
 std::string HttpPlace::Target(const std::string& tenant, const std::string& below, std::string query) const {
   if (is_admin_ && !tenant.empty()) query = absl::StrCat("tenant=", tenant, query.empty() ? "" : "&", query);
   return absl::StrCat(is_admin_ ? "/admin/sessions" : "/v1/sessions", below, query.empty() ? "" : "?", query);
@@ -100,7 +114,7 @@ absl::StatusOr<HttpClient::Reply> HttpPlace::Ask(std::string_view method, const 
 absl::StatusOr<JsonBody> HttpPlace::AskJson(const std::string& target) {
   const absl::StatusOr<HttpClient::Reply> reply = Ask("GET", target);
   if (!reply.ok()) return reply.status();
-  if (reply->status != 200) return StatusOf(name(), *reply);
+  if (reply->status != 200) return ErrorOf(*reply);
   ApiResult<JsonBody> body = JsonBody::Parse(reply->body, RequestLimits());
   if (!body.ok() || !body.value().root().is_object()) {
     return absl::UnavailableError(absl::StrCat(name(), target, ": the answer is not the JSON of this server"));
@@ -162,7 +176,7 @@ absl::StatusOr<std::vector<PlacedSession>> HttpPlace::List(const std::string& te
 absl::StatusOr<std::string> HttpPlace::Export(const std::string& tenant, const std::string& id) {
   absl::StatusOr<HttpClient::Reply> reply = Ask("GET", Target(tenant, absl::StrCat("/", id, "/state")));
   if (!reply.ok()) return reply.status();
-  if (reply->status != 200) return StatusOf(name(), *reply);
+  if (reply->status != 200) return ErrorOf(*reply);
   return std::move(reply->body);
 }
 
@@ -172,7 +186,7 @@ absl::StatusOr<MovingSession> HttpPlace::ExportState(const std::string& tenant, 
                                  [&](std::string_view piece) { return reader->Take(piece); }};
   const absl::StatusOr<HttpClient::Reply> reply =
       Ask("GET", Target(tenant, absl::StrCat("/", id, "/state"), "kv=1"), "", {}, &sink);
-  if (reply.ok() && reply->status != 200) return StatusOf(name(), *reply);
+  if (reply.ok() && reply->status != 200) return ErrorOf(*reply);
   absl::Status status = reply.status();
   if (reply.ok() && reader != nullptr) {
     absl::StatusOr<MovingSession> state = reader->Finish();
@@ -208,7 +222,7 @@ absl::StatusOr<bool> HttpPlace::ImportState(const std::string& tenant, const Mov
     *kv = "not_sent";
   }
   if (!reply.ok()) return reply.status();
-  if (reply->status != 201) return StatusOf(name(), *reply);
+  if (reply->status != 201) return ErrorOf(*reply);
   const ApiResult<JsonBody> body = JsonBody::Parse(reply->body, RequestLimits());
   if (!body.ok() || !body.value().root().is_object()) return false;
   if (kv->empty()) *kv = TextOf(body.value().root(), "kv");
@@ -221,14 +235,24 @@ absl::StatusOr<bool> HttpPlace::IsDurable(const std::string& tenant, const std::
   return TextOf(card->root(), "durable") == "tokens";
 }
 
-absl::StatusOr<bool> HttpPlace::Forget(const std::string& tenant, const std::string& id, uint64_t turn, bool purge) {
+absl::StatusOr<bool> HttpPlace::Forget(const std::string& tenant, const std::string& id, uint64_t turn) {
   const std::string fields = turn > 0 ? absl::StrCat("If-Match: ", SessionTag(turn), "\r\n") : "";
-  const absl::StatusOr<HttpClient::Reply> reply =
-      Ask("DELETE", Target(tenant, absl::StrCat("/", id), purge ? "purge=now" : ""), fields);
+  const absl::StatusOr<HttpClient::Reply> reply = Ask("DELETE", Target(tenant, absl::StrCat("/", id)), fields);
   if (!reply.ok()) return reply.status();
   if (reply->status == 200) return true;
   if (RefusedBy(*reply).code == "not_durable") return false;
-  return StatusOf(name(), *reply);
+  return ErrorOf(*reply);
+}
+
+absl::Status HttpPlace::Purge(const std::string& tenant, const std::string& id) {
+  // No session has ended this turn, so that one that was begun anew stays.
+  const std::string fields = absl::StrCat("If-Match: ", SessionTag(0), "\r\n");
+  const absl::StatusOr<HttpClient::Reply> reply =
+      Ask("DELETE", Target(tenant, absl::StrCat("/", id), "purge=now"), fields);
+  if (!reply.ok()) return reply.status();
+  if (reply->status == 200) return absl::OkStatus();
+  const absl::Status status = ErrorOf(*reply);
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;  // there is nothing of it
 }
 
 absl::StatusOr<VerifyReport> HttpPlace::Verify(const std::string& tenant) {

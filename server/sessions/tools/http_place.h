@@ -29,7 +29,8 @@ class HttpPlace : public SessionPlace {
   absl::StatusOr<MovingSession> ExportState(const std::string& tenant, const std::string& id) override;
   absl::StatusOr<bool> ImportState(const std::string& tenant, const MovingSession& state, std::string* kv) override;
   absl::StatusOr<bool> IsDurable(const std::string& tenant, const std::string& id) override;
-  absl::StatusOr<bool> Forget(const std::string& tenant, const std::string& id, uint64_t turn, bool purge) override;
+  absl::StatusOr<bool> Forget(const std::string& tenant, const std::string& id, uint64_t turn) override;
+  absl::Status Purge(const std::string& tenant, const std::string& id) override;
   // Asks for every session: what its checksums say of it.
   absl::StatusOr<VerifyReport> Verify(const std::string& tenant) override;
   absl::Status Close() override { return absl::OkStatus(); }
@@ -40,6 +41,7 @@ class HttpPlace : public SessionPlace {
   // Waits where the server says that there is too much going on just now.
   absl::StatusOr<HttpClient::Reply> Ask(std::string_view method, const std::string& target, std::string fields = "",
                                         const HttpClient::Body& body = {}, const HttpClient::Sink* sink = nullptr);
+  absl::Status ErrorOf(const HttpClient::Reply& reply) const;
   absl::StatusOr<JsonBody> AskJson(const std::string& target);
   absl::Status ListOf(const std::string& tenant, std::vector<PlacedSession>* sessions);
 

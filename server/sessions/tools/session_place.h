@@ -77,10 +77,12 @@ class SessionPlace {
   }
   // Whether no restart will lose it. Errors: NOT_FOUND.
   virtual absl::StatusOr<bool> IsDurable(const std::string& tenant, const std::string& id) = 0;
-  // True: and no restart brings it back. `turn`: its last, or else the session stays; 0: whichever. `purge`: what it and those that
-  // were forgotten before it have said leaves the files before this returns. Errors: NOT_FOUND, ABORTED as above, OUT_OF_RANGE where
-  // its last turn is another one.
-  virtual absl::StatusOr<bool> Forget(const std::string& tenant, const std::string& id, uint64_t turn, bool purge) = 0;
+  // True: and no restart brings it back. `turn`: its last, or else the session stays; 0: whichever. Errors: NOT_FOUND, ABORTED as above,
+  // OUT_OF_RANGE where its last turn is another one.
+  virtual absl::StatusOr<bool> Forget(const std::string& tenant, const std::string& id, uint64_t turn) = 0;
+  // What a session that was forgotten has said leaves the files before this returns; of several, that of all of them with the first.
+  // Nothing that is there goes. Errors: UNAVAILABLE where they cannot be written anew; OUT_OF_RANGE where a session of this id is there.
+  virtual absl::Status Purge(const std::string& tenant, const std::string& id) = 0;
   virtual absl::StatusOr<VerifyReport> Verify(const std::string& tenant) = 0;
   // Ends well what was begun.
   virtual absl::Status Close() = 0;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -103,7 +104,9 @@ absl::StatusOr<std::vector<PlacedSession>> Tool::Named(SessionPlace& place) {
   absl::StatusOr<std::vector<PlacedSession>> sessions = place.List(options_.tenant);
   if (!sessions.ok() || options_.all) return sessions;
   std::vector<PlacedSession> named;
+  std::set<std::string> ids;  // one that is named twice is meant once
   for (const std::string& id : options_.names) {
+    if (!ids.insert(id).second) continue;
     const size_t before = named.size();
     for (const PlacedSession& session : *sessions) {
       if (session.id == id) named.push_back(session);
@@ -161,7 +164,7 @@ absl::Status Tool::Import(SessionPlace& place) {
   if (options_.names.empty()) return absl::InvalidArgumentError("name the files, or the directory, to read");
   const absl::StatusOr<std::vector<std::string>> paths = StateFiles::ToRead(options_.names);
   if (!paths.ok()) return paths.status();
-  int64_t imported = 0, present = 0;
+  int64_t imported = 0, present = 0, fleeting = 0;
   for (const std::string& path : *paths) {
     const absl::StatusOr<MovingSession> state = StateFiles::Read(path);
     if (!state.ok()) {
@@ -174,16 +177,18 @@ absl::Status Tool::Import(SessionPlace& place) {
       Fail(path, outcome.status());
       continue;
     }
-    *outcome == ImportOutcome::kPresent ? ++present : ++imported;
-    if (state->kv != nullptr && *outcome != ImportOutcome::kPresent && kv != "taken") {
+    const bool came = *outcome == ImportOutcome::kImported || *outcome == ImportOutcome::kNotDurable;
+    came ? ++imported : ++present;
+    if (state->kv != nullptr && came && kv != "taken") {
       streams_.error(absl::StrCat(path, ": is there without its KV: ", kv.empty() ? "nobody takes it" : kv));
     }
-    if (*outcome == ImportOutcome::kNotDurable) {
-      Fail(path, absl::UnavailableError("is there, and a restart of the server will lose it"));
-    }
+    const bool is_kept = *outcome == ImportOutcome::kImported || *outcome == ImportOutcome::kPresent;
+    fleeting += is_kept ? 0 : 1;
   }
   streams_.error(absl::StrCat("imported ", imported, " of ", paths->size(), " sessions; ", present,
                               " were there already, and the same"));
+  if (fleeting > 0)
+    streams_.error(absl::StrCat(fleeting, " of them are not durable: a restart of the server loses them"));
   return absl::OkStatus();
 }
 
@@ -191,16 +196,26 @@ absl::Status Tool::Forget(SessionPlace& place) {
   if (options_.names.empty()) return absl::InvalidArgumentError("name the sessions to be forgotten");
   const absl::StatusOr<std::vector<PlacedSession>> sessions = Named(place);
   if (!sessions.ok()) return sessions.status();
+  std::vector<const PlacedSession*> forgotten;
   for (const PlacedSession& session : *sessions) {
-    const bool is_last = &session == &sessions->back();
-    const absl::StatusOr<bool> durable = place.Forget(session.tenant, session.id, 0, /*purge=*/is_last);
+    const absl::StatusOr<bool> durable = place.Forget(session.tenant, session.id, 0);
     if (!durable.ok()) {
       Fail(absl::StrCat("session ", session.id), durable.status());
     } else if (!*durable) {
       Fail(absl::StrCat("session ", session.id), absl::UnavailableError("a restart of the server may bring it back"));
+    } else {
+      forgotten.push_back(&session);
     }
   }
-  if (!incomplete_) streams_.error(absl::StrCat("forgot ", sessions->size(), " sessions; no file has their text"));
+  // Once all of them are gone, so that the files are written anew once.
+  int64_t purged = 0;
+  for (const PlacedSession* session : forgotten) {
+    const absl::Status status = place.Purge(session->tenant, session->id);
+    if (!status.ok()) Fail(absl::StrCat("session ", session->id), status);
+    purged += status.ok() ? 1 : 0;
+  }
+  streams_.error(absl::StrCat("forgot ", forgotten.size(), " of ", sessions->size(),
+                              " sessions; no file has the text of ", purged));
   return absl::OkStatus();
 }
 

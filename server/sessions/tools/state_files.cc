@@ -154,10 +154,10 @@ absl::StatusOr<ImportOutcome> ImportOnce(SessionPlace& place, const std::string&
     if (kinship == Kinship::kSame || kinship == Kinship::kSecondGoesOn) {
       const absl::StatusOr<bool> is_durable = place.IsDurable(tenant, file.facts.id);
       if (!is_durable.ok()) return is_durable.status();
-      return *is_durable ? ImportOutcome::kPresent : ImportOutcome::kNotDurable;
+      return *is_durable ? ImportOutcome::kPresent : ImportOutcome::kPresentNotDurable;
     }
     if (kinship == Kinship::kOthers || !replaces) return durable.status();
-    const absl::StatusOr<bool> gone = place.Forget(tenant, file.facts.id, other->turn, /*purge=*/false);
+    const absl::StatusOr<bool> gone = place.Forget(tenant, file.facts.id, other->turn);
     if (!gone.ok() && !absl::IsNotFound(gone.status())) return gone.status();
   }
 }

@@ -35,8 +35,9 @@ class StateFiles {
 
 enum class ImportOutcome {
   kImported,
-  kNotDurable,  // imported, and a restart of the server will lose it
-  kPresent,     // it was there already, the same or gone on from
+  kNotDurable,         // imported, and a restart of the server will lose it
+  kPresent,            // it was there already, the same or gone on from
+  kPresentNotDurable,  // both
 };
 
 // Imports a session so that it does not matter whether that was done before. `tenant`: whose it becomes; empty: as the file says.

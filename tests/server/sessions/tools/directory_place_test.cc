@@ -9,12 +9,14 @@
 #include <fstream>
 #include <future>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "server/process/exit_codes.h"
 #include "server/sessions/journal/byte_codec.h"
 #include "server/sessions/journal/crc32c.h"
+#include "server/sessions/transfer/session_file.h"
 #include "tests/server/sessions/tools/sessions_on_disk.h"
 
 namespace hydrant {
@@ -66,8 +68,34 @@ TEST_F(DirectoryPlaceTools, WhatIsForgottenIsInNoFile) {
   EXPECT_THAT(BytesBelow(disk_.path()), Not(HasSubstr(kCanary)));
   EXPECT_THAT(Run("list").out, Not(HasSubstr("acme    a ")));
   EXPECT_THAT(Run("verify").out, HasSubstr("2 sessions"));
+  EXPECT_THAT(Run("forget", {"b", "b"}).error, HasSubstr("forgot 1 of 1 sessions; no file has the text of 1"));
+  EXPECT_THAT(BytesBelow(disk_.path()), Not(HasSubstr("Good day.")));
+  disk_.Open();
+  disk_.Add("acme", "b", {"Good day."});
+  disk_.Stop();
   EXPECT_EQ(Run("forget", {"b", "nobody"}).exit_code, kExitIncomplete) << "all of them or none";
   EXPECT_THAT(Run("list").out, HasSubstr("acme    b "));
+}
+
+// A conversation before its first response.
+TEST_F(DirectoryPlaceTools, ASessionOfNotesAloneIsTaken) {
+  SessionPast past;
+  past.notes.push_back(std::make_shared<const TurnNote>(
+      TurnNote{.turn = 1, .tokens = 0, .text = "an item", .head = std::make_shared<const std::string>()}));
+  SessionFile file;
+  file.facts = {"acme", "conv", 1'699'999'000, 0, 0, 0};
+  file.model = kDiskModel;
+  file.turn = 1;
+  file.past = EncodePast(past, nullptr, kDiskModel);
+  const std::string path = temp_.Write("conv.session", WriteSessionFile(file));
+  const ToolRun run = Run("import", {path});
+  EXPECT_EQ(run.exit_code, kExitOk) << run.error;
+  EXPECT_THAT(Run("list").out, HasSubstr("acme    conv"));
+  EXPECT_EQ(Run("verify").exit_code, kExitOk);
+  past.notes.clear();
+  file.facts.id = "nothing";
+  file.past = EncodePast(past, nullptr, kDiskModel);
+  EXPECT_EQ(Run("import", {temp_.Write("nothing.session", WriteSessionFile(file))}).exit_code, kExitIncomplete);
 }
 
 TEST_F(DirectoryPlaceTools, AnEncryptedDirectoryIsOpenedWithItsKey) {

@@ -61,12 +61,13 @@ class MemoryPlace : public SessionPlace {
     return durable;
   }
   absl::StatusOr<bool> IsDurable(const std::string&, const std::string&) override { return durable; }
-  absl::StatusOr<bool> Forget(const std::string&, const std::string& id, uint64_t turn, bool) override {
+  absl::StatusOr<bool> Forget(const std::string&, const std::string& id, uint64_t turn) override {
     if (!files.contains(id)) return absl::NotFoundError("none");
     if (turn != 0 && turn != TurnOf(files[id])) return absl::OutOfRangeError("another turn");
     files.erase(id);
     return true;
   }
+  absl::Status Purge(const std::string&, const std::string&) override { return absl::OkStatus(); }
   absl::StatusOr<VerifyReport> Verify(const std::string&) override { return VerifyReport(); }
   absl::Status Close() override { return absl::OkStatus(); }
   static uint64_t TurnOf(const std::string& file) { return ReadSessionFile(file)->turn; }

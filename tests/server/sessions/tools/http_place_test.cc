@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/process/exit_codes.h"
+#include "tests/server/durable_server.h"
 #include "tests/server/key_hex.h"
 #include "tests/server/sessions/tools/sessions_on_disk.h"
 #include "tests/server/test_server.h"
@@ -84,16 +85,73 @@ TEST_F(HttpPlaceTools, SessionsAreExportedVerifiedImportedAndForgotten) {
   ASSERT_EQ(Admin(*from_, {"export", "--all", "--output", temp_.File("out")}).exit_code, kExitOk);
   const std::unique_ptr<TestServer> to = Start("to");
   const ToolRun import = Admin(*to, {"import", temp_.File("out")});
-  EXPECT_THAT(import.error, HasSubstr("imported 3 of 3")) << "and a restart loses them, which is told";
-  EXPECT_EQ(import.exit_code, 1);
+  EXPECT_EQ(import.exit_code, kExitOk);
+  EXPECT_EQ(import.error,
+            "imported 3 of 3 sessions; 0 were there already, and the same\n"
+            "3 of them are not durable: a restart of the server loses them\n");
+  const ToolRun again = Admin(*to, {"import", temp_.File("out")});
+  EXPECT_EQ(again.exit_code, kExitOk);
+  EXPECT_THAT(again.error,
+              HasSubstr("imported 0 of 3 sessions; 3 were there already, and the same\n3 of them are not"));
   EXPECT_EQ(Admin(*to, {"list"}).out, Admin(*from_, {"list"}).out);
-  EXPECT_EQ(Admin(*to, {"import", "--tenant", "b", temp_.File("out/a.t.session")}).exit_code, 1) << "not durable";
+  EXPECT_EQ(Admin(*to, {"import", "--tenant", "b", temp_.File("out/a.t.session")}).exit_code, kExitOk);
   EXPECT_THAT(Admin(*to, {"list"}).out, HasSubstr("b       t   1")) << "under another tenant, as the operator says";
   const ToolRun own = RunTool({"import", "--url", "http://127.0.0.1:" + std::to_string(to->port()), "--api-key-file",
                                tenant_key_, temp_.File("out/b.s.session")});
   EXPECT_THAT(own.error, HasSubstr("session_exists")) << "a tenant's key opens its own";
   EXPECT_EQ(Admin(*to, {"forget", "s", "--tenant", "a"}).exit_code, kExitOk);
   EXPECT_THAT(Admin(*to, {"list"}).out, Not(HasSubstr("a       s")));
+}
+
+TEST_F(HttpPlaceTools, AnAddressThatIsNotOfTheKeysListenerIsNamed) {
+  const std::string clients = "http://127.0.0.1:" + std::to_string(from_->port());
+  const ToolRun operators = RunTool({"list", "--url", clients, "--admin-api-key-file", key_});
+  EXPECT_EQ(operators.exit_code, kExitUsage);
+  EXPECT_THAT(operators.error, HasSubstr("is not the admin listener"));
+  EXPECT_THAT(operators.error, HasSubstr("HYDRANT_ADMIN_KEY"));
+  // Its key is looked at first.
+  const std::string same = temp_.Write("same", "admin-key\n");
+  ASSERT_EQ(chmod(same.c_str(), 0600), 0);
+  const ToolRun tenants = RunTool({"list", "--url", AdminOf(*from_), "--api-key-file", same});
+  EXPECT_THAT(tenants.error, HasSubstr("give the clients' address"));
+}
+
+TEST_F(HttpPlaceTools, SessionsOfATenantThatHasGoneAreTheOperators) {
+  temp_.Write("tenants.json", R"({"tenants":[{"name":"a","api_keys_sha256":[")" + HexOfKey("key-a") + R"("]}]})");
+  ASSERT_TRUE(from_->tenants().Reload().ok());
+  EXPECT_THAT(Admin(*from_, {"list"}).out, HasSubstr("b       s   1"));
+  EXPECT_THAT(Admin(*from_, {"verify"}).out, HasSubstr("3 sessions in 3 records"));
+  ASSERT_EQ(Admin(*from_, {"export", "--all", "--output", temp_.File("out")}).exit_code, kExitOk);
+  EXPECT_EQ(Admin(*from_, {"forget", "s", "--tenant", "b"}).exit_code, kExitOk);
+  EXPECT_THAT(Admin(*from_, {"list"}).out, Not(HasSubstr("b       s")));
+  EXPECT_THAT(Admin(*from_, {"import", temp_.File("out/b.s.session")}).error,
+              HasSubstr("There is no tenant of this name"));
+}
+
+// A place whose purge is asked for when all are gone.
+TEST_F(HttpPlaceTools, WhatIsForgottenIsPurgedAlsoWhenTheLastOneStays) {
+  const TempDir temp;
+  DurableServer durable(temp.File("d"));
+  const std::string url = "http://127.0.0.1:" + std::to_string(durable.server->port());
+  const auto say = [&](const std::string& id, const std::string& prompt) {
+    const auto answer = durable.server->Ask(
+        CompletionPost(R"({"session_id":")" + id + R"(","max_tokens":2,"prompt":")" + prompt + "\"}"));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+  };
+  say("a", kCanary);
+  say("b", "stays");
+  durable.server->executor().Hold();
+  RawClient busy(durable.server->port());
+  busy.Send(CompletionPost(R"({"session_id":"b","max_tokens":2,"prompt":"goes on"})"));
+  ASSERT_TRUE(
+      Eventually([&] { return durable.server->Ask(Get("/v1/sessions/b")).body.find("busy") != std::string::npos; }));
+  const ToolRun run = RunTool({"forget", "--url", url, "a", "b", "a"});
+  durable.server->executor().Release();
+  EXPECT_EQ(run.exit_code, kExitIncomplete);
+  EXPECT_THAT(run.error, HasSubstr("forgot 1 of 2 sessions; no file has the text of 1"));
+  EXPECT_THAT(run.error, HasSubstr("session b: "));
+  EXPECT_THAT(BytesBelow(temp.File("d")), Not(HasSubstr(kCanary)));
+  EXPECT_EQ(busy.ReadResponse().status, 200);
 }
 
 TEST_F(HttpPlaceTools, ADirectoryIsHandedToAServerAndTheOtherWayRound) {
