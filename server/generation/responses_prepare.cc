@@ -5,10 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "api/request/response_items.h"
 #include "api/request/responses_request.h"
 #include "api/response/responses_writer.h"
+#include "api/wire/json_strings.h"
 #include "api/wire/json_writer.h"
 #include "server/generation/chat_prepare.h"
 #include "server/process/random_id.h"
@@ -128,23 +130,34 @@ Json WithoutOldest(const Json& messages, size_t cut) {
 
 bool IsCall(const Json& item) { return item.at("type") == "function_call" || item.at("type") == "custom_tool_call"; }
 
+// Whether what a note says has an item of one of these calls. The ids are as Text writes them.
+bool NamesCall(std::string_view note, const absl::flat_hash_set<std::string>& ids) {
+  constexpr std::string_view kMember = "\"call_id\":";
+  for (size_t at = note.find(kMember); at != std::string_view::npos; at = note.find(kMember, at)) {
+    at += kMember.size();
+    const size_t bytes = StringBytes(note.substr(at));
+    if (ids.contains(std::string(note.substr(at, bytes)))) return true;
+    at += bytes;
+  }
+  return false;
+}
+
 // The calls whose outputs `items` have. The newest notes come first: a call is rarely made long before its output comes, and a note
-// that does not have its id is not read.
+// that does not have its id is not read. Every note is gone through once, however many ids there are.
 Json::array_t CallsOf(const Json::array_t& items, const Past& past, const RequestContext& context) {
-  std::vector<Json> wanted;  // ids
+  absl::flat_hash_set<std::string> wanted;
   for (const Json& item : items) {
-    if (!IsCall(item) && item.contains("call_id")) wanted.push_back(item.at("call_id"));
+    if (!IsCall(item) && item.contains("call_id")) wanted.insert(Text(item.at("call_id")));
   }
   Json::array_t calls;  // the last one first
   for (size_t i = past.notes; i-- > 0 && !wanted.empty();) {
     const TurnNote& note = *past.past->notes[i];
-    const auto is_in_note = [&note](const Json& id) { return note.text.find(Text(id)) != std::string::npos; };
-    if (std::none_of(wanted.begin(), wanted.end(), is_in_note)) continue;
+    if (!NamesCall(note.text, wanted)) continue;
     const std::optional<NoteItems> read = ItemsOf(note, context);
     if (!read.has_value()) continue;
     for (const Json::array_t* list : {&read->out, &read->in}) {
       for (auto item = list->rbegin(); item != list->rend(); ++item) {
-        if (IsCall(*item) && std::erase(wanted, item->at("call_id")) > 0) calls.push_back(*item);
+        if (IsCall(*item) && wanted.erase(Text(item->at("call_id"))) > 0) calls.push_back(*item);
       }
     }
   }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <memory>
 #include <string>
 #include <utility>
@@ -184,6 +185,26 @@ TEST_F(Responses, ATurnOfAChainReadsNoNoteThatItDoesNotNeed) {
   const std::string output = R"("input":[{"type":"function_call_output","call_id":"c","output":"1"}])";
   EXPECT_EQ(PromptOf(Prepare(After(second, output))), before + "<tool>1</><assistant>");
   EXPECT_EQ(PromptOf(Prepare(After(second, R"("input":"more","instructions":"A")"))), "previous_response_not_found");
+}
+
+// Every id was looked for in all of every note: half a minute of a worker for a body of 72 KB.
+TEST_F(Responses, ANoteIsGoneThroughOnceForAllCallsWhoseOutputsCome) {
+  Json reasoning = {{"type", "reasoning"}, {"content", {{{"type", "reasoning_text"}, {"text", ""}}}}};
+  reasoning["content"][0]["text"] = std::string(1'900'000, '"');
+  const Json call = {{"type", "function_call"}, {"call_id", "c2047"}, {"name", "f"}, {"arguments", "{}"}};
+  const Json user = {{"role", "user"}, {"content", "hi"}};
+  const std::string first = Begin("\"input\":" + Json::array({reasoning, user, call}).dump(), "Yo");
+  Json outputs = Json::array();
+  for (int i = 0; i < 2048; ++i) {
+    outputs.push_back({{"type", "function_call_output"}, {"call_id", "c" + std::to_string(i)}, {"output", ""}});
+  }
+  const std::clock_t before = std::clock();
+  const ApiResult<PreparedGeneration> next = Prepare(After(first, "\"input\":" + outputs.dump()));
+  const double cpu_s = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  EXPECT_EQ(next.error().param, "input[0].call_id");
+  EXPECT_LT(cpu_s, 3.0);
+  EXPECT_EQ(PromptOf(Prepare(After(first, "\"input\":" + Json::array({outputs.back()}).dump()))),
+            "<user>hi</><assistant>(f)</><assistant>Yo</><tool></><assistant>");
 }
 
 // Makes one id more than may be, and no more.
