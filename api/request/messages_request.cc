@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -117,7 +118,7 @@ class ConversationReader {
   }
 
   // A string, or an array of text blocks.
-  std::string Text(JsonView content, std::string_view between, const std::string& path) {
+  std::string Text(JsonView content, std::string_view between, const std::string& path, bool of_system = false) {
     if (content.is_string()) return std::string(content.string());
     std::string text;
     if (!content.is_array()) {
@@ -135,7 +136,7 @@ class ConversationReader {
         break;
       }
       const std::string_view said = TextOf(block, "text", at);
-      if (!said.starts_with(kBillingLine)) Join(said, between, &text);
+      if (!of_system || !said.starts_with(kBillingLine)) Join(said, between, &text);
     }
     return text;
   }
@@ -143,7 +144,7 @@ class ConversationReader {
   void ReadSystem() {
     const JsonView system = request_->Raw("system");
     if (system.absent()) return;
-    std::string text = Text(system, "\n\n", "system");
+    std::string text = Text(system, "\n\n", "system", /*of_system=*/true);
     if (!text.empty()) messages_.push_back({{"role", "system"}, {"content", std::move(text)}});
   }
 
@@ -171,29 +172,43 @@ class ConversationReader {
                        role.absent() ? ErrorCode<400>("missing_field") : kInvalidValue);
       }
     }
+    EndMessage();
   }
 
-  // Messages of one role after one another are one message.
-  void AddText(std::string_view role, std::string text, std::string_view between) {
-    if (!messages_.empty() && IsOf(messages_.back(), role) && !messages_.back().contains("tool_calls")) {
-      std::string joined = static_cast<std::string>(messages_.back().at("content"));
-      Join(text, between, &joined);
-      messages_.back().at("content") = std::move(joined);
-      return;
-    }
-    messages_.push_back({{"role", std::string(role)}, {"content", std::move(text)}});
+  // The message that is being read. Those of one role after one another are one.
+  struct Said {
+    std::string_view role;
+    std::string text = {};
+    std::string reasoning = {};
+    Json::array_t calls = {};
+  };
+
+  Said& MessageOf(std::string_view role) {
+    if (said_.has_value() && said_->role == role) return *said_;
+    EndMessage();
+    return said_.emplace(Said{role});
+  }
+
+  void EndMessage() {
+    if (!said_.has_value()) return;
+    Json::object_t message = {{"role", std::string(said_->role)}, {"content", nullptr}};
+    if (!said_->text.empty() || said_->calls.empty()) message.back().second = std::move(said_->text);
+    if (!said_->reasoning.empty()) message.emplace_back("reasoning_content", std::move(said_->reasoning));
+    if (!said_->calls.empty()) message.emplace_back("tool_calls", std::move(said_->calls));
+    messages_.push_back(std::move(message));
+    said_.reset();
   }
 
   void ReadUser(JsonView content, const std::string& path) {
-    if (!content.is_array()) return AddText("user", Text(content, "\n", path), "\n");
-    if (content.size() == 0) return AddText("user", "", "\n");
+    if (!content.is_array()) return Join(Text(content, "\n", path), "\n", &MessageOf("user").text);
+    if (content.size() == 0) MessageOf("user");
     size_t i = 0;
     for (JsonView block = content.first(); block.valid() && !request_->failed(); block = block.next()) {
       const std::string at = absl::StrCat(path, "[", i++, "]");
       const std::string_view type = TypeOf(block, at);
       if (request_->failed()) return;
       if (type == "text") {
-        AddText("user", std::string(TextOf(block, "text", at)), "\n");
+        Join(TextOf(block, "text", at), "\n", &MessageOf("user").text);
       } else if (type == "tool_result") {
         AddToolResult(block, at);
       } else {
@@ -211,36 +226,29 @@ class ConversationReader {
     if (request_->failed()) return;
     const JsonView content = block["content"];
     std::string text = content.absent() ? std::string() : Text(content, "\n", path + ".content");
+    EndMessage();
     messages_.push_back(
         {{"role", "tool"}, {"tool_call_id", std::string(id)}, {"name", call->second}, {"content", std::move(text)}});
   }
 
   void ReadAssistant(JsonView content, const std::string& path) {
-    if (!content.is_array()) return AddText("assistant", Text(content, "", path), "");
-    std::string text, reasoning;
-    Json::array_t calls;
+    Said& message = MessageOf("assistant");
+    if (!content.is_array()) return Join(Text(content, "", path), "", &message.text);
     size_t i = 0;
     for (JsonView block = content.first(); block.valid() && !request_->failed(); block = block.next()) {
       const std::string at = absl::StrCat(path, "[", i++, "]");
       const std::string_view type = TypeOf(block, at);
       if (request_->failed()) return;
       if (type == "text") {
-        text.append(TextOf(block, "text", at));
+        message.text.append(TextOf(block, "text", at));
       } else if (type == "thinking") {
-        reasoning.append(TextOf(block, "thinking", at));
+        message.reasoning.append(TextOf(block, "thinking", at));
       } else if (type == "tool_use") {
-        calls.push_back(ToolUse(block, at));
+        message.calls.push_back(ToolUse(block, at));
       } else if (type != "redacted_thinking") {  // which nobody but its maker can read
         request_->FailUnsupported(at + ".type", "An assistant's block other than text, thinking and tool_use");
       }
     }
-    if (request_->failed()) return;
-    if (reasoning.empty() && calls.empty()) return AddText("assistant", std::move(text), "");
-    Json::object_t message = {{"role", "assistant"}, {"content", nullptr}};
-    if (!text.empty() || calls.empty()) message.back().second = std::move(text);
-    if (!reasoning.empty()) message.emplace_back("reasoning_content", std::move(reasoning));
-    if (!calls.empty()) message.emplace_back("tool_calls", std::move(calls));
-    messages_.push_back(std::move(message));
   }
 
   Json ToolUse(JsonView block, const std::string& path) {
@@ -265,6 +273,7 @@ class ConversationReader {
   ObjectReader* const request_;
   const RequestContext& context_;
   Json::array_t messages_;
+  std::optional<Said> said_;                               // null: none has begun, or it has ended
   std::map<std::string, std::string, std::less<>> names_;  // of the tools that were called, by id
 };
 

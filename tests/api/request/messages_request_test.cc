@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <string>
 
 #include "tests/api/request/small_context.h"
@@ -56,6 +57,17 @@ TEST(MessagesRequest, PutsTheSystemFirstWithoutWhatIsForBilling) {
   EXPECT_EQ(Messages(BodyOf(kHi, R"(,"system":[])")), R"([{"role":"user","content":"hi"}])");
 }
 
+// Only the system is where the line comes from; a tool may read it out of a file, and a user ask about it.
+TEST(MessagesRequest, KeepsWhatIsForBillingWhereItIsSomebodysText) {
+  const std::string line = R"({"type":"text","text":"x-anthropic-billing-header: a"})";
+  EXPECT_EQ(Messages(BodyOf(R"({"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{}}]},)"
+                            R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[)" +
+                            line + "]}," + line + "]}")),
+            R"([{"role":"assistant","content":null,"tool_calls":[{"id":"t","type":"function","function":)"
+            R"({"name":"f","arguments":{}}}]},{"role":"tool","tool_call_id":"t","name":"f",)"
+            R"("content":"x-anthropic-billing-header: a"},{"role":"user","content":"x-anthropic-billing-header: a"}])");
+}
+
 TEST(MessagesRequest, MakesToolUsesAndResultsWhatTemplatesRead) {
   const std::string body = BodyOf(
       R"({"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},)"
@@ -80,6 +92,39 @@ TEST(MessagesRequest, JoinsNeighboursOfOneRoleAndGoesOnWithAnAnswer) {
             R"([{"role":"user","content":"a\nb"},{"role":"assistant","content":"It is"}])");
   EXPECT_TRUE(parsed.value().conversation.continue_final_message);
   EXPECT_FALSE(parsed.value().conversation.add_generation_prompt);
+}
+
+TEST(MessagesRequest, JoinsNeighboursOfTheAssistantWhateverBlocksTheyHave) {
+  const auto use = [](const std::string& id) {
+    return R"({"type":"tool_use","id":")" + id + R"(","name":"f","input":{}})";
+  };
+  const auto called = [](const std::string& id) {
+    return R"({"id":")" + id + R"(","type":"function","function":{"name":"f","arguments":{}}})";
+  };
+  const std::string results =
+      R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"a"},{"type":"tool_result","tool_use_id":"b"}]})";
+  EXPECT_EQ(Messages(BodyOf(
+                R"({"role":"assistant","content":[{"type":"thinking","thinking":"h"}]},)"
+                R"({"role":"assistant","content":[{"type":"thinking","thinking":"m"},{"type":"text","text":"It"},)" +
+                use("a") + R"(]},{"role":"assistant","content":" is"},{"role":"assistant","content":[)" + use("b") +
+                "]}," + results)),
+            R"([{"role":"assistant","content":"It is","reasoning_content":"hm","tool_calls":[)" + called("a") + "," +
+                called("b") + R"(]},{"role":"tool","tool_call_id":"a","name":"f","content":""},)" +
+                R"({"role":"tool","tool_call_id":"b","name":"f","content":""}])");
+}
+
+// Every block was put behind a copy of those before it.
+TEST(MessagesRequest, ReadsManyBlocksInTheTimeOfTheirBytes) {
+  constexpr size_t kBlocks = 60'000, kBytes = 60;
+  std::string blocks;
+  for (size_t i = 0; i < kBlocks; ++i) {
+    blocks += (i > 0 ? R"(,{"type":"text","text":")" : R"({"type":"text","text":")") + std::string(kBytes, 'a') + "\"}";
+  }
+  const std::clock_t before = std::clock();
+  const std::string said = Messages(BodyOf(R"({"role":"user","content":[)" + blocks + "]}"));
+  const double cpu_s = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  EXPECT_GT(said.size(), kBlocks * kBytes);
+  EXPECT_LT(cpu_s, 2.0);
 }
 
 TEST(MessagesRequest, ReadsToolsAndWhetherTheyMayBeCalled) {
