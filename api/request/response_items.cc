@@ -258,7 +258,14 @@ Json::array_t ReadItems(ObjectReader* request, std::string_view name, const Requ
 }
 
 ItemMessages::ItemMessages(std::string_view instructions) {
-  if (!instructions.empty()) messages_.push_back({{"role", "system"}, {"content", std::string(instructions)}});
+  if (instructions.empty()) return;
+  messages_.push_back({{"role", "system"}, {"content", nullptr}});
+  lead_ = instructions;
+}
+
+const Json::array_t& ItemMessages::messages() {
+  if (lead_.has_value()) messages_.front()["content"] = *lead_;
+  return messages_;
 }
 
 bool ItemMessages::EndsWith(std::string_view role) const {
@@ -266,13 +273,14 @@ bool ItemMessages::EndsWith(std::string_view role) const {
 }
 
 void ItemMessages::AddMessage(const Json& item) {
-  std::string role = item.at("role");
-  if (role == "developer") role = "system";
+  const std::string role = item.at("role");
   std::string text = TextOf(item.at("content"), role == "assistant" ? "" : "\n");
-  if (role == "system" && messages_.size() == 1 && EndsWith("system")) {
-    std::string joined = messages_.back().at("content");
-    messages_.back()["content"] = joined.append("\n\n").append(text);
-    return;
+  if (role == "system" || role == "developer") {
+    if (messages_.size() == 1 && lead_.has_value()) {
+      lead_->append("\n\n").append(text);
+      return;
+    }
+    if (messages_.empty()) lead_ = std::exchange(text, {});
   }
   Json message = {{"role", role}, {"content", std::move(text)}};
   if (role == "assistant" && !reasoning_.empty()) message["reasoning_content"] = std::exchange(reasoning_, {});

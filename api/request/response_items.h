@@ -1,7 +1,7 @@
 // Items are what POST /v1/responses has instead of messages: messages, function calls, what functions gave, and reasoning. A
 // request's are read and checked once, into a form that is also what is kept of them; conversations are made of that form.
 //
-//   message                                      a message; those of system and developer that come first are one
+//   message                                      a message; those of system and developer that come first are one, of the first's role
 //   reasoning                                    `reasoning_content` of the assistant's message after it
 //   function_call, custom_tool_call              `tool_calls` of the assistant's message before it, or of one of their own; without
 //                                                arguments where its status says that it is incomplete
@@ -38,7 +38,7 @@ class ItemMessages {
   // `items`: ReadItems' or, once read, those of an answer. Error: 400 for an output without its call, which names it below `path`.
   std::optional<ApiError> Add(const nlohmann::ordered_json::array_t& items, std::string_view path);
 
-  const nlohmann::ordered_json::array_t& messages() const { return messages_; }
+  const nlohmann::ordered_json::array_t& messages();
 
  private:
   using Json = nlohmann::ordered_json;
@@ -49,6 +49,8 @@ class ItemMessages {
   bool EndsWith(std::string_view role) const;
 
   Json::array_t messages_;
+  std::optional<std::string>
+      lead_;  // what the first message says, where it is a system's or a developer's; not in messages_
   std::map<std::string, std::string, std::less<>> names_;  // of what was called, by id
   std::string reasoning_;                                  // of the assistant's next message
 };

@@ -96,6 +96,19 @@ ApiResult<TemplateArguments> ArgumentsFor(const ChatSetup::Template& chat, const
   return arguments;
 }
 
+// A template that has not heard of developers would drop their messages, refuse them, or write a role that the model does not know.
+// Nullopt: the messages stay as they are.
+std::optional<nlohmann::ordered_json> WithoutDevelopers(const ChatSetup::Template& chat,
+                                                        const nlohmann::ordered_json& messages) {
+  std::optional<nlohmann::ordered_json> without;
+  for (size_t i = 0; i < messages.size() && !chat.names_developers; ++i) {
+    if (messages[i].at("role") != "developer") continue;
+    if (!without.has_value()) without = messages;
+    (*without)[i]["role"] = "system";
+  }
+  return without;
+}
+
 }  // namespace
 
 ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, const ServingContext& context) {
@@ -112,10 +125,12 @@ ApiResult<RequestPrompt> RenderConversation(const Conversation& conversation, co
   ApiResult<TemplateArguments> arguments = ArgumentsFor(chat, conversation);
   if (!arguments.ok()) return arguments.error();
   const nlohmann::ordered_json& others = arguments.value().others;
+  const std::optional<nlohmann::ordered_json> without = WithoutDevelopers(chat, conversation.messages);
+  const nlohmann::ordered_json& messages = without.has_value() ? *without : conversation.messages;
   const std::optional<nlohmann::ordered_json> placed =
-      WithReasoningPlaced(chat.reasoning, conversation.messages, conversation.continue_final_message);
+      WithReasoningPlaced(chat.reasoning, messages, conversation.continue_final_message);
   absl::StatusOr<ChatTemplate::Prompt> rendered = chat.parsed->Render(
-      {placed.has_value() ? *placed : conversation.messages, conversation.tools, conversation.documents,
+      {placed.has_value() ? *placed : messages, conversation.tools, conversation.documents,
        conversation.reasoning_effort, conversation.add_generation_prompt, conversation.continue_final_message,
        std::time(nullptr), arguments.value().enable_thinking, others.is_object() ? &others : nullptr});
   if (!rendered.ok()) return TemplateError(rendered.status(), conversation);

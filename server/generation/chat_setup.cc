@@ -31,6 +31,7 @@ ChatSetup MakeChatSetup(ChatTemplateSources sources, std::string_view bos, std::
   setup.tool_calls = ToolCallFormatOf(tool_call_parser).value_or(DetectToolCallFormat(spells_calls));
   const auto parse = [&](ChatSetup::Template& one, std::string_view refused) {
     if (one.source.empty()) return;
+    one.names_developers = one.source.find("developer") != std::string::npos;
     absl::StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(one.source, bos, eos);
     if (parsed.ok()) {
       one.reasoning = DetectReasoning(*parsed, one.source);

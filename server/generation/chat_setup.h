@@ -22,6 +22,7 @@ struct ChatSetup {
     std::string source;                          // as the checkpoint or the operator has it; empty: there is none
     std::shared_ptr<const ChatTemplate> parsed;  // null: there is none, or it does not parse
     ReasoningFormat reasoning;                   // how the model marks it; not known() where it does not reason
+    bool names_developers = false;               // it has the word, so it has heard of messages of theirs
   };
   Template for_all;
   Template for_tools;  // for conversations with tools, where the model has one of its own for these

@@ -123,7 +123,8 @@ std::vector<size_t> CutsOf(const Json& messages) {
 Json WithoutOldest(const Json& messages, size_t cut) {
   Json::array_t kept;
   for (size_t i = 0; i < messages.size(); ++i) {
-    if (i >= cut || messages[i].at("role") == "system") kept.push_back(messages[i]);
+    const Json& role = messages[i].at("role");
+    if (i >= cut || role == "system" || role == "developer") kept.push_back(messages[i]);
   }
   return kept;
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <string>
 
 #include "api/request/responses_request.h"
@@ -65,6 +66,27 @@ TEST(ResponseItems, BecomeWhatTemplatesRead) {
             R"({"id":"c","type":"function","function":{"name":"f","arguments":{}}}]}])");
   EXPECT_EQ(MessagesOfItems(ItemsBody(R"([{"type":"function_call_output","call_id":"c","output":""}])")),
             "input[0].call_id: There is no call of this id before it.");
+}
+
+TEST(ResponseItems, WhatComesFirstIsOneMessageOfTheFirstsRole) {
+  EXPECT_EQ(
+      MessagesOfItems(ItemsBody(R"([{"role":"developer","content":"d"},{"role":"system","content":"s"},)"
+                                R"({"role":"user","content":"u"},{"role":"developer","content":"e"}])")),
+      R"([{"role":"developer","content":"d\n\ns"},{"role":"user","content":"u"},{"role":"developer","content":"e"}])");
+}
+
+// Every one was put behind a copy of those before it.
+TEST(ResponseItems, WhatComesFirstIsReadInTheTimeOfItsBytes) {
+  constexpr size_t kItems = 40'000, kBytes = 60;
+  ItemMessages messages("s");
+  const OrderedValue part = {{"type", "input_text"}, {"text", std::string(kBytes, 'a')}};
+  const OrderedValue item = {{"type", "message"}, {"role", "system"}, {"content", OrderedValue::array({part})}};
+  const std::clock_t before = std::clock();
+  EXPECT_FALSE(messages.Add(OrderedValue::array_t(kItems, item), "input").has_value());
+  const double cpu_s = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  EXPECT_EQ(messages.messages().size(), 1u);
+  EXPECT_GT(OrderedValue(messages.messages()).dump().size(), kItems * kBytes);
+  EXPECT_LT(cpu_s, 2.0);
 }
 
 TEST(ResponseItems, ReasoningComesBackAsItWasGiven) {

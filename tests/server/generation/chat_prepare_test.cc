@@ -104,6 +104,14 @@ TEST(PrepareChat, NamesTheFieldThatAChatHas) {
   EXPECT_EQ(prepared.error().param, "messages");
 }
 
+TEST(PrepareChat, TellsDevelopersFromSystemsWhereTheTemplateDoes) {
+  const std::string source = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}";
+  const std::string body = R"({"messages":[{"role":"developer","content":"a"},{"role":"user","content":"b"}]})";
+  EXPECT_EQ(PrepareChat(body, ChatContext(source)).value().prompts[0].ids, ByteIds("[system]a[user]b"));
+  const ServingContext knows = ChatContext("{% if messages[0].role == 'developer' %}{% endif %}" + source);
+  EXPECT_EQ(PrepareChat(body, knows).value().prompts[0].ids, ByteIds("[developer]a[user]b"));
+}
+
 TEST(PrepareMessages, GivesAnAnswerWhatTheContextHasRoomFor) {
   const ServingContext context = ChatContext("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}");
   for (const int asked : {20, 192, 32'000}) {

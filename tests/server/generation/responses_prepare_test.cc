@@ -234,6 +234,22 @@ TEST_F(Responses, WithAnotherHeadAllIsRenderedAgain) {
   EXPECT_EQ(PromptOf(Prepare(After(first))), "<user>hi</><assistant>Yo</><user>more</><assistant>");
 }
 
+TEST_F(Responses, ADeveloperIsWhatTheTemplateKnowsAndOneWithTheInstructions) {
+  const std::string says = R"({"role":"developer","content":"d"},{"role":"user","content":"hi"}])";
+  const std::string later = R"("input":[{"role":"user","content":"hi"},)" + says;
+  const auto prompt = [&](const std::string& members) { return PromptOf(Prepare(members + R"(,"store":false)")); };
+  EXPECT_EQ(prompt("\"input\":[" + says), "<system>d</><user>hi</><assistant>");
+  EXPECT_EQ(prompt(later), "<user>hi</><system>d</><user>hi</><assistant>");
+  std::vector<std::string> warnings;
+  context_.chat = MakeChatSetup({std::string("{# developer #}") + kTemplate, ""}, "", "", "auto", &warnings);
+  EXPECT_EQ(prompt("\"input\":[" + says), "<developer>d</><user>hi</><assistant>");
+  EXPECT_EQ(prompt(later), "<user>hi</><developer>d</><user>hi</><assistant>");
+  EXPECT_EQ(prompt(R"("instructions":"s","input":[)" + says), "<system>s\n\nd</><user>hi</><assistant>");
+  const std::string cut =
+      R"("truncation":"auto","input":[{"role":"user","content":")" + std::string(400, 'a') + "\"}," + says;
+  EXPECT_EQ(prompt(cut), "<developer>d</><user>hi</><assistant>");
+}
+
 TEST_F(Responses, WhatIsNotKeptLeavesNothingAndWhatIsUnknownBeginsNothing) {
   const ApiResult<PreparedGeneration> loose = Prepare(R"("input":"hi","store":false)");
   ASSERT_TRUE(loose.ok());
