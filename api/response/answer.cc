@@ -77,7 +77,7 @@ void AppendStopReason(std::string* out, const StopReason& reason) {
   } else if (const auto* id = std::get_if<int32_t>(&reason)) {
     AppendJsonInteger(out, *id);
   } else {
-    out->append("null");
+    out->append(std::holds_alternative<ClosedAtLimit>(reason) ? "\"closed_at_limit\"" : "null");
   }
 }
 

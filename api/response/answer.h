@@ -28,8 +28,11 @@ namespace hydrant {
 // The word for how a choice ended. Only ends by itself and "abort" are ever answered with; the others are errors.
 std::string_view AnswerFinishName(FinishReason reason);
 
-// The matched stop string, the matched stop token id, or nothing (end of sequence, length).
-using StopReason = std::variant<std::monostate, std::string, int32_t>;
+// The answer was completed because there may be no more tokens.
+struct ClosedAtLimit {};
+
+// The matched stop string, the matched stop token id, that it was closed, or nothing (end of sequence, length).
+using StopReason = std::variant<std::monostate, std::string, int32_t, ClosedAtLimit>;
 
 struct LogprobCandidate {
   int32_t id = 0;

@@ -57,10 +57,12 @@ void MessagesWriter::AppendMessageHead(std::string* out) const {
 void MessagesWriter::AppendStop(std::string* out, int64_t generated) const {
   std::string_view reason = "end_turn";
   const auto* text = std::get_if<std::string>(&stop_);
-  if (finish_ == FinishReason::kLength) {
-    reason = generated < options_.asked_tokens ? "model_context_window_exceeded" : "max_tokens";
-  } else if (parser_.has_whole_call()) {
+  const bool closed = std::holds_alternative<ClosedAtLimit>(stop_);
+  // A call that was closed is whole: its tool is to be run.
+  if (finish_ != FinishReason::kLength && parser_.has_whole_call()) {
     reason = "tool_use";
+  } else if (finish_ == FinishReason::kLength || closed) {
+    reason = generated < options_.asked_tokens ? "model_context_window_exceeded" : "max_tokens";
   } else if (text != nullptr) {
     reason = "stop_sequence";
   }

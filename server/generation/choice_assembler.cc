@@ -115,7 +115,7 @@ void ChoiceAssembler::AddToken(const TokenEvent& event) {
     if (event.stop_token >= 0) stop_reason_ = event.stop_token;
     if (IsClosed()) {
       finish_ = FinishReason::kText;
-      stop_reason_ = "closed_at_limit";
+      stop_reason_ = ClosedAtLimit();
     }
     Show(matcher_.Push(detokenizer_.Finish()));
     if (!matcher_.matched()) Show(matcher_.Finish());

@@ -201,6 +201,21 @@ TEST(MessagesWriter, MakesToolUsesOfTextStreamedOrNot) {
   }
 }
 
+// What was closed for want of tokens has no sequence that stopped it; a call that was is whole, and its tool is to be run.
+TEST(MessagesWriter, AnAnswerThatWasClosedCameToItsLimit) {
+  for (const auto& [asked, reason] : {std::pair(5, "max_tokens"), std::pair(9, "model_context_window_exceeded")}) {
+    const Json body = Body({.asked_tokens = asked}, "{}", FinishReason::kText, ClosedAtLimit());
+    EXPECT_EQ(body["stop_reason"], reason);
+    EXPECT_EQ(body["stop_sequence"], nullptr);
+    const std::vector<Json> events =
+        Stream({.asked_tokens = asked}, {"{", "}", "", "", ""}, FinishReason::kText, ClosedAtLimit());
+    EXPECT_EQ(events[events.size() - 2]["delta"]["stop_reason"], reason);
+    EXPECT_EQ(events[events.size() - 2]["delta"]["stop_sequence"], nullptr);
+  }
+  const MessagesWriterOptions options = {.tool_calls = ToolCallFormat::kHermes, .call_ids = "a", .asked_tokens = 5};
+  EXPECT_EQ(Body(options, kCall, FinishReason::kText, ClosedAtLimit())["stop_reason"], "tool_use");
+}
+
 TEST(MessagesWriter, ACallThatIsCutOffHasTheMembersThatCame) {
   const MessagesWriterOptions options = {.tool_calls = ToolCallFormat::kHermes, .call_ids = "a", .asked_tokens = 100};
   const std::string begin = R"(<tool_call>{"name": "f", "arguments": {"x": [1, 2], "y": "a)";

@@ -142,7 +142,7 @@ TEST_F(ChoiceAssemblerTest, AnAnswerThatUsedAllItsTokensWasClosed) {
     ChoiceAssembler closed = Make();
     EXPECT_THAT(Add(closed, "{}", finish), ElementsAre("{", "}"));
     EXPECT_EQ(AnswerFinishName(closed.finish_reason()), "stop");
-    EXPECT_EQ(std::get<std::string>(closed.stop_reason()), "closed_at_limit");
+    EXPECT_TRUE(std::holds_alternative<ClosedAtLimit>(closed.stop_reason()));
   }
   request_.max_tokens = 3;
   ChoiceAssembler ended = Make();
