@@ -137,6 +137,8 @@ class AnswerWriter {
 
   // What the ids of this endpoint's answers begin with: "cmpl-".
   virtual std::string_view id_prefix() const = 0;
+  // Whether an answer can say that it was ended before its time. Where not, that is an error: what there is would be taken for all.
+  virtual bool tells_aborts() const { return false; }
   // Once, before the functions below.
   virtual void Begin(const AnswerHead& head) = 0;
 

@@ -31,6 +31,7 @@ class ChatWriter : public AnswerWriter {
   explicit ChatWriter(ChatWriterOptions options) : options_(std::move(options)) {}
 
   std::string_view id_prefix() const override { return "chatcmpl-"; }
+  bool tells_aborts() const override { return true; }  // vLLM's finish_reason
   void Begin(const AnswerHead& head) override;
   void AppendChunk(std::string* out, const AnswerDelta& delta) override;
   void AppendUsage(std::string* out, const Usage& usage, const KvReport* kv) override;

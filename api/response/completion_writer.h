@@ -17,6 +17,7 @@ class CompletionWriter : public AnswerWriter {
   explicit CompletionWriter(bool tokens_as_ids = false) : tokens_as_ids_(tokens_as_ids) {}
 
   std::string_view id_prefix() const override { return "cmpl-"; }
+  bool tells_aborts() const override { return true; }  // vLLM's finish_reason
   void Begin(const AnswerHead& head) override;
   void AppendChunk(std::string* out, const AnswerDelta& delta) override;
   void AppendUsage(std::string* out, const Usage& usage, const KvReport* kv) override;

@@ -114,7 +114,7 @@ inline constexpr ErrorKind kTable[] = {
     {"structured_output_limit", 500, ErrorType::kServer, "Following the form of the answer took more work than it may.", "Simplify the schema or expression."},
     {"template_error", 500, ErrorType::kServer, "The chat template does not parse, or exceeded its limits.", "Operator: mend the template, or give another one with `--chat-template`."},
     {"not_implemented", 501, kInvalid, "An unknown method or transfer coding.", "Use the methods of this page and chunked coding."},
-    {"aborted", 503, ErrorType::kOverloaded, "An embedding was ended before its time: by the operator (`POST /abort_requests`), or by a shutdown that waits no longer.", "Try again, elsewhere or later."},
+    {"aborted", 503, ErrorType::kOverloaded, "An embedding, a message or a response was ended before its time: by the operator (`POST /abort_requests`), or by a shutdown that waits no longer. Chats and completions say `finish_reason: \"abort\"` instead.", "Try again, elsewhere or later."},
     {"connections_exceeded", 503, ErrorType::kOverloaded, "More than `--max-connections` connections are open, or more than `--max-connections-per-address` from this address.", "Try again after `Retry-After` seconds; reuse connections."},
     {"disk_behind", 503, ErrorType::kOverloaded, "A session or conversation is not taken, or not changed: as much waits to be written to `--session-dir` as may, in all or of this tenant.", "Try again after `Retry-After` seconds. Operator: see `hydrant_session_log_waiting_bytes`."},
     {"draining", 503, ErrorType::kOverloaded, "The server is shutting down.", "Try again, elsewhere or later."},

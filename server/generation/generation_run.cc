@@ -19,6 +19,8 @@ namespace {
 // What a request is answered with when a sequence of it ends like this; nullopt: with what was generated.
 std::optional<ApiError> ErrorOf(FinishReason finish) {
   switch (finish) {
+    case FinishReason::kAbort:
+      return Overloaded("The request was ended before its time.", "aborted", 1);
     case FinishReason::kError:
       return ServerError("The model produced numbers that are not finite.", "numerical_error");
     case FinishReason::kNoMemory:
@@ -321,10 +323,11 @@ void GenerationRun::AbsorbBatch() {
   }
 }
 
-// Half a prompt has no vector. One that has been left behind may still be written, by a step on its way.
-std::optional<ApiError> GenerationRun::PooledError(const Choice& choice, FinishReason finish) {
-  if (!EndsByItself(finish)) return Overloaded("The request was ended before its time.", "aborted", 1);
-  return choice.states->finite() ? std::nullopt : ErrorOf(FinishReason::kError);
+std::optional<ApiError> GenerationRun::ErrorOfEnd(const Choice& choice, FinishReason finish) const {
+  if (finish == FinishReason::kAbort && writer_->tells_aborts()) return std::nullopt;
+  // The states of one that was left behind are not looked at: a step on its way may still write them.
+  const bool is_no_vector = choice.states != nullptr && EndsByItself(finish) && !choice.states->finite();
+  return ErrorOf(is_no_vector ? FinishReason::kError : finish);
 }
 
 void GenerationRun::AddToken(Choice& choice, const TokenEvent& event) {
@@ -341,9 +344,7 @@ void GenerationRun::AddToken(Choice& choice, const TokenEvent& event) {
   }
   if (choice.audit != nullptr) choice.audit->Take(event, batch_.status[static_cast<size_t>(event.choice)]);
   choice.assembler->AddToken(event);
-  if (std::optional<ApiError> error = ErrorOf(event.finish)) error_ = std::move(error);
-  if (choice.states != nullptr && choice.ended_in_engine && !error_.has_value())
-    error_ = PooledError(choice, event.finish);
+  if (choice.ended_in_engine && !error_.has_value()) error_ = ErrorOfEnd(choice, event.finish);
   // The engine finds stop strings too, so both end with the same token.
   assert(choice.assembler->finished() == choice.ended_in_engine);
   if (!choice.ended_in_engine) return;
@@ -382,12 +383,7 @@ void GenerationRun::EndTurn(FinishReason finish) {
 // Those of the turns before, with the tokens that `past` begins with, and this turn's own.
 TurnNotes GenerationRun::MakeNotes(const SessionPast& past) const {
   const SessionPast* before = turn_->past();
-  TurnNotes notes;
-  if (prepared_.notes.has_value()) {
-    notes = *prepared_.notes;
-  } else if (before != nullptr) {
-    notes = before->notes;
-  }
+  TurnNotes notes = prepared_.notes.value_or(before != nullptr ? before->notes : TurnNotes());
   size_t common = 0;
   if (before != nullptr && !notes.empty()) {
     const size_t most = std::min(past.tokens.size(), before->tokens.size());

@@ -117,8 +117,8 @@ class GenerationRun {
   std::unique_ptr<TurnAudit> DrawAudit(const PreparedPrompt& prompt) const;
   SequenceRequest MakeSequence(size_t choice) const;
   void AddToken(Choice& choice, const TokenEvent& event);
-  // Why the states of a prompt that has ended like this are no vector, if so.
-  static std::optional<ApiError> PooledError(const Choice& choice, FinishReason finish);
+  // Why there is no answer where a sequence of it has ended like this, if so.
+  std::optional<ApiError> ErrorOfEnd(const Choice& choice, FinishReason finish) const;
   void Finish(int32_t index);
   void EndTurn(FinishReason finish);
   KvReport MakeKvReport() const;

@@ -12,7 +12,10 @@
 
 #include "server/engine/engine_types.h"
 #include "server/engine/logit_shaper.h"
+#include "server/generation/chat_prepare.h"
+#include "server/generation/responses_prepare.h"
 #include "tests/server/generation/byte_context.h"
+#include "tests/server/sessions/idle_store.h"
 #include "tests/support/stub_engine.h"
 
 namespace hydrant {
@@ -57,8 +60,8 @@ class GenerationRunTest : public testing::Test {
     metrics_ = std::make_unique<Metrics>(options);
   }
 
-  std::unique_ptr<GenerationRun> Start(const std::string& body) {
-    ApiResult<PreparedGeneration> prepared = PrepareCompletion(body, context_);
+  std::unique_ptr<GenerationRun> Start(const std::string& body, PrepareFunction prepare = PrepareCompletion) {
+    ApiResult<PreparedGeneration> prepared = prepare(body, context_, {}, {});
     EXPECT_TRUE(prepared.ok()) << (prepared.ok() ? "" : prepared.error().message);
     auto run = std::make_unique<GenerationRun>(std::move(prepared.value()), context_, queue_, *metrics_, 0, "1", 0);
     EXPECT_TRUE(run->Submit([] {}, nullptr));
@@ -415,6 +418,45 @@ TEST_F(GenerationRunTest, ErrorsOfTheEngineFailTheRequest) {
     EXPECT_EQ(run->error()->code, "engine_failed");
   }
   EXPECT_THAT(queue_.cancelled, IsEmpty()) << "nobody is there to cancel anything";
+}
+
+// Who reads `end_turn` or `completed` takes what there is for the whole answer.
+TEST_F(GenerationRunTest, AnAnswerThatCannotSayThatItWasCutShortIsAnError) {
+  std::vector<std::string> warnings;
+  context_.chat = MakeChatSetup({"{{ messages[0].content }}", ""}, "", "", "auto", &warnings);
+  SessionStore sessions(IdleStore());
+  context_.sessions = &sessions;
+  const std::string hi = R"({"max_tokens":9,"messages":[{"role":"user","content":"hi"}],"stream":)";
+  const struct {
+    PrepareFunction prepare;
+    std::string body;
+    const char* error;  // how its stream ends; null: it has a word for it
+  } cases[] = {{PrepareMessages, hi, "event: error"},
+               {PrepareResponses, R"({"max_output_tokens":9,"input":"hi","stream":)", "event: response.failed"},
+               {PrepareChat, hi, nullptr}};
+  for (const auto& c : cases) {
+    for (const std::string stream : {"false", "true"}) {
+      SCOPED_TRACE(c.body + stream);
+      const auto run = Start(c.body + stream + "}", c.prepare);
+      Send(0, 'x');
+      Events(*run);
+      Send(0, -1, FinishReason::kAbort);
+      run->Absorb();
+      ASSERT_EQ(run->error().has_value(), c.error != nullptr);
+      std::string out;
+      if (c.error == nullptr) {
+        run->AppendEvents(&out);
+        EXPECT_THAT(out, HasSubstr(R"("finish_reason":"abort")"));
+        continue;
+      }
+      EXPECT_EQ(run->error()->status, 503);
+      EXPECT_EQ(run->error()->code, "aborted");
+      EXPECT_EQ(run->error()->retry_after_s, 1);
+      run->AppendError(&out);
+      EXPECT_THAT(out, HasSubstr(c.error));
+      EXPECT_EQ(sessions.counts().busy, 0);
+    }
+  }
 }
 
 TEST_F(GenerationRunTest, AnEventThatThereWasNoMemoryForFailsTheRequestAndCancelsTheRest) {
