@@ -110,7 +110,8 @@ asio::awaitable<void> GenerationService::ServeCounted(HttpExchange& exchange, Pr
     co_await Reject(exchange, refusal);
     co_return;
   }
-  std::string id = prepared->value().fields.request_id;
+  std::string id = prepared->value().answer_id;
+  if (id.empty()) id = prepared->value().fields.request_id;
   if (id.empty()) id = exchange.request_id();
   GenerationRun run(std::move(prepared->value()), context_, engine_, metrics_, exchange.arrival_us(), id,
                     tenant.index());
@@ -199,7 +200,9 @@ asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, Genera
     co_await Reject(exchange, *refusal);
     co_return;
   }
-  const RequestDirectory::Entry listed(directory_, run.id(), tenant.index(), run.first_id(), run.sequences());
+  const RequestDirectory::Entry listed(directory_,
+                                       {run.id(), run.bare_id(), run.fields().request_id, exchange.request_id()},
+                                       tenant.index(), run.first_id(), run.sequences());
   if (run.fields().stream) {
     co_await Stream(exchange, run, deadlines);
   } else {

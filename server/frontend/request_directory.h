@@ -1,5 +1,5 @@
-// RequestDirectory knows the generations that are open, by the ids their clients know them by, so that an operator can
-// end them.
+// RequestDirectory knows the generations that are open, by the names that they are known by, so that an operator can end
+// them.
 //
 // Thread: any; a short lock at the beginning and the end of a request.
 #ifndef HYDRANT_SERVER_FRONTEND_REQUEST_DIRECTORY_H_
@@ -19,7 +19,7 @@ namespace hydrant {
 class RequestDirectory {
  private:
   struct Open {
-    std::string id;
+    std::vector<std::string> names;
     int32_t tenant;
     uint64_t first_id;
     int32_t count;
@@ -30,9 +30,9 @@ class RequestDirectory {
   // A place in the directory, for as long as it lives. The directory outlives it.
   class Entry {
    public:
-    // `id` is the id of the response, for example "cmpl-…"; the engine knows the sequences as
-    // [first_id, first_id + count).
-    Entry(RequestDirectory& directory, std::string id, int32_t tenant, uint64_t first_id, int32_t count);
+    // `names`: all that a client or an operator may call it; an empty one is none. The engine knows the sequences as [first_id, first_id + count).
+    Entry(RequestDirectory& directory, std::vector<std::string> names, int32_t tenant, uint64_t first_id,
+          int32_t count);
     ~Entry();
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
@@ -43,10 +43,10 @@ class RequestDirectory {
   };
 
   struct Selection {
-    std::vector<std::string> ids;   // of responses, or the part after the first '-' of one; empty: all
+    std::vector<std::string> ids;   // names of requests; empty: all
     std::optional<int32_t> tenant;  // nullopt: of any
   };
-  // Cancels them; each ends with finish_reason "abort". Returns how many requests that were.
+  // Cancels them. Returns how many requests that were.
   int32_t Abort(const Selection& selection, EnginePort& engine);
 
  private:

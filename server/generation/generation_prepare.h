@@ -101,6 +101,7 @@ struct PreparedGeneration {
   AnswerStart shape_start;                       // of every answer, where fields.constraint
   std::unique_ptr<AnswerWriter> writer;          // never null: how this endpoint answers
   ReasoningSplitter reasoning;                   // that every answer begins with; has taken nothing yet
+  std::string answer_id;           // of its answer, without the endpoint's prefix; empty: that of the request
   std::optional<TurnNotes> notes;  // of turns before this one, which leaves one as well (AnswerWriter::Note)
   std::string note_head;           // TurnNote::head of that
   std::vector<std::pair<std::string, std::string>> response_fields;  // header fields of the answer, in lower case

@@ -32,7 +32,7 @@ namespace hydrant {
 
 class GenerationRun {
  public:
-  // `context`, `engine` and `metrics` outlive the run. `id`: of the request, without the endpoint's prefix. `tenant` is an
+  // `context`, `engine` and `metrics` outlive the run. `id`: of the answer, without the endpoint's prefix. `tenant` is an
   // index.
   GenerationRun(PreparedGeneration prepared, const ServingContext& context, EnginePort& engine, Metrics& metrics,
                 int64_t arrival_us, std::string id, int32_t tenant);
@@ -90,6 +90,8 @@ class GenerationRun {
   void LeaveTurn() { turn_.reset(); }
 
   const std::string& id() const { return head_.id; }
+  // Without the endpoint's prefix.
+  std::string bare_id() const { return head_.id.substr(writer_->id_prefix().size()); }
   uint64_t first_id() const { return first_id_; }
   int32_t sequences() const { return static_cast<int32_t>(choices_.size()); }
   const GenerationFields& fields() const { return prepared_.fields; }

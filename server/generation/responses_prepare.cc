@@ -349,7 +349,7 @@ class ResponsesPreparer {
       prepared.value().response_fields.emplace_back("x-hydrant-tools-not-offered", request_.tools_not_offered);
     }
     if (!stores_) return prepared;
-    prepared.value().fields.request_id = stem;
+    prepared.value().answer_id = stem;
     prepared.value().note_head = request_.head;
     const SessionTurn& turn = *prepared.value().turn;
     if (past_.has_value()) {

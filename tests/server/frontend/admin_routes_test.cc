@@ -29,7 +29,7 @@ class AdminRoutesTest : public testing::Test {
  protected:
   void Start(const std::string& members_of_a = "") {
     Write(members_of_a);
-    TestServerOptions options;
+    TestServerOptions options = WithChats();
     options.tenants_path = path_;
     options.http.admin.port = 0;
     options.http.admin.keys = RotatingKeys::Of("admin-key");
@@ -322,6 +322,51 @@ TEST_F(AdminRoutesTest, RequestsAreAbortedByIdOrByTenant) {
     EXPECT_EQ(Admin(Post("/abort_requests", kAdmin, body)).status, 400) << body;
   }
   EXPECT_TRUE(server_->BecomesIdle());
+}
+
+// A response that is kept has an id of the server's own; that is known only once its stream has begun.
+TEST_F(AdminRoutesTest, ARequestIsAbortedByWhateverNameIsKnownOfIt) {
+  Start();
+  const struct {
+    const char* path;
+    std::string members;
+    int status;
+    std::string word;
+  } cases[] = {{"/v1/responses", R"("input":"hi","max_output_tokens":4000)", 503, R"("code":"aborted")"},
+               {"/v1/messages", R"("messages":[{"role":"user","content":"hi"}],"max_tokens":4000)", 529,
+                R"("type":"overloaded_error")"}};
+  for (const auto& c : cases) {
+    for (const char* name : {"mine", "header"}) {
+      SCOPED_TRACE(std::string(c.path) + " " + name);
+      server_->executor().Hold();
+      RawClient client(server_->port());
+      const std::string fields = "Authorization: Bearer key-a\r\nX-Request-Id: header\r\n";
+      client.Send(Post(c.path, fields, R"({"request_id":"mine",)" + c.members + "}"));
+      ASSERT_TRUE(Eventually([&] { return server_->engine().backlog().sequences == 1; }));
+      const std::string ids = R"({"request_ids":[")" + std::string(name) + R"("]})";
+      EXPECT_TRUE(
+          Eventually([&] { return Admin(Post("/abort_requests", kAdmin, ids)).body == R"({"aborted":1})"; }, 2));
+      server_->executor().Release();
+      const Response ended = client.ReadResponse();
+      EXPECT_EQ(ended.status, c.status);
+      EXPECT_EQ(ended.Field("retry-after"), "1");
+      EXPECT_THAT(ended.body, HasSubstr(c.word));
+    }
+  }
+  for (const bool whole : {true, false}) {
+    RawClient client(server_->port());
+    client.Send(Post("/v1/responses", "Authorization: Bearer key-a\r\n",
+                     R"({"stream":true,"input":"hi","max_output_tokens":4000})"));
+    const std::string begun = client.ReadUntil("in_progress");
+    server_->executor().Hold();
+    const size_t at = begun.find("resp_");
+    ASSERT_NE(at, std::string::npos);
+    const std::string id = begun.substr(at, begun.find('"', at) - at);
+    const std::string ids = R"({"request_ids":[")" + (whole ? id : id.substr(5)) + R"("]})";
+    EXPECT_EQ(Admin(Post("/abort_requests", kAdmin, ids)).body, R"({"aborted":1})") << ids;
+    server_->executor().Release();
+    EXPECT_THAT(client.ReadUntil("response.failed"), HasSubstr("response.failed"));
+  }
 }
 
 TEST_F(AdminRoutesTest, WhilePausedRequestsWaitAndAfterwardsTheyGoOn) {

@@ -24,21 +24,23 @@ class RecordingQueue : public StubEngine {
   std::vector<uint64_t> cancelled;
 };
 
-TEST(RequestDirectory, RequestsAreFoundByTheirIdWithAndWithoutItsPrefix) {
+TEST(RequestDirectory, RequestsAreFoundByEachOfTheirNames) {
   RequestDirectory directory;
   RecordingQueue queue;
-  const RequestDirectory::Entry a(directory, "cmpl-a", 0, 10, 2);
-  const RequestDirectory::Entry b(directory, "cmpl-b-1", 0, 20, 1);
-  EXPECT_EQ(directory.Abort({.ids = {"cmpl-a", "b-1", "absent"}, .tenant = {}}, queue), 2);
+  const RequestDirectory::Entry a(directory, {"cmpl-a", "a"}, 0, 10, 2);
+  const RequestDirectory::Entry b(directory, {"resp_b", "b", "mine"}, 0, 20, 1);
+  EXPECT_EQ(directory.Abort({.ids = {"cmpl-a", "mine", "a", "absent"}, .tenant = {}}, queue), 2);
   EXPECT_THAT(queue.cancelled, ElementsAre(10, 11, 20));
+  const RequestDirectory::Entry c(directory, {"cmpl-c", ""}, 0, 30, 1);
+  EXPECT_EQ(directory.Abort({.ids = {""}, .tenant = {}}, queue), 0) << "nobody is called nothing";
 }
 
 TEST(RequestDirectory, ATenantsRequestsAreItsOwn) {
   RequestDirectory directory;
   RecordingQueue queue;
-  const RequestDirectory::Entry a(directory, "cmpl-same", 0, 10, 1);
-  const RequestDirectory::Entry b(directory, "cmpl-same", 1, 20, 1);
-  const RequestDirectory::Entry c(directory, "cmpl-other", 1, 30, 1);
+  const RequestDirectory::Entry a(directory, {"cmpl-same", "same"}, 0, 10, 1);
+  const RequestDirectory::Entry b(directory, {"cmpl-same", "same"}, 1, 20, 1);
+  const RequestDirectory::Entry c(directory, {"cmpl-other"}, 1, 30, 1);
   EXPECT_EQ(directory.Abort({.ids = {"same"}, .tenant = 1}, queue), 1);
   EXPECT_THAT(queue.cancelled, ElementsAre(20));
   EXPECT_EQ(directory.Abort({.ids = {}, .tenant = 1}, queue), 1) << "one of the two is gone already";
@@ -48,7 +50,7 @@ TEST(RequestDirectory, ATenantsRequestsAreItsOwn) {
 TEST(RequestDirectory, WhatHasEndedIsNotThere) {
   RequestDirectory directory;
   RecordingQueue queue;
-  { const RequestDirectory::Entry a(directory, "cmpl-a", 0, 10, 1); }
+  { const RequestDirectory::Entry a(directory, {"cmpl-a"}, 0, 10, 1); }
   EXPECT_EQ(directory.Abort({.ids = {"cmpl-a"}, .tenant = {}}, queue), 0);
   EXPECT_THAT(queue.cancelled, IsEmpty());
 }

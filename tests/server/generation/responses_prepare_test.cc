@@ -39,7 +39,7 @@ class Responses : public testing::Test {
   // Ends the turn with this answer, as GenerationRun does. Returns the response's id.
   std::string End(PreparedGeneration prepared, const std::string& text) {
     const PreparedPrompt& prompt = prepared.prompts.front();
-    const std::string id = "resp_" + prepared.fields.request_id;
+    const std::string id = "resp_" + prepared.answer_id;
     prepared.writer->Begin({id, 7, "m", ""});
     SessionPast past;
     past.tokens = prompt.ids.vector();
