@@ -377,8 +377,8 @@ std::optional<Constraint> ReadConstraint(ObjectReader* request) {
   }
   // Servers had several engines to choose from.
   request->String("guided_decoding_backend", "", 64, /*identifier=*/true);
-  if (request->Has("guided_whitespace_pattern")) {
-    request->FailUnsupported("guided_whitespace_pattern", "'guided_whitespace_pattern'");
+  for (const char* name : {"guided_whitespace_pattern", "whitespace_pattern"}) {
+    if (request->Has(name)) request->FailUnsupported(name, QuotedField(name));
   }
   if (request->failed() || !found.first.has_value()) return std::nullopt;
   Constraint& constraint = *found.first;

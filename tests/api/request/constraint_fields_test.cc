@@ -159,6 +159,8 @@ TEST(ConstraintFieldsTest, WrongOnesAreNamed) {
       {R"("grammar":"x","regex":"a")", "grammar", "conflicting_constraints"},
       {R"("structural_tag":5)", "structural_tag", "invalid_type"},
       {R"("guided_whitespace_pattern":"a")", "guided_whitespace_pattern", "unsupported"},
+      {R"("guided_json":{},"whitespace_pattern":"a")", "whitespace_pattern", "unsupported"},
+      {R"("response_format":{"type":"json_object"},"whitespace_pattern":"a")", "whitespace_pattern", "unsupported"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.member);
