@@ -146,7 +146,6 @@ void AppendFingerprintMember(std::string* out, const AnswerHead& head) {
 
 void AppendAnswerEnd(std::string* out, const Usage& usage, const KvReport* kv, std::string_view fingerprint,
                      const TurnReport* turn) {
-  out->push_back(']');
   AppendUsageMember(out, usage);
   if (kv != nullptr) AppendKvMember(out, *kv);
   if (turn != nullptr) AppendTurnMember(out, *turn);
@@ -154,16 +153,23 @@ void AppendAnswerEnd(std::string* out, const Usage& usage, const KvReport* kv, s
   out->push_back('}');
 }
 
-void AppendChunkEnd(std::string* out, const AnswerDelta& delta, std::string_view finish, std::string_view fingerprint) {
+void AppendChunkEnd(std::string* out, const AnswerDelta& delta, std::string_view finish, std::string_view fingerprint,
+                    PromptPlace place) {
   out->append(",\"finish_reason\":");
   AppendJsonStringOrNull(out, finish);
   out->append(",\"stop_reason\":");
   AppendStopReason(out, delta.stop_reason != nullptr ? *delta.stop_reason : StopReason());
-  out->append(",\"prompt_token_ids\":");
-  AppendIdsOrNull(out, delta.prompt_token_ids);
+  if (place == PromptPlace::kChoice) {
+    out->append(",\"prompt_token_ids\":");
+    AppendIdsOrNull(out, delta.prompt_token_ids);
+  }
   out->append(",\"token_ids\":");
   AppendIdsOrNull(out, delta.token_ids);
   out->append("}]");
+  if (place == PromptPlace::kAnswer && delta.prompt_token_ids != nullptr) {
+    out->append(",\"prompt_token_ids\":");
+    AppendIdsOrNull(out, delta.prompt_token_ids);
+  }
   if (delta.usage != nullptr) AppendUsageMember(out, *delta.usage);
   if (delta.kv != nullptr) AppendKvMember(out, *delta.kv);
   if (delta.turn != nullptr) AppendTurnMember(out, *delta.turn);

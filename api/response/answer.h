@@ -170,12 +170,15 @@ void AppendKvMember(std::string* out, const KvReport& kv);
 // "hydrant":{"turn":7,"durable":"tokens","resumed":true}, or "kv", or false.
 void AppendTurnMember(std::string* out, const TurnReport& turn);
 void AppendFingerprintMember(std::string* out, const AnswerHead& head);
-// How a body and a usage chunk end: what comes after the choices. `kv` and `turn` may be null; `fingerprint` is that member.
+// How a body and a usage chunk end: what comes after the choices and what is of their prompt. `kv` and `turn` may be null; `fingerprint` is that member.
 void AppendAnswerEnd(std::string* out, const Usage& usage, const KvReport* kv, std::string_view fingerprint,
                      const TurnReport* turn = nullptr);
+// What vLLM says of a prompt is in each choice of completions, which may have several, and beside the choices of a chat.
+enum class PromptPlace : uint8_t { kChoice, kAnswer };
 // How a stream chunk ends: what comes after its choice's text and log-probabilities. `finish`: "" is null. `fingerprint`:
 // that member, or "" for a chunk without.
-void AppendChunkEnd(std::string* out, const AnswerDelta& delta, std::string_view finish, std::string_view fingerprint);
+void AppendChunkEnd(std::string* out, const AnswerDelta& delta, std::string_view finish, std::string_view fingerprint,
+                    PromptPlace place);
 // {"id":…,"object":…,"created":…,"model":…
 void AppendAnswerHead(std::string* out, const AnswerHead& head, std::string_view object);
 

@@ -139,16 +139,26 @@ void ChatWriter::AppendChoice(std::string* out, const AnswerChoice& choice) cons
   AppendJsonString(out, FinishName(choice.finish_reason, said.has_whole_call() && !options_.named_tool));
   out->append(",\"stop_reason\":");
   AppendStopReason(out, choice.stop_reason);
-  if (choice.prompt_logprobs.has_value()) {
-    out->append(",\"prompt_logprobs\":");
-    AppendPromptLogprobs(out, *choice.prompt_logprobs);
-  }
-  out->append(",\"prompt_token_ids\":");
-  AppendIdsOrNull(out, choice.prompt_token_ids.has_value() ? &*choice.prompt_token_ids : nullptr);
   out->append(",\"token_ids\":");
   AppendIdsOrNull(out, choice.token_ids.has_value() ? &*choice.token_ids : nullptr);
   out->push_back('}');
 }
+
+namespace {
+
+// All choices have this one's prompt.
+void AppendPromptMembers(std::string* out, const AnswerChoice& choice) {
+  out->append(",\"prompt_logprobs\":");
+  if (choice.prompt_logprobs.has_value()) {
+    AppendPromptLogprobs(out, *choice.prompt_logprobs);
+  } else {
+    out->append("null");
+  }
+  out->append(",\"prompt_token_ids\":");
+  AppendIdsOrNull(out, choice.prompt_token_ids.has_value() ? &*choice.prompt_token_ids : nullptr);
+}
+
+}  // namespace
 
 std::string ChatWriter::Body(const Answer& answer) {
   std::string out = body_prefix_;
@@ -157,6 +167,8 @@ std::string ChatWriter::Body(const Answer& answer) {
     if (i > 0) out.push_back(',');
     AppendChoice(&out, answer.choices[i]);
   }
+  out.push_back(']');
+  AppendPromptMembers(&out, answer.choices.front());
   AppendAnswerEnd(&out, answer.usage, answer.kv.has_value() ? &*answer.kv : nullptr, fingerprint_member_,
                   answer.turn.has_value() ? &*answer.turn : nullptr);
   return out;
@@ -172,7 +184,7 @@ void ChatWriter::AppendRoleChunk(std::string* out, const AnswerDelta& delta) con
   AnswerDelta role;
   role.prompt_token_ids = delta.prompt_token_ids;
   role.usage = delta.usage;
-  AppendChunkEnd(out, role, "", fingerprint_member_);
+  AppendChunkEnd(out, role, "", fingerprint_member_, PromptPlace::kAnswer);
 }
 
 void ChatWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
@@ -210,11 +222,12 @@ void ChatWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
   rest.prompt_token_ids = nullptr;  // the role's chunk had them
   AppendChunkEnd(out, rest,
                  last ? FinishName(*delta.finish_reason, parser.has_whole_call() && !options_.named_tool) : "",
-                 last ? fingerprint_member_ : "");
+                 last ? fingerprint_member_ : "", PromptPlace::kAnswer);
 }
 
 void ChatWriter::AppendUsage(std::string* out, const Usage& usage, const KvReport* kv) {
   out->append(kSseData).append(chunk_prefix_);
+  out->push_back(']');
   AppendAnswerEnd(out, usage, kv, fingerprint_member_);
   out->append("\n\n");
 }

@@ -120,6 +120,7 @@ std::string CompletionWriter::Body(const Answer& answer) {
     if (i > 0) out.push_back(',');
     AppendChoice(&out, answer.choices[i], tokens_as_ids_);
   }
+  out.push_back(']');
   AppendAnswerEnd(&out, answer.usage, answer.kv.has_value() ? &*answer.kv : nullptr, fingerprint_member_,
                   answer.turn.has_value() ? &*answer.turn : nullptr);
   return out;
@@ -147,11 +148,13 @@ void CompletionWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
     out->append("null");
   }
   const bool last = delta.finish_reason.has_value();
-  AppendChunkEnd(out, delta, last ? AnswerFinishName(*delta.finish_reason) : "", last ? fingerprint_member_ : "");
+  AppendChunkEnd(out, delta, last ? AnswerFinishName(*delta.finish_reason) : "", last ? fingerprint_member_ : "",
+                 PromptPlace::kChoice);
 }
 
 void CompletionWriter::AppendUsage(std::string* out, const Usage& usage, const KvReport* kv) {
   out->append(kSseData).append(prefix_);
+  out->push_back(']');
   AppendAnswerEnd(out, usage, kv, fingerprint_member_);
   out->append("\n\n");
 }

@@ -31,9 +31,40 @@ TEST(ChatWriter, WritesExactlyTheDocumentedBody) {
       writer.Body(answer),
       R"({"id":"chatcmpl-1","object":"chat.completion","created":1700000000,"model":"smol","choices":[{"index":0,)"
       R"("message":{"role":"assistant","content":"hi","refusal":null},"logprobs":null,"finish_reason":"length",)"
-      R"("stop_reason":null,"prompt_token_ids":null,"token_ids":null}],"usage":{"prompt_tokens":3,)"
+      R"("stop_reason":null,"token_ids":null}],"prompt_logprobs":null,"prompt_token_ids":null,"usage":{"prompt_tokens":3,)"
       R"("completion_tokens":2,"total_tokens":5,"prompt_tokens_details":{"cached_tokens":1}},)"
       R"("system_fingerprint":"hydrant-0.1.0"})");
+}
+
+// vLLM's place for them: its choices have no prompt of their own.
+TEST(ChatWriter, WritesWhatIsOfThePromptBesideTheChoices) {
+  ChatWriter writer({});
+  writer.Begin(Head());
+  Answer answer;
+  for (int32_t i = 0; i < 2; ++i) {
+    AnswerChoice& choice = answer.choices.emplace_back();
+    choice.index = i;
+    choice.prompt_logprobs.emplace(1);
+    choice.prompt_token_ids = {5};
+    choice.token_ids = {6};
+  }
+  const Json body = Json::parse(writer.Body(answer));
+  EXPECT_EQ(body.value("prompt_logprobs", Json()), Json::array({nullptr}));
+  EXPECT_EQ(body.value("prompt_token_ids", Json()), Json::array({5}));
+  for (const Json& choice : body["choices"]) {
+    EXPECT_EQ(choice["token_ids"], Json::array({6}));
+    EXPECT_FALSE(choice.contains("prompt_token_ids") || choice.contains("prompt_logprobs"));
+  }
+  const std::vector<int32_t> prompt = {5}, ids = {6};
+  std::string out;
+  writer.AppendChunk(&out, {.first = true, .text = "a", .token_ids = &ids, .prompt_token_ids = &prompt});
+  writer.AppendChunk(&out, {.text = "b", .token_ids = &ids});
+  const std::vector<Json> events = Events(out);
+  ASSERT_EQ(events.size(), 3u);
+  for (size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(events[i].value("prompt_token_ids", Json()), i == 0 ? Json::array({5}) : Json());
+    EXPECT_FALSE(events[i]["choices"][0].contains("prompt_token_ids"));
+  }
 }
 
 TEST(ChatWriter, StreamsTheRoleFirstAndTheFinishWithTheLastText) {
