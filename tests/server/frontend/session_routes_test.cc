@@ -237,6 +237,7 @@ TEST(Sessions, OneTurnAtATimeAndAClientThatLeavesUndoesItsOwn) {
 TEST(Sessions, AClientThatLeavesInTheLastStepOfItsTurnUndoesItToo) {
   TestServer server;
   ASSERT_EQ(server.Ask(Turn("One")).status, 200);
+  ASSERT_TRUE(Eventually([&] { return server.engine().counters().scheduler.parks == 1; })) << "no step for that comes";
   server.executor().Hold(2);
   RawClient client(server.port());
   client.Send(

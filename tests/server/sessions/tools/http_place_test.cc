@@ -128,7 +128,6 @@ TEST_F(HttpPlaceTools, SessionsOfATenantThatHasGoneAreTheOperators) {
               HasSubstr("There is no tenant of this name"));
 }
 
-// A place whose purge is asked for when all are gone.
 TEST_F(HttpPlaceTools, WhatIsForgottenIsPurgedAlsoWhenTheLastOneStays) {
   const TempDir temp;
   DurableServer durable(temp.File("d"));
