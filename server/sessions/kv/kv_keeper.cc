@@ -145,7 +145,7 @@ void KvKeeper::Supersede(const SessionName& session, uint64_t turn) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const KvFileEntry* entry = catalogue_.Find(session);
-    if (stopping_ || entry == nullptr || entry->turn == turn) return;
+    if (stopping_ || entry == nullptr || entry->turn >= turn) return;
     Removal& removal = removals_.emplace_back();
     removal.session = session;
     removal.turn = turn;
@@ -161,22 +161,17 @@ void KvKeeper::Wake() {
   arrived_.notify_one();
 }
 
-// REQUIRES: the lock. A file that is not known yet can only be removed once it is.
-bool KvKeeper::RemovalIsDue() const {
-  return !removals_.empty() && (swept_ || catalogue_.Find(removals_.front().session) != nullptr);
-}
-
 KvKeeper::Work KvKeeper::WaitForWork() {
   std::unique_lock<std::mutex> lock(mutex_);
   Work work;
   const auto ready = [&] {
-    return stopping_ || wakes_ || RemovalIsDue() || !urgent_.empty() || !background_.empty() || !swept_;
+    return stopping_ || wakes_ || !removals_.empty() || !urgent_.empty() || !background_.empty() || !swept_;
   };
   const int64_t left_us = std::max<int64_t>(0, look_at_us_ - options_.clock());
   if (!ready()) arrived_.wait_for(lock, std::chrono::microseconds(left_us), ready);
   work.over = stopping_;
   if (stopping_) return work;
-  if (RemovalIsDue()) {
+  if (!removals_.empty()) {
     work.removal = std::move(removals_.front());
     removals_.pop_front();
     return work;
@@ -249,14 +244,24 @@ void KvKeeper::Lose(const SessionName& session) {
   Tell(session, 0);
 }
 
-void KvKeeper::DoRemoval(Removal& removal) {
-  bool is_other = true;
+void KvKeeper::RemoveFiles(const Removal& removal) {
+  bool swept = false, is_before = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const KvFileEntry* entry = catalogue_.Find(removal.session);
-    is_other = entry != nullptr && entry->turn != removal.turn;
+    swept = swept_;
+    is_before = entry != nullptr && (removal.turn == 0 || entry->turn < removal.turn);
   }
-  if (is_other) Lose(removal.session);
+  if (!swept && removal.turn == 0) RemoveUnswept(removal.session);
+  if (is_before) Lose(removal.session);
+}
+
+void KvKeeper::DoRemoval(Removal& removal) {
+  try {
+    RemoveFiles(removal);
+  } catch (const std::bad_alloc&) {
+    // What is left is removed by the sweep, the next write, or the next start.
+  }
   if (removal.done) removal.done();
 }
 

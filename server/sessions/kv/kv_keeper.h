@@ -2,7 +2,8 @@
 // them back. Nobody else waits for the disk on their account for longer than it may.
 //
 // What is asked is carried out in this order: what is to go, what somebody waits for, the sweep (once, at the start: what is there and
-// belongs to nobody goes, and the rest becomes known), what is written so that it need not be in memory.
+// belongs to nobody goes, and the rest becomes known), what is written so that it need not be in memory. So what is to go is what was
+// there when that was asked, and never what was written since.
 //
 // Thread: any; a short lock, never held while the disk is waited for, nor while anything of the options and the hooks is called, but for
 // `clock` and `weight_of`. All of these are called on the writing thread; `clock` on any.
@@ -24,6 +25,7 @@
 #include <deque>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -168,13 +170,18 @@ class KvKeeper {
   };
   struct Removal {
     SessionName session{};
-    uint64_t turn = 0;  // other than 0: only a file of another turn
+    uint64_t turn = 0;  // other than 0: only files of turns before
     std::function<void()> done;
   };
   struct Reading {
     std::shared_ptr<const OpenKvFile> file;
     std::function<void(KvBytes)> done;
     int64_t since_us = 0;
+  };
+  // What was in the directory at the start, and is still to be looked at.
+  struct Unswept {
+    std::vector<std::string> strays;                     // names of other files
+    std::map<SessionName, std::vector<uint64_t>> turns;  // of which there are files
   };
   // What the writing thread does next; nothing in it: look.
   struct Work {
@@ -187,8 +194,8 @@ class KvKeeper {
   void RunWriter();
   void RunReader();
   Work WaitForWork();
-  bool RemovalIsDue() const;
   void DoRemoval(Removal& removal);
+  void RemoveFiles(const Removal& removal);
   void DoWrite(Writing& writing);
   KvOutcome WriteOne(const KvWrite& write, int64_t* written);
   std::shared_ptr<const OpenKvFile> BaseOf(const KvWrite& write);
@@ -199,6 +206,8 @@ class KvKeeper {
   void Lose(const SessionName& session);
   void CountError();  // of a disk
   void Tell(const SessionName& session, uint64_t turn);
+  Unswept& ListUnswept();
+  void RemoveUnswept(const SessionName& session);
   void SweepSome();
   void SweepStray(const std::string& name);
   void SweepSession(const SessionName& session, const std::vector<uint64_t>& turns);
@@ -218,8 +227,8 @@ class KvKeeper {
   Hooks hooks_;  // set before the threads begin
 
   // The writing thread's alone.
-  bool resealed_ = true;                             // all that the sweep has met
-  std::optional<std::vector<std::string>> unswept_;  // names that are still to be looked at; nullopt: not listed yet
+  bool resealed_ = true;            // all that the sweep has met
+  std::optional<Unswept> unswept_;  // nullopt: not listed yet
   int64_t look_at_us_ = 0;
   int64_t retry_at_us_ = 0;
   bool in_hand_is_urgent_ = false;

@@ -1,5 +1,6 @@
 // The part of KvKeeper that looks at the files a start finds: which belong to sessions, and together, and which go.
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <mutex>
 #include <utility>
@@ -14,39 +15,52 @@ constexpr size_t kSweptAtOnce = 64;
 
 }  // namespace
 
+// What is there at the first call, as long as it was not looked at.
+KvKeeper::Unswept& KvKeeper::ListUnswept() {
+  if (unswept_.has_value()) return *unswept_;
+  std::vector<std::string> names;
+  const int error = disk_.List(&names);
+  if (error < 0) {
+    resealed_ = false;  // nobody knows what is there
+    CountError();
+  }
+  Unswept unswept;
+  for (std::string& name : names) {
+    if (const std::optional<KvFileNameParts> file = ParseKvFileName(name)) {
+      unswept.turns[file->session].push_back(file->turn);
+    } else {
+      unswept.strays.push_back(std::move(name));
+    }
+  }
+  return unswept_.emplace(std::move(unswept));
+}
+
+// The session's files that the sweep has yet to come to: whoever has them removed does not wait for it.
+void KvKeeper::RemoveUnswept(const SessionName& session) {
+  Unswept& unswept = ListUnswept();
+  const auto found = unswept.turns.find(session);
+  if (found == unswept.turns.end()) return;
+  std::vector<uint64_t>& turns = found->second;
+  // The newest first: none is without what it goes on from.
+  std::sort(turns.begin(), turns.end(), std::greater<>());
+  for (const uint64_t turn : turns) {
+    if (disk_.Remove(session, turn, /*sync=*/false) < 0) CountError();
+  }
+  unswept.turns.erase(found);
+}
+
 void KvKeeper::SweepSome() {
-  if (!unswept_.has_value()) {
-    std::vector<std::string> names;
-    const int error = disk_.List(&names);
-    if (error < 0) {
-      resealed_ = false;  // nobody knows what is there
-      CountError();
-    }
-    // A session's files together, and before them what was not finished.
-    const auto is_strange = [](const std::string& name) { return !ParseKvFileName(name).has_value(); };
-    const auto files = std::partition(names.begin(), names.end(), is_strange);
-    std::sort(files, names.end());
-    unswept_ = std::move(names);
+  Unswept& unswept = ListUnswept();
+  for (size_t i = 0; i < kSweptAtOnce && !unswept.strays.empty(); ++i) {
+    const std::string name = std::move(unswept.strays.back());
+    unswept.strays.pop_back();
+    SweepStray(name);
   }
-  for (size_t i = 0; i < kSweptAtOnce && !unswept_->empty(); ++i) {
-    const std::string name = std::move(unswept_->back());
-    unswept_->pop_back();
-    const std::optional<KvFileNameParts> file = ParseKvFileName(name);
-    if (!file.has_value()) {
-      SweepStray(name);
-      continue;
-    }
-    std::vector<uint64_t> turns = {file->turn};
-    while (!unswept_->empty()) {
-      const std::optional<KvFileNameParts> next = ParseKvFileName(unswept_->back());
-      if (!next.has_value() || next->session != file->session) break;
-      turns.push_back(next->turn);
-      unswept_->pop_back();
-    }
-    SweepSession(file->session, turns);
+  for (size_t i = 0; i < kSweptAtOnce && !unswept.turns.empty(); ++i) {
+    const auto next = unswept.turns.extract(unswept.turns.begin());
+    SweepSession(next.key(), next.mapped());
   }
-  if (!unswept_->empty()) return;
-  unswept_->shrink_to_fit();
+  if (!unswept.strays.empty() || !unswept.turns.empty()) return;
   CutToSize();
   {
     const std::lock_guard<std::mutex> lock(mutex_);

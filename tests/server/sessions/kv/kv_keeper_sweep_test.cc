@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -32,12 +33,38 @@ TEST_F(Keeping, ARestartFindsWhatTheLogKnowsAndRemovesTheRest) {
   Open();
   EXPECT_EQ(keeper_->Open(BindingOf(1, 5).session, 5, [&] { return BindingOf(1, 5); })->header().live, kLive);
   Start();
-  Remove(4);  // waits for the sweep, that knows of the file
+  Remove(4);
+  EXPECT_TRUE(swept_.get_future().get());
   EXPECT_EQ(Told(1), 5u);
   EXPECT_EQ(Told(3), 0u);
   EXPECT_THAT(Files(), testing::UnorderedElementsAre(KvFileName(BindingOf(1, 5).session, 5), "notes.txt"));
   EXPECT_EQ(keeper_->counts().files, 1);
   EXPECT_TRUE(Has(1, 5));
+}
+
+// The sweep may take minutes, and what is to go is what was there: nothing that was written since.
+TEST_F(Keeping, WhatIsToGoDoesNotWaitForTheSweepNorTakesWhatIsWrittenBeforeIt) {
+  Start();
+  for (uint8_t session = 1; session <= 3; ++session) EXPECT_TRUE(Keep(session, 5));
+  keeper_.reset();
+  Open();
+  std::promise<std::vector<std::string>> left;
+  std::future<bool> swept = swept_.get_future();
+  keeper_->Remove(BindingOf(1, 5).session, [&] {
+    const bool waited = swept.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    left.set_value(waited ? std::vector<std::string>() : Files());
+  });
+  std::promise<bool> anew;
+  keeper_->Write(WriteOf(1, 6), /*urgent=*/true, [&](bool durable) { anew.set_value(durable); });
+  Start();
+  EXPECT_THAT(left.get_future().get(), testing::UnorderedElementsAre(KvFileName(BindingOf(2, 5).session, 5),
+                                                                     KvFileName(BindingOf(3, 5).session, 5)));
+  EXPECT_TRUE(anew.get_future().get());
+  EXPECT_TRUE(swept.get());
+  EXPECT_EQ(keeper_->counts().files, 3);
+  EXPECT_TRUE(Has(1, 6)) << "somebody was told that it is there";
+  EXPECT_TRUE(Has(2, 5));
+  EXPECT_FALSE(Has(1, 5));
 }
 
 // Nobody knows which key files need that it has not seen.
