@@ -166,8 +166,8 @@ class SessionStore {
   void OnKvFile(const SessionName& session, uint64_t turn);
   // KvKeeper::Hooks::look: has the KV written that is due.
   void KeepDue();
-  // Has the KV of all sessions written that is parked and not on the disk, what is dearest to compute for its size first, and waits for
-  // it, until the monotonic clock says `until_us`. `read` gives a turn's parked KV; empty: none. Returns how many were written. For
+  // Has the KV of all sessions written that is not on the disk, and waits for it: what had to make room and waits to be written, then what
+  // is parked, of that what is dearest to compute for its size first. It waits until the monotonic clock says `until_us`. `read` gives a turn's parked KV; empty: none. Returns how many were written. For
   // the end of the process.
   int32_t KeepAll(int64_t until_us, const std::function<KvBytes(const TurnId&)>& read);
   // What the tenant's KV files may take beside its part of the log; 0: no limit of its own.
@@ -413,6 +413,7 @@ class SessionStore {
   void EndPromise(int32_t tenant, int64_t bytes);
   // Takes no lock. `kv` empty: what the engine has parked.
   void WriteKv(KvWish wish, KvBytes kv, bool urgent, std::function<void(bool)> done);
+  void KeepParked(const std::function<int64_t()>& left_us, const std::function<KvBytes(const TurnId&)>& read);
 
   const Options options_;
   std::mutex mutex_;

@@ -206,6 +206,18 @@ void SessionStore::WriteKv(KvWish wish, KvBytes kv, bool urgent, std::function<v
 }
 
 int32_t SessionStore::KeepAll(int64_t until_us, const std::function<KvBytes(const TurnId&)>& read) {
+  const auto left_us = [&] { return until_us - options_.clock(); };
+  const uint64_t before = options_.kv->counts().writes;
+  // What has left the engine's memory is nowhere else: first what waits, which makes room for what had none.
+  if (left_us() > 0) options_.kv->Flush(left_us());
+  KeepDue();
+  if (left_us() > 0) options_.kv->Flush(left_us());
+  KeepParked(left_us, read);
+  return static_cast<int32_t>(options_.kv->counts().writes - before);
+}
+
+void SessionStore::KeepParked(const std::function<int64_t()>& left_us,
+                              const std::function<KvBytes(const TurnId&)>& read) {
   std::vector<KvWish> wishes;
   {
     const Lock lock(*this);
@@ -220,19 +232,16 @@ int32_t SessionStore::KeepAll(int64_t until_us, const std::function<KvBytes(cons
   std::sort(wishes.begin(), wishes.end(), [](const KvWish& a, const KvWish& b) {
     return a.value != b.value ? a.value > b.value : a.write.used_s > b.write.used_s;
   });
-  int32_t kept = 0;
   for (KvWish& wish : wishes) {
-    const int64_t left_us = until_us - options_.clock();
-    if (left_us <= 0) break;
+    const int64_t patience_us = left_us();
+    if (patience_us <= 0) return;
     KvBytes kv = read(wish.turn);
     if (kv.empty()) continue;
     const auto told = std::make_shared<std::promise<bool>>();
     std::future<bool> written = told->get_future();
     WriteKv(std::move(wish), std::move(kv), /*urgent=*/true, [told](bool durable) { told->set_value(durable); });
-    if (written.wait_for(std::chrono::microseconds(left_us)) != std::future_status::ready) break;
-    kept += written.get() ? 1 : 0;
+    if (written.wait_for(std::chrono::microseconds(patience_us)) != std::future_status::ready) return;
   }
-  return kept;
 }
 
 int64_t SessionStore::KvBytesMaxOf(const std::string& name) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <new>
 #include <utility>
 
@@ -50,6 +51,16 @@ void KvKeeper::Start(Hooks hooks) {
   opener_.Start();
 }
 
+void KvKeeper::Flush(int64_t patience_us) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    flushes_ = true;
+  }
+  const auto behind = std::make_shared<std::promise<void>>();
+  Write({}, /*urgent=*/false, [behind](bool) { behind->set_value(); });
+  (void)behind->get_future().wait_for(std::chrono::microseconds(patience_us));
+}
+
 void KvKeeper::Stop() {
   std::deque<Writing> writes;
   std::deque<Removal> removals;
@@ -83,8 +94,8 @@ void KvKeeper::Write(KvWrite write, bool urgent, std::function<void(bool)> done)
   try {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto bytes = static_cast<int64_t>(write.kv.size);
-    // One at least, however large it is.
-    const bool room = waiting_bytes_ == 0 || waiting_bytes_ + bytes <= options_.waiting_bytes_max;
+    // One at least, however large it is, and what takes none.
+    const bool room = waiting_bytes_ == 0 || bytes == 0 || waiting_bytes_ + bytes <= options_.waiting_bytes_max;
     if (!stopping_ && (room || urgent)) {
       if (!room) write.tokens.reset();
       if (!room) write.kv = {};  // who waits hears of it on the thread that it hears everything on
@@ -179,6 +190,8 @@ KvKeeper::Work KvKeeper::WaitForWork() {
   std::deque<Writing>* from = nullptr;
   if (!urgent_.empty()) {
     from = &urgent_;
+  } else if (flushes_ && !background_.empty()) {
+    from = &background_;
   } else if (!swept_) {
     work.sweeps = true;
   } else if (wakes_ || options_.clock() >= look_at_us_) {
@@ -307,7 +320,7 @@ void KvKeeper::Pace(int64_t bytes) {
                     static_cast<int64_t>(static_cast<double>(bytes) / static_cast<double>(options_.bytes_per_s) * 1e6);
   std::unique_lock<std::mutex> lock(mutex_);
   arrived_.wait_for(lock, std::chrono::microseconds(paced_until_us_ - now_us),
-                    [this] { return stopping_ || cancelled_ || !urgent_.empty() || !removals_.empty(); });
+                    [this] { return stopping_ || flushes_ || cancelled_ || !urgent_.empty() || !removals_.empty(); });
 }
 
 // The file that this one may go on from: of an earlier turn, whose history is the beginning of this one's.

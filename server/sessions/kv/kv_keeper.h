@@ -118,6 +118,9 @@ class KvKeeper {
 
   // Begins both threads. What is called before waits for it.
   void Start(Hooks hooks);
+  // Has what waits to be written done at once, at whatever pace and before the sweep, and waits for it, for so long at most. What comes
+  // behind it does not wait either: for the end of the process.
+  void Flush(int64_t patience_us);
   // What waits is not done; what is being done is. No hook is called afterwards.
   void Stop();
 
@@ -254,6 +257,7 @@ class KvKeeper {
   // Sessions whose files could not be read before the sweep knew of them; nullopt: there was no memory to note one.
   std::optional<std::vector<SessionName>> unread_ = std::vector<SessionName>();
   bool wakes_ = false;
+  bool flushes_ = false;  // Flush was called
   bool stopping_ = false;
   KvCounts counts_;
   CommitTimes write_times_, read_times_;

@@ -38,6 +38,7 @@ class SessionStoreKv : public testing::Test {
     KvKeeper::Options keeper;
     keeper.bytes_max = 1 << 20;
     keeper.look_us = 1'000'000'000;
+    keeper.bytes_per_s = bytes_per_s_;
     keeper.clock = MonotonicUs;
     keeper.weight_of = [](const std::string&) { return 1.0; };
     keeper.bytes_max_of = [this](const std::string& tenant) { return store_->KvBytesMaxOf(tenant); };
@@ -129,6 +130,7 @@ class SessionStoreKv : public testing::Test {
 
   const TempDir temp_;
   StuckDisk disk_;  // of KV
+  int64_t bytes_per_s_ = 0;
   int64_t promised_bytes_max_ = 1 << 20;
   int64_t now_us_ = 1'000'000;
   bool parks_ = true;
@@ -247,6 +249,21 @@ TEST_F(SessionStoreKv, AtTheEndAllIsWrittenForAsLongAsThereIsTime) {
   for (const char* id : {"a", "b", "c"}) {
     EXPECT_NE(store_->Begin(kOwner, id, true).value().kv_file(), nullptr) << "before the sweep or after it";
   }
+}
+
+// It is nowhere else by then, and --session-disk-mbps slows down nothing at the end.
+TEST_F(SessionStoreKv, AtTheEndWhatHadLeftMemoryAndWaitedIsWrittenToo) {
+  Close();
+  bytes_per_s_ = 1'000;  // 16 s each
+  Open();
+  for (const char* id : {"a", "b", "c", "d"}) EXPECT_EQ(Turn(id, 40), Durability::kTokens);
+  for (uint64_t session = 1; session <= 3; ++session) {
+    const TurnId lost = {session, 1};
+    store_->OnParked({&lost, 1}, {});
+    store_->OnKvLoss(lost, Parked(lost));
+  }
+  EXPECT_EQ(store_->KeepAll(now_us_ + 60'000'000, [this](const TurnId& turn) { return Parked(turn); }), 4);
+  for (const char* id : {"a", "b", "c"}) EXPECT_EQ(StateOf(id), SessionState::kOnDisk);
 }
 
 TEST_F(SessionStoreKv, WhatIsDeletedIsOffTheDiskWhenThatIsSaid) {
