@@ -99,6 +99,8 @@ std::unique_ptr<KvKeeper> MakeKvKeeper(SessionJournal& journal, const TenantRegi
                                        std::function<int64_t(const std::string&)> bytes_max_of) {
   KvKeeper::Options options;
   options.bytes_max = bytes_max;
+  // A segment, and a checkpoint: the log writes both before it removes what they replace.
+  options.free_bytes_min = 2 * journal.segment_bytes();
   options.bytes_per_s = bytes_per_s;
   options.read_max_us = read_max_us;
   options.clock = MonotonicUs;

@@ -3,8 +3,10 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 
@@ -90,6 +92,12 @@ class Disk : public LogDirectory {
     const int error = errno;
     closedir(entries);
     return -error;
+  }
+  int64_t FreeBytes() override {
+    struct statvfs status {};
+    if (fstatvfs(fd_, &status) != 0) return -errno;
+    const auto bytes = static_cast<double>(status.f_bavail) * static_cast<double>(status.f_frsize);
+    return static_cast<int64_t>(std::min(bytes, 0x1p62));  // a volume may say that it has no end
   }
 
  private:

@@ -37,6 +37,7 @@ class LogDirectory {
   virtual int Remove(const std::string& name) = 0;
   virtual int SyncNames() = 0;  // what was created, renamed and removed
   virtual int List(std::vector<std::string>* names) = 0;
+  virtual int64_t FreeBytes() = 0;  // what the volume has room for
 };
 
 inline constexpr std::string_view kSegmentSuffix = ".seg";

@@ -86,6 +86,7 @@ class SessionJournal {
   std::optional<LoggedSession> Find(const SessionName& name) const { return log_->Find(name); }
   uint64_t TurnOf(const SessionName& name) const { return log_->TurnOf(name); }
   const DirectoryId& directory_id() const { return directory_->id(); }
+  int64_t segment_bytes() const { return options_.segment_bytes; }
   const std::shared_ptr<const SessionKeys>& keys() const { return options_.keys; }
   // Something may be sealed with another key than the one that seals. Once the log has nothing of it, and NoteKvResealed was called, it
   // says in the directory that the other key is not needed.

@@ -111,6 +111,8 @@ class KvDisk {
   }
   // Seals a file anew that another key has sealed; nothing where the key that seals has. 0, or an errno, negated: it is as it was.
   int Reseal(const std::string& name);
+  // What the volume has room for, or an errno, negated. Any thread.
+  int64_t FreeBytes() const { return directory_->FreeBytes(); }
   // Its size, or an errno, negated.
   int64_t SizeOf(const std::string& name);
 

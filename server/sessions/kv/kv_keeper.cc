@@ -222,6 +222,7 @@ void KvKeeper::RunWriter() {
         SweepSome();
       } else {
         look_at_us_ = options_.clock() + options_.look_us;
+        CutToSize();
         hooks_.look();
       }
     } catch (const std::bad_alloc&) {
@@ -345,20 +346,6 @@ std::shared_ptr<const OpenKvFile> KvKeeper::BaseOf(const KvWrite& write) {
   return is_beginning ? file : nullptr;
 }
 
-// What makes room may be the very file that this one would go on from.
-bool KvKeeper::MakeRoomFor(const KvWrite& write, KvFileHeader* header, std::string* head) {
-  if (!MakeRoom(write, *header)) return false;
-  if (header->base_turn == 0) return true;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (catalogue_.Find(write.binding.session) != nullptr) return true;
-  }
-  header->base_turn = 0;
-  header->base_bytes = 0;
-  head->replace(0, kKvHeaderBytes, EncodeKvHeader(*header));
-  return MakeRoom(write, *header);
-}
-
 // Notes what became of a write. Returns the turns of the session's files that are not needed any more.
 std::vector<uint64_t> KvKeeper::NoteFile(const KvWrite& write, const KvFileHeader& header, int error) {
   KvFileEntry file = {write.binding.turn, disk_.BytesOf(header), write.used_s, write.tenant, {}};
@@ -416,20 +403,6 @@ KvOutcome KvKeeper::WriteOne(const KvWrite& write, int64_t* written) {
   for (size_t i = gone.size(); i-- > 0;) (void)disk_.Remove(write.binding.session, gone[i], /*sync=*/false);
   *written = header.own_bytes();
   return error == 0 ? KvOutcome::kTaken : KvOutcome::kFailed;
-}
-
-bool KvKeeper::MakeRoom(const KvWrite& write, const KvFileHeader& header) {
-  std::vector<SessionName> losers;
-  {
-    const KvCatalogue::Newcomer file = {disk_.BytesOf(header), write.tenant, write.binding.session,
-                                        header.base_turn != 0};
-    const int64_t tenant_bytes_max = options_.bytes_max_of(write.tenant);
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!catalogue_.MakeRoom(file, options_.bytes_max, tenant_bytes_max, options_.weight_of, &losers)) return false;
-    counts_.evicted += losers.size();
-  }
-  for (const SessionName& session : losers) Lose(session);
-  return true;
 }
 
 bool KvKeeper::MayHave(const SessionName& session, uint64_t turn) const {

@@ -15,6 +15,7 @@
 //  3. Every `done` is called once, whatever happens.
 //  4. The files take at most `bytes_max` bytes, and one more while it is written, and `reading_bytes_max` (or one) while they come from
 //     elsewhere.
+//  5. While less than `free_bytes_min` is free on their volume, files only replace others, and once in `retry_us` as many go as are missing.
 #ifndef HYDRANT_SERVER_SESSIONS_KV_KV_KEEPER_H_
 #define HYDRANT_SERVER_SESSIONS_KV_KV_KEEPER_H_
 
@@ -85,11 +86,14 @@ class KvKeeper {
  public:
   struct Options {
     int64_t bytes_max = 0;
+    int64_t free_bytes_min =
+        0;  // what the files leave of their volume to the log, which is no cache; 0: they ask nothing of it
     int64_t waiting_bytes_max = 256 << 20;
     int64_t reading_bytes_max = 1 << 30;
-    int64_t bytes_per_s = 0;           // most that is written of what nobody waits for; 0: no limit
-    int64_t look_us = 500'000;         // how often `look` is called
-    int64_t retry_us = 10'000'000;     // how long nothing is written after a write that failed
+    int64_t bytes_per_s = 0;    // most that is written of what nobody waits for; 0: no limit
+    int64_t look_us = 500'000;  // how often `look` is called
+    int64_t retry_us =
+        10'000'000;  // how long nothing is written after a write that failed, and none of the log's room is given back again
     int64_t read_max_us = 10'000'000;  // after which a read is taken to hang: others are not begun behind it
     std::function<int64_t()> clock;    // monotonic microseconds
     std::function<double(const std::string& tenant)> weight_of;      // > 0
@@ -215,6 +219,8 @@ class KvKeeper {
   void SweepStray(const std::string& name);
   void SweepSession(const SessionName& session, const std::vector<uint64_t>& turns);
   std::optional<KvFileEntry> FilesOf(const SessionName& session, const std::vector<uint64_t>& turns);
+  int64_t BytesMaxNow(int64_t own_bytes, bool restores);
+  bool HasRoomFor(int64_t incoming);
   void CutToSize();
   bool LetIn(int64_t own_bytes, int64_t more);
   bool ReadHangs() const;
@@ -234,6 +240,7 @@ class KvKeeper {
   std::optional<Unswept> unswept_;  // nullopt: not listed yet
   int64_t look_at_us_ = 0;
   int64_t retry_at_us_ = 0;
+  int64_t cut_at_us_ = 0;
   bool in_hand_is_urgent_ = false;
   int64_t paced_until_us_ = 0;  // when what was written may have been
 

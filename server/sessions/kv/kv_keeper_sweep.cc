@@ -132,15 +132,4 @@ void KvKeeper::SweepStray(const std::string& name) {
   if (disk_.RemoveNamed(name) < 0) CountError();
 }
 
-// The limit may have been another one before.
-void KvKeeper::CutToSize() {
-  std::vector<SessionName> losers;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    (void)catalogue_.MakeRoom({}, options_.bytes_max, 0, options_.weight_of, &losers);
-    counts_.evicted += losers.size();
-  }
-  for (const SessionName& session : losers) Lose(session);
-}
-
 }  // namespace hydrant

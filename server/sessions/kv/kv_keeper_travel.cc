@@ -28,6 +28,7 @@ std::unique_ptr<KvOutgoing> KvKeeper::Send(std::shared_ptr<const OpenKvFile> fil
 
 // What has come is what counts: whoever announces much and sends nothing keeps nobody out.
 bool KvKeeper::LetIn(int64_t own_bytes, int64_t more) {
+  if (!HasRoomFor(more)) return false;
   const std::lock_guard<std::mutex> lock(mutex_);
   const bool alone = incoming_bytes_ == own_bytes;
   if (stopping_ || (!alone && incoming_bytes_ + more > options_.reading_bytes_max)) return false;
@@ -37,11 +38,12 @@ bool KvKeeper::LetIn(int64_t own_bytes, int64_t more) {
 
 std::unique_ptr<KvIncoming> KvKeeper::Receive(const KvBinding& expected, int64_t bytes, KvOutcome* why) {
   uint64_t number = 0;
+  const bool has_room = bytes <= options_.bytes_max && HasRoomFor(bytes);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    *why = bytes > options_.bytes_max ? KvOutcome::kNoRoom : KvOutcome::kBusy;
+    *why = has_room ? KvOutcome::kBusy : KvOutcome::kNoRoom;
     const bool fits = incoming_bytes_ == 0 || incoming_bytes_ + bytes <= options_.reading_bytes_max;
-    if (stopping_ || *why == KvOutcome::kNoRoom || !fits) return nullptr;
+    if (stopping_ || !has_room || !fits) return nullptr;
     number = ++incoming_;
   }
   const std::string name =

@@ -85,6 +85,7 @@ class ModelDisk {
   int failure = -EIO;  // 1: a write takes one byte only
   bool lies = false;   // syncs do nothing
   bool truncates_fail = false;
+  int64_t volume_bytes = int64_t{1} << 40;  // nothing but FreeBytes asks for it
 
  private:
   static constexpr size_t kPage = 4096;
@@ -175,6 +176,11 @@ class ModelDisk {
       if (const int error = Fails(); error < 0) return error;
       for (const auto& [name, file] : disk_.names) out->push_back(name);
       return 0;
+    }
+    int64_t FreeBytes() override {
+      int64_t left = disk_.volume_bytes;
+      for (const auto& [name, file] : disk_.names) left -= std::ssize(file->bytes);
+      return std::max<int64_t>(0, left);
     }
 
    private:

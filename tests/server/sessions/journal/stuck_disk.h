@@ -73,6 +73,7 @@ class StuckDirectory : public LogDirectory {
   int Remove(const std::string& name) override { return files_->Remove(name); }
   int SyncNames() override { return files_->SyncNames(); }
   int List(std::vector<std::string>* names) override { return files_->List(names); }
+  int64_t FreeBytes() override { return files_->FreeBytes(); }
 
  private:
   const std::unique_ptr<LogDirectory> files_;

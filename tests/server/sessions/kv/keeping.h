@@ -36,6 +36,7 @@ class Keeping : public testing::Test {
   void Open(std::unique_ptr<LogDirectory> directory) {
     KvKeeper::Options options;
     options.bytes_max = bytes_max_;
+    options.free_bytes_min = free_bytes_min_;
     options.waiting_bytes_max = waiting_bytes_max_;
     options.reading_bytes_max = reading_bytes_max_;
     options.look_us = 1'000'000'000;
@@ -127,6 +128,7 @@ class Keeping : public testing::Test {
   const std::string path_ = temp_.File("kv");
   int64_t block_bytes_ = TinyFormat().block_bytes;
   int64_t bytes_max_ = 1 << 20;
+  int64_t free_bytes_min_ = 0;
   int64_t bytes_per_s_ = 0;
   bool has_other_weights_ = false;
   int64_t waiting_bytes_max_ = 1 << 20;
