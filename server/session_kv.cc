@@ -55,7 +55,6 @@ absl::StatusOr<Sha256Digest> DigestOfModel(const Checkpoint& checkpoint, const s
   std::string what;
   for (const std::unique_ptr<MappedFile>& file : checkpoint.files) {
     const std::string_view bytes = file->bytes();
-    PutString(file->name(), &what);
     PutFixed(static_cast<uint64_t>(bytes.size()), &what);
     for (size_t at = 0; at < bytes.size(); at += kDigestChunkBytes) {
       PutFixed(Crc32c(bytes.substr(at, kDigestChunkBytes)), &what);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "tests/model/checkpoint/gguf_builder.h"
 #include "tests/support/source_dir.h"
 #include "tests/support/temp_dir.h"
 
@@ -44,6 +45,14 @@ TEST(SessionKv, WeightsOfTheSameNameAreTheSameModelByTheirContentAlone) {
   EXPECT_NE(DigestOf(same), digest) << "what the weights mean";
   EXPECT_EQ(DigestOfServed(digest, "bf16"), DigestOfServed(digest, "bf16"));
   EXPECT_NE(DigestOfServed(digest, "bf16"), DigestOfServed(digest, "q8_0"));
+}
+
+TEST(SessionKv, AFileThatIsRenamedIsTheSameModel) {
+  const TempDir temp;
+  const std::string path = temp.File("model.gguf"), renamed = temp.File("other.gguf");
+  std::ofstream(path, std::ios::binary) << TinyGguf().Build();
+  std::filesystem::copy(path, renamed);
+  EXPECT_EQ(DigestOf(renamed), DigestOf(path));
 }
 
 TEST(SessionKv, AFormatSaysWhatABlockIs) {
