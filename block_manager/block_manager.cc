@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <new>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -14,22 +15,39 @@ void BlockManager::Match(const PrefixUse& use, std::span<const int32_t> prompt, 
   match->clear();
   if (!use.looks_up) return;
   const int32_t tokens_max = static_cast<int32_t>(prompt.size()) - use.rows_computed_min;
-  uint64_t parent = PrefixIndex::kRoot;
-  size_t usable = 0;
-  for (size_t i = 0; static_cast<int32_t>(i + 1) * kBlockSlots <= tokens_max; ++i) {
-    const BlockTokens tokens(prompt.subspan(i * kBlockSlots, kBlockSlots));
-    int32_t block = index_.Find(use.salt, parent, tokens);
-    if (block < 0 && use.takes_generated) block = index_.Find(use.salt, parent, tokens, /*generated=*/true);
-    if (block < 0) break;
-    parent = index_.serial(block);
-    match->blocks.push_back(block);
-    if (MayEndBehind(use, block, i + 1)) usable = i + 1;
+  const size_t end = static_cast<size_t>(std::max(0, tokens_max) / kBlockSlots);
+  const auto find = [&](size_t at, uint64_t parent, bool generated) {
+    return index_.Find(use.salt, parent, BlockTokens(prompt.subspan(at * kBlockSlots, kBlockSlots)), generated);
+  };
+  std::vector<int32_t>& blocks = match->blocks;
+  const auto follow = [&](bool generated) {
+    while (blocks.size() < end) {
+      const uint64_t parent = blocks.empty() ? PrefixIndex::kRoot : index_.serial(blocks.back());
+      const int32_t block = find(blocks.size(), parent, generated);
+      if (block < 0) return;
+      blocks.push_back(block);
+    }
+  };
+  follow(/*generated=*/false);
+  if (use.takes_generated) {
+    // Generated blocks may stand behind any of these; the longest way is taken.
+    size_t fork = blocks.size(), longest = blocks.size();
+    for (size_t at = blocks.size() + 1; at-- > 0;) {
+      uint64_t parent = at == 0 ? PrefixIndex::kRoot : index_.serial(blocks[at - 1]);
+      size_t length = at;
+      for (int32_t block; length < end && (block = find(length, parent, /*generated=*/true)) >= 0; ++length) {
+        parent = index_.serial(block);
+      }
+      if (length > longest) std::tie(longest, fork) = std::pair(length, at);
+    }
+    blocks.resize(fork);
+    follow(/*generated=*/true);
   }
-  match->blocks.resize(usable);
+  while (!blocks.empty() && !MayEndBehind(use, blocks.back(), blocks.size())) blocks.pop_back();
   for (int32_t block : match->blocks) match->revived += pool_.references(block) == 0 ? 1 : 0;
-  match->score_blocks = use.scores == ScoreNeed::kNothing ? 0 : static_cast<int32_t>(usable);
+  match->score_blocks = use.scores == ScoreNeed::kNothing ? 0 : static_cast<int32_t>(blocks.size());
   match->score_kind = use.score_kind;
-  match->from_snapshot = use.scores == ScoreNeed::kSnapshot && usable > 0;
+  match->from_snapshot = use.scores == ScoreNeed::kSnapshot && !blocks.empty();
 }
 
 // Whether a match of `count` blocks may end with this one: there are scores to start from, and room for them.

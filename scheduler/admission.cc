@@ -342,6 +342,7 @@ int64_t Admission::patience() const {
   const std::span<const Tenant> tenants = tenants_.all();
   const int64_t lines =
       std::count_if(tenants.begin(), tenants.end(), [](const Tenant& tenant) { return !tenant.queue.empty(); });
+  if (lines == 0 && !swapping_.anybody_outside()) return 0;
   return patience_ + static_cast<int64_t>(Swapping::kAskAgain) + static_cast<int64_t>(kBudgetPlans) * lines;
 }
 

@@ -83,6 +83,7 @@ class Swapping {
   // Those that run miss blocks; and whether one of the tenant's sequences waits outside.
   bool somebody_misses() const { return short_; }
   bool HasOutside(int32_t tenant) const;
+  bool anybody_outside() const { return !asides_.empty(); }
 
   // The plan with this number is begun.
   void Begin(uint64_t plan);

@@ -57,6 +57,8 @@ struct GenerationFields : SamplingFields, RequestOptions, ScoringOptions {
   TimeLimit time_limit;  // its own `timeout`, or else the context's
 
   Pooling pooling = Pooling::kNone;  // what is wanted of its prompts instead of answers: then max_tokens is 0
+  // Nobody can compare what it is answered with what it was answered before.
+  bool is_answered_anew() const { return draws_anew() && logprobs < 0 && pooling == Pooling::kNone; }
 
   bool fits_context = false;  // max_tokens is the most there may be: fewer where the context or the pool ends before
 

@@ -6,6 +6,7 @@
 #define HYDRANT_API_REQUEST_SAMPLING_FIELDS_H_
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,7 +25,10 @@ struct SamplingFields : SamplingParams, LogitOptions {
   std::vector<std::string> bad_words;  // none empty
 
   // Asked again, it is answered otherwise.
-  bool draws_anew() const { return !seed.has_value() && temperature > 0 && top_k != 1; }
+  bool draws_anew() const {
+    const bool has_choice = temperature > 0 && top_k != 1 && min_p < 1 && top_p > std::numeric_limits<float>::min();
+    return has_choice && !seed.has_value();
+  }
 };
 
 // The fields that have defaults, in the ranges of requests. Sets request's error at the first that is wrong.

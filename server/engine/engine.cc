@@ -250,6 +250,9 @@ Engine::Round Engine::Work(bool may_wait) {
       inbox_.Drain(&batch_);
     }
     if (batch_.empty()) return replayed ? Round::kWorked : Round::kWaits;
+  } else if (empty_steps_ > 0 && may_wait && !closing_ && router_.Flush()) {
+    step_started_us_.store(0, std::memory_order_relaxed);
+    inbox_.WaitAndDrainFor(&batch_, kEmptyStepUs);
   } else {
     inbox_.Drain(&batch_);
   }

@@ -90,6 +90,8 @@ class Engine : public EnginePort {
   // How long there has to have been nothing to do before a text is computed once more: who sends one request after the other
   // never waits for a step of it.
   static constexpr int64_t kQuietUs = 250'000;
+  // Between two steps that can do nothing: a step of those who could, so that patience (Admission::patience) lasts as long as ever.
+  static constexpr int64_t kEmptyStepUs = 10'000;
 
   EngineCounters counters() const override;
   // True if the engine is dead, or has been busy with one step for longer than limits.engine_stall_s.

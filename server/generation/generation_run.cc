@@ -270,7 +270,7 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
   if (context_.prefix_caching) {
     const bool takes_all = sequence.prompt_logprobs >= 0 || fields.pooling == Pooling::kMean;
     request.prefix = SharePrefixes(sequence.policy, prefix_salt_, takes_all);
-    request.prefix.takes_generated = fields.draws_anew() && fields.pooling == Pooling::kNone && prompt.history < 0;
+    request.prefix.takes_generated = fields.is_answered_anew() && prompt.history < 0;
     // What it leaves has to be computed at its end, where the scores are those to leave.
     const int32_t last_rows = prompt.history > 0 ? static_cast<int32_t>(prompt.ids.size()) - prompt.history + 1 : 1;
     request.prefix.rows_computed_min = std::max(request.prefix.rows_computed_min, last_rows);

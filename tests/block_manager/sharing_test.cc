@@ -82,11 +82,16 @@ TEST(Sharing, WhatWasDecodedIsFoundByWhoTakesItAlone) {
   publish(behind, 80);
   EXPECT_EQ(found(false, &match), 2u);
 
-  // And who computes all of them is found beside them.
+  // And who computes all of them is found beside them. As long as that is less, there is a longer way.
   BlockTable prompt;
   manager.Admit(prompt, 5, match, nullptr);
   EXPECT_FALSE(prompt.generated());
   manager.Extend(prompt, 80);
+  manager.Publish(prompt, PrefixSalt(), 48, 48, [&](int32_t block) {
+    return BlockTokens(std::span(text).subspan(static_cast<size_t>(block) * kBlockSlots, kBlockSlots));
+  });
+  EXPECT_EQ(found(false, &match), 3u);
+  EXPECT_EQ(found(true, &match), 4u);
   publish(prompt, 80);
   EXPECT_EQ(found(false, &match), 4u);
   ExpectIntegrity(manager, {&decoded, &behind, &prompt});

@@ -338,6 +338,31 @@ TEST(Twins, AreOnlyThoseThatMayShare) {
   driver.Drain();
 }
 
+// The leader goes on from what was decoded, so that what it computes is nothing that the other one would find.
+TEST(Twins, DoNotWaitForWhatTheyWouldNotFind) {
+  Driver driver(SmallOptions(64, 4));
+  driver.token_of = [](uint64_t) { return 7; };
+  ASSERT_TRUE(driver.scheduler.Add(Shared(1, 40, 60)).ok());
+  driver.Drain();
+  std::vector<int32_t> text = Shared(1, 40, 60).prompt;
+  text.resize(90, 7);
+  text.resize(390, 8);
+  Request leader = Shared(2, 390, 4);
+  leader.prompt = text;
+  leader.prefix.takes_generated = true;
+  Request other = leader;
+  other.id = 3;
+  other.prefix.takes_generated = false;
+  ASSERT_TRUE(driver.scheduler.Add(leader).ok());
+  driver.Step();
+  ASSERT_TRUE(driver.scheduler.Add(other).ok());
+  driver.Step();
+  EXPECT_EQ(driver.scheduler.running(), 2);
+  driver.Drain();
+  EXPECT_EQ(driver.finished[2].cached, 80);
+  EXPECT_EQ(driver.finished[3].cached, 32);
+}
+
 TEST(Twins, HoldUpNobodyElse) {
   SchedulerOptions options = With({{.name = "a", .floor_blocks = 16}, {.name = "b"}}, 256, 8);
   Driver driver(options);
