@@ -1,5 +1,6 @@
 #include "server/commands.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -14,6 +15,14 @@ namespace {
 
 constexpr const char* kFamiliesCommand = "families";
 constexpr const char* kCheckCommand = "check";
+constexpr const char* kFamiliesHelp = "hydrantd families\n\nPrints the model families that can be served, as JSON.";
+constexpr const char* kCheckHelp =
+    "hydrantd check DIRECTORY\n\nSays whether a model with the directory's config.json can be served.";
+
+bool AsksForHelp(const std::vector<std::string>& arguments) {
+  return std::any_of(arguments.begin() + 1, arguments.end(),
+                     [](const std::string& argument) { return argument == "--help" || argument == "-h"; });
+}
 
 // What is wrong with the first argument, which says what to do, or nothing.
 std::string WrongCommand(const std::vector<std::string>& arguments) {
@@ -27,7 +36,14 @@ std::string WrongCommand(const std::vector<std::string>& arguments) {
   return absl::StrCat("there is no command '", command, "': did you mean ", meant, "?");
 }
 
+CommandAnswer TellFamilies(const std::vector<std::string>& arguments) {
+  if (AsksForHelp(arguments)) return {kFamiliesHelp};
+  if (arguments.size() != 1) return {"families: takes no arguments: hydrantd families", kExitUsage};
+  return {ModelFamiliesJson()};
+}
+
 CommandAnswer CheckDirectory(const std::vector<std::string>& arguments) {
+  if (AsksForHelp(arguments)) return {kCheckHelp};
   if (arguments.size() != 2) return {"check: name one directory: hydrantd check DIRECTORY", kExitUsage};
   const absl::Status status = CheckDirectoryConfig(arguments[1]);
   if (!status.ok()) return {std::string(status.message()), kExitConfig};
@@ -37,7 +53,7 @@ CommandAnswer CheckDirectory(const std::vector<std::string>& arguments) {
 }  // namespace
 
 std::optional<CommandAnswer> AnswerCommand(const std::vector<std::string>& arguments) {
-  if (arguments.size() == 1 && arguments.front() == kFamiliesCommand) return CommandAnswer{ModelFamiliesJson()};
+  if (!arguments.empty() && arguments.front() == kFamiliesCommand) return TellFamilies(arguments);
   if (!arguments.empty() && arguments.front() == kCheckCommand) return CheckDirectory(arguments);
   std::string wrong = WrongCommand(arguments);
   if (wrong.empty()) return std::nullopt;

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "api/flags/command_line.h"
 #include "api/wire/json_body.h"
@@ -326,9 +327,10 @@ std::string ReadConfigFile(const std::string& path, std::vector<std::string>* ar
   std::ifstream file(path);
   std::stringstream text;
   if (!file || !(text << file.rdbuf())) return absl::StrCat(path, ": cannot be read");
-  ApiResult<JsonBody> document = JsonBody::Parse(text.str(), RequestLimits());
-  if (!document.ok()) return absl::StrCat(path, ": ", document.error().message);
-  const JsonView root = document.value().root();
+  std::string not_json;
+  const std::optional<JsonBody> document = JsonBody::ParseFile(path, text.str(), &not_json);
+  if (!document.has_value()) return not_json;
+  const JsonView root = document->root();
   if (!root.is_object()) return absl::StrCat(path, ": must be a JSON object");
   for (JsonView member = root.first(); member.valid(); member = member.next()) {
     std::string name(member.key());
@@ -400,7 +402,8 @@ std::string CheckReach(std::string_view name, std::string_view host, bool insecu
 
 ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
   std::vector<std::string> arguments = Normalise(arguments_in);
-  // There is one command, so its flags are what a question for help is about.
+  // A question for help is about the flags of the command that has most.
+  if (arguments.size() == 1 && arguments[0] == "help") arguments[0] = "--help";
   if (arguments.size() == 1 && (arguments[0] == "-h" || arguments[0] == "--help" || arguments[0] == "--help-all")) {
     arguments.insert(arguments.begin(), "serve");
   }
@@ -414,7 +417,8 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
       app.add_subcommand("serve",
                          "Serves a model over HTTP with a fixed budget of KV cache per sequence.\n"
                          "MODEL is a Hugging Face checkpoint directory, a .gguf file, or the name of a model in the\n"
-                         "Hugging Face cache: org/name, or org/name:Q4_K_M for one GGUF file of several.");
+                         "Hugging Face cache: org/name, or org/name:Q4_K_M for one GGUF file of several.\n\n"
+                         "hydrantd sessions | check | families --help: what else there is.");
   serve->add_option("model", config.model_path, "")->required();
   AddServeFlags(*serve, config, raw);
 
@@ -453,7 +457,10 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
     return Fail(kExitUsage, error.what());
   }
   config.origins = std::move(origins);
-  if (const std::string wrong = Finish(raw, &config); !wrong.empty()) return Fail(kExitUsage, wrong);
+  if (const std::string wrong = Finish(raw, &config); !wrong.empty()) {
+    if (raw.config_path.empty()) return Fail(kExitUsage, wrong);
+    return Fail(kExitConfig, absl::StrCat(wrong, " (", raw.config_path, " and flags together)"));
+  }
   ConfigResult result;
   result.config = std::move(config);
   return result;

@@ -79,11 +79,17 @@ std::vector<std::string> GgufFilesIn(const fs::path& folder) {
 }
 
 // "models/SmolLM2.gguf" -> "SmolLM2"; a directory's own name.
-FoundModel ModelAt(const std::string& path) {
+absl::StatusOr<FoundModel> ModelAt(const std::string& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored) && !fs::exists(fs::path(path) / "config.json", ignored)) {
+    const std::vector<std::string> files = GgufFilesIn(path);
+    const std::string hint = files.empty() ? "" : absl::StrCat("; name the file: ", absl::StrJoin(files, ", "));
+    return absl::NotFoundError(absl::StrCat(path, ": there is no config.json in this directory", hint));
+  }
   fs::path name(path);
   if (!name.has_filename()) name = name.parent_path();
   name = name.filename();
-  return {path, (name.extension() == ".gguf" ? name.stem() : name).string(), name.string()};
+  return FoundModel{path, (name.extension() == ".gguf" ? name.stem() : name).string(), name.string()};
 }
 
 // The path of the one model in the folder of a snapshot.
@@ -130,7 +136,12 @@ std::string HubCache() {
 absl::StatusOr<FoundModel> FindModel(const std::string& model, const std::string& cache) {
   std::error_code ignored;
   HubName name;
-  if (fs::exists(model, ignored) || !ParseHubName(model, &name)) return ModelAt(model);
+  if (fs::exists(model, ignored)) return ModelAt(model);
+  if (!ParseHubName(model, &name)) {
+    return absl::NotFoundError(
+        absl::StrCat("'", model, "': there is no such file or directory. Models of the Hugging Face cache are named ",
+                     "org/name; ./hydrant up takes the names that ./hydrant models lists"));
+  }
   const size_t slash = name.repository.find('/');
   const fs::path repository = fs::path(cache) / absl::StrCat("models--", name.repository.substr(0, slash), "--",
                                                              name.repository.substr(slash + 1));

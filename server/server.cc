@@ -570,9 +570,9 @@ int Serve(const Config& config_in, const Announce& announce, const ShowBar& bar)
   // A file of keys that is wrong ends the start before the minutes of loading.
   absl::Status status = CheckKeyFiles({config.api_key_path, config.admin_key_path, config.metrics_key_path});
   if (status.ok()) status = CheckStorePassword(config);
-  if (status.ok()) status = FindModelOf(&config);
   if (status.ok()) status = OpenJournal(config, &parts);
   if (status.ok()) status = BindPorts(config, *systemd, &parts);
+  if (status.ok()) status = FindModelOf(&config);
   if (status.ok()) status = LoadAndStart(config, *systemd, on_load, &parts);
   reporter.Finish();
   if (!status.ok()) {

@@ -1,5 +1,6 @@
 #include "api/wire/json_body.h"
 
+#include <algorithm>
 #include <cassert>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -168,6 +169,16 @@ ApiResult<JsonBody> JsonBody::Parse(std::string_view text, JsonBudget* budget, s
   }
   assert(!document.nodes_.empty());
   return document;
+}
+
+std::optional<JsonBody> JsonBody::ParseFile(const std::string& file, std::string_view text, std::string* error) {
+  size_t offset = 0;
+  ApiResult<JsonBody> document = Parse(text, RequestLimits(), &offset);
+  if (document.ok()) return std::move(document).value();
+  const std::string_view before = text.substr(0, std::min(offset, text.size()));
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  *error = absl::StrCat(file, ":", line, ": is not valid JSON (at byte ", offset, ")");
+  return std::nullopt;
 }
 
 JsonView JsonBody::root() const { return JsonView(this, 0); }

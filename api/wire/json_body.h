@@ -47,6 +47,9 @@ class JsonBody {
   // The body of a request: an object. Errors: those of Parse; 400 invalid_json for another value.
   static ApiResult<JsonBody> ParseObject(std::string_view text, JsonBudget* budget);
 
+  // The text of a file that an operator wrote. Null, and *error is "FILE:LINE: …": it is none.
+  static std::optional<JsonBody> ParseFile(const std::string& file, std::string_view text, std::string* error);
+
   JsonView root() const;
 
  private:

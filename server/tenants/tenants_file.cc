@@ -1,6 +1,7 @@
 #include "server/tenants/tenants_file.h"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -94,14 +95,20 @@ void ReadKeys(ObjectReader* reader, TenantConfig* tenant) {
   }
 }
 
+int32_t BlocksOf(ObjectReader* kv, std::string_view name, int32_t min, int32_t pool) {
+  const int64_t blocks = kv->Integer(name, 0, min, std::numeric_limits<int32_t>::max());
+  if (blocks > pool) kv->Fail(name, absl::StrCat("is ", blocks, ", and the pool has ", pool, " blocks"));
+  return static_cast<int32_t>(blocks);
+}
+
 void ReadKv(ObjectReader* reader, const TenantFacts& facts, TenantConfig* tenant, std::optional<ApiError>* error) {
   const JsonView object = reader->Raw("kv");
   CheckMembers(object, reader->Path("kv."), kTenantKvMembers, error, kKvMembers);
   ObjectReader kv = reader->Object("kv");
   tenant->kv_budget_max = static_cast<int32_t>(kv.Integer("budget_max", 0, 1, facts.context));
-  tenant->floor_blocks = static_cast<int32_t>(kv.Integer("floor_blocks", 0, 0, facts.blocks));
+  tenant->floor_blocks = BlocksOf(&kv, "floor_blocks", 0, facts.blocks);
   tenant->names_floor = kv.Has("floor_blocks");
-  tenant->blocks_max = static_cast<int32_t>(kv.Integer("blocks_max", 0, 1, facts.blocks));
+  tenant->blocks_max = BlocksOf(&kv, "blocks_max", 1, facts.blocks);
   if (reader->failed()) return;
   const int32_t budget_max = tenant->kv_budget_max > 0 ? tenant->kv_budget_max : facts.context;
   if (CheckKvSpec(facts.kv, budget_max).has_value() && !kv.Has("policy")) {
@@ -274,18 +281,19 @@ TenantsConfig SingleTenant(const std::string& api_key) {
 }
 
 absl::StatusOr<TenantsConfig> ParseTenants(std::string_view text, const std::string& file, const TenantFacts& facts) {
-  size_t offset = 0;
-  const ApiResult<JsonBody> document = JsonBody::Parse(text, RequestLimits(), &offset);
-  if (!document.ok()) {
-    const std::string_view before = text.substr(0, std::min(offset, text.size()));
-    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-    return absl::FailedPreconditionError(absl::StrCat(file, ":", line, ": is not valid JSON (at byte ", offset, ")"));
-  }
-  const JsonView root = document.value().root();
+  std::string not_json;
+  const std::optional<JsonBody> document = JsonBody::ParseFile(file, text, &not_json);
+  if (!document.has_value()) return absl::FailedPreconditionError(not_json);
+  const JsonView root = document->root();
   if (!root.is_object()) return FileError(file, "must be a JSON object");
   std::optional<ApiError> error;
   TenantsConfig config = ReadTenants(root, facts, &error);
-  if (error.has_value()) return FileError(file, absl::StrCat(error->param, ": ", error->message));
+  if (error.has_value()) {
+    // Ranges are told with the member's name, as in a request.
+    const std::string named = absl::StrCat("'", error->param, "' ");
+    const bool again = error->message.starts_with(named);
+    return FileError(file, absl::StrCat(error->param, ": ", error->message.substr(again ? named.size() : 0)));
+  }
   return config;
 }
 

@@ -47,5 +47,13 @@ TEST(Commands, ToServeIsNotAnsweredHere) {
   EXPECT_THAT(AnswerCommand({"chekc", "dir"})->message, HasSubstr("did you mean check?"));
 }
 
+TEST(Commands, TellWhatTheyAreFor) {
+  for (const char* command : {"families", "check"}) {
+    EXPECT_EQ(AnswerCommand({command, "--help"})->exit_code, kExitOk) << command;
+    EXPECT_THAT(AnswerCommand({command, "--help"})->message, HasSubstr(command));
+  }
+  EXPECT_EQ(AnswerCommand({"families", "llama"})->message, "families: takes no arguments: hydrantd families");
+}
+
 }  // namespace
 }  // namespace hydrant

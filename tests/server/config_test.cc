@@ -508,7 +508,8 @@ TEST(Config, AWrongFileIsExit78AndOneLineThatNamesFileAndKey) {
     const char* word;
   } cases[] = {
       {"", ""},
-      {"{", ""},
+      {"{\n\"port\": }", "c.json:2: is not valid JSON"},
+      {R"({"kv_policy": "h2o", "kv_budget": "many"})", "--kv-budget: "},
       {"[1]", "object"},
       {R"({"no_such_key": 1})", "no-such-key"},
       {R"({"port": 70000})", "port"},

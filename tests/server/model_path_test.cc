@@ -52,8 +52,17 @@ TEST_F(FindModelTest, APathIsThatPathAndGivesItsName) {
   EXPECT_EQ(Find(file)->path, file);
   EXPECT_EQ(Find(file)->name, "Tiny.Q4_1");
   EXPECT_EQ(Find(file)->root, "Tiny.Q4_1.gguf");
+  EXPECT_THAT(MessageOf(Find(cache_.path())),
+              testing::EndsWith(": there is no config.json in this directory; name the file: Tiny.Q4_1.gguf"));
+  cache_.Write("config.json", "{}");
   EXPECT_EQ(Find(cache_.path() + "/")->name, std::filesystem::path(cache_.path()).filename());
-  EXPECT_EQ(Find("/no/such/path")->path, "/no/such/path");  // which opening it will say
+}
+
+TEST_F(FindModelTest, WhatIsNoPathAndNoNameIsSaid) {
+  for (const char* model : {"/no/such/path", "smollm2-135m", ""}) {
+    EXPECT_THAT(MessageOf(Find(model)),
+                testing::HasSubstr(std::string("'") + model + "': there is no such file or directory"));
+  }
 }
 
 TEST_F(FindModelTest, ANameOfTheHubIsItsSnapshot) {
