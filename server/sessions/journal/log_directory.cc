@@ -96,6 +96,7 @@ class Disk : public LogDirectory {
   int64_t FreeBytes() override {
     struct statvfs status {};
     if (fstatvfs(fd_, &status) != 0) return -errno;
+    if (status.f_blocks == 0) return -ENOTSUP;  // ramfs, and whoever else does not say
     const auto bytes = static_cast<double>(status.f_bavail) * static_cast<double>(status.f_frsize);
     return static_cast<int64_t>(std::min(bytes, 0x1p62));  // a volume may say that it has no end
   }

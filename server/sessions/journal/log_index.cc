@@ -81,13 +81,12 @@ ForgottenIn ReadForgotten(ByteReader* reader, bool is_older) {
   return forgotten;
 }
 
-// The chain comes to an end, and its records stay where they are.
-void LeaveChain(LoggedSession* session) {
+// Its newest record is to be no longer that, and stays where it is.
+void LeaveLast(LoggedSession* session) {
   std::vector<uint32_t>& left_in = session->left_in;
-  for (uint32_t segment = session->first_segment; segment <= session->last.segment; ++segment) {
-    const auto place = std::lower_bound(left_in.begin(), left_in.end(), segment);
-    if (place == left_in.end() || *place != segment) left_in.insert(place, segment);
-  }
+  const uint32_t segment = session->last.segment;
+  const auto place = std::lower_bound(left_in.begin(), left_in.end(), segment);
+  if (place == left_in.end() || *place != segment) left_in.insert(place, segment);
 }
 
 // What a sealed checkpoint cannot be parted from.
@@ -144,13 +143,33 @@ void LogIndex::DropSegment(uint32_t segment, const std::vector<SessionName>& lef
   }
 }
 
+void LogIndex::KeepSegments(const std::set<uint32_t>& segments) {
+  std::erase_if(forgotten_, [&](const auto& entry) { return !segments.contains(entry.first); });
+  for (auto& [name, session] : sessions_) {
+    std::erase_if(session.left_in, [&](uint32_t segment) { return !segments.contains(segment); });
+    if (!knows_chains_alone_) continue;
+    const auto begin = segments.lower_bound(session.first_segment), end = segments.lower_bound(session.last.segment);
+    session.left_in.assign(begin, end);
+  }
+}
+
+bool LogIndex::HasChainIn(uint32_t segment) const {
+  return std::any_of(sessions_.begin(), sessions_.end(), [segment](const auto& entry) {
+    const LoggedSession& session = entry.second;
+    if (session.first_segment == segment || session.last.segment == segment) return true;
+    // Chains before it end where it begins.
+    return session.first_segment < segment &&
+           std::binary_search(session.left_in.begin(), session.left_in.end(), segment);
+  });
+}
+
 LogIndex::Applied LogIndex::Apply(const RecordHeader& header, LogPlace place, SessionFacts facts) {
   const auto found = sessions_.find(header.name);
   LoggedSession* const session = found == sessions_.end() ? nullptr : &found->second;
   const uint64_t bytes = kRecordHeaderBytes + header.payload_bytes;
   if (header.type == RecordType::kForget) {
     if (session == nullptr) return Applied::kOrphan;
-    LeaveChain(session);
+    LeaveLast(session);
     for (const uint32_t segment : session->left_in) {
       // The first time counts.
       forgotten_.try_emplace(segment, ForgottenIn{header.wall_s, {}}).first->second.names.insert(header.name);
@@ -160,7 +179,7 @@ LogIndex::Applied LogIndex::Apply(const RecordHeader& header, LogPlace place, Se
     return Applied::kYes;
   }
   if (header.type == RecordType::kReplace) {
-    if (session != nullptr) LeaveChain(session);
+    if (session != nullptr) LeaveLast(session);
     LoggedSession& replaced = session != nullptr ? *session : sessions_[header.name];
     bytes_ += static_cast<int64_t>(bytes) - static_cast<int64_t>(replaced.bytes);
     replaced = {.last = place,
@@ -185,6 +204,7 @@ LogIndex::Applied LogIndex::Apply(const RecordHeader& header, LogPlace place, Se
   const bool goes_on = header.before == session->last && header.turn_before == session->turn;
   const bool again = session->records > 1 && header.before == session->before && header.turn == session->turn;
   if (!goes_on && !again) return Applied::kOrphan;
+  if (place.segment != session->last.segment) LeaveLast(session);
   if (goes_on) {
     session->before = session->last;
     ++session->records;
@@ -225,6 +245,7 @@ std::optional<LogIndex> LogIndex::FromCheckpoint(std::string_view bytes, uint32_
   if (reader.Fixed<uint16_t>() != kLogMajor || reader.Fixed<uint32_t>() != segment) return std::nullopt;
   if (reader.Array<std::tuple_size_v<DirectoryId>>() != directory) return std::nullopt;
   LogIndex index;
+  index.knows_chains_alone_ = is_older;
   for (uint64_t left = reader.Varint(body.size()); left > 0 && reader.ok(); --left) {
     const auto number = static_cast<uint32_t>(reader.Varint(kWordMax));
     index.forgotten_.emplace(number, ReadForgotten(&reader, is_older));

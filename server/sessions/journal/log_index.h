@@ -40,7 +40,8 @@ struct LoggedSession {
   // A start may find something else in the place of `last`: a copy of it that was never said to be durable, or nothing. The next
   // record has to be a whole one. Not kept in a checkpoint, which is written when all of this is certain.
   bool uncertain = false;
-  std::vector<uint32_t> left_in;  // segments that chains before this one were in, ascending
+  // Segments with records of it other than `last`, of this chain and of those before, ascending.
+  std::vector<uint32_t> left_in;
   SessionFacts facts;
 };
 
@@ -82,6 +83,12 @@ class LogIndex {
   // The sessions that have left something in a segment: DropSegment's, once the segment is no more.
   std::vector<SessionName> LeftIn(uint32_t segment) const;
   void DropSegment(uint32_t segment, const std::vector<SessionName>& left_in);
+  // No other segment is there: what is known of others is forgotten.
+  void KeepSegments(const std::set<uint32_t>& segments);
+  // It came from an older version's checkpoint, which did not say in which segments sessions have left something.
+  bool knows_chains_alone() const { return knows_chains_alone_; }
+  // A session's chain has a record in it.
+  bool HasChainIn(uint32_t segment) const;
 
   std::string Checkpoint(uint32_t segment, const DirectoryId& directory) const;
   // nullopt: not a whole checkpoint of this directory and segment.
@@ -91,6 +98,7 @@ class LogIndex {
   absl::flat_hash_map<SessionName, LoggedSession, SessionNameHash> sessions_;
   std::map<uint32_t, ForgottenIn> forgotten_;
   int64_t bytes_ = 0;
+  bool knows_chains_alone_ = false;
 };
 
 }  // namespace hydrant

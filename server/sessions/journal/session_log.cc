@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "server/sessions/journal/crc32c.h"
 
@@ -66,6 +67,13 @@ absl::Status SessionLog::Load() {
     index_ = *std::move(index);
     checkpoint_ = *it;
     stale_checkpoint_ = options_.reseals;
+  }
+  index_.KeepSegments(segments);
+  if (index_.knows_chains_alone()) {
+    // What was replaced or moved may be in any of them, so that all are written anew once.
+    unmarked_up_to_ = next_number_ - 1;
+    stale_up_to_ = std::max(stale_up_to_, unmarked_up_to_);
+    stale_checkpoint_ = true;
   }
   for (const auto& [number, segment] : *segments_) {
     if (number >= checkpoint_) {
@@ -280,12 +288,17 @@ std::vector<SessionLog::Placed> SessionLog::Encode(std::span<const LogRecord> re
 void SessionLog::Applied(std::span<const LogRecord> records, std::span<const Placed> placed,
                          const std::vector<bool>& fits) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  // Without memory for all of it the log has records that the index does not know.
+  absl::Cleanup unsure = [&] {
+    for (const LogRecord& record : records) index_.SetUncertain(record.name);
+  };
   for (size_t i = 0; i < records.size(); ++i) {
     if (!fits[i]) continue;
     index_.Apply(placed[i].header, placed[i].place, records[i].facts);
     ++counts_.records;
   }
   ++counts_.commits;
+  std::move(unsure).Cancel();
 }
 
 int SessionLog::WriteOnce(std::span<const LogRecord> records, std::vector<bool>* fits) {

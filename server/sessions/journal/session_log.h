@@ -178,7 +178,8 @@ class SessionLog {
   int64_t retry_us_ = -1;         // when to try again; -1: now
   std::string buffer_;
   std::optional<Cleaning> cleaning_;
-  uint32_t stale_up_to_ = 0;       // segments that are to be sealed anew
+  uint32_t unmarked_up_to_ = 0;    // segments in which sessions may have left what nobody noted
+  uint32_t stale_up_to_ = 0;       // segments that are to be written anew
   bool stale_checkpoint_ = false;  // and so is the checkpoint
   std::set<uint32_t> stuck_;       // segments that cannot be cleaned: something in them cannot be read
 

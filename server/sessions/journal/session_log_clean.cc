@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "server/sessions/journal/session_log.h"
 
 namespace hydrant {
@@ -46,6 +47,7 @@ bool SessionLog::IsResealed() const {
 bool SessionLog::HasForgotten(const SessionName& name, uint32_t up_to) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto& forgotten = index_.forgotten();
+  if (!segments_->empty() && segments_->begin()->first <= std::min(up_to, unmarked_up_to_)) return true;
   return std::any_of(forgotten.begin(), forgotten.end(), [&](const auto& entry) {
     return entry.first <= up_to && segments_->contains(entry.first) && entry.second.names.contains(name);
   });
@@ -62,17 +64,26 @@ bool SessionLog::Clean(int64_t now_s, bool purge) {
   if (!cleaning_.has_value()) {
     const std::optional<uint32_t> segment = ChooseSegment(now_s, purge);
     if (!segment.has_value() && stale_checkpoint_) Checkpoint();
+    if (!segment.has_value()) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      unmarked_up_to_ = 0;
+    }
     if (segment.has_value()) BeginCleaning(*segment);
     return segment.has_value();
   }
   if (!cleaning_->names.empty() || !cleaning_->forgets.empty()) {
-    const bool moved = MoveSome();
-    if (!moved) cleaning_.reset();
+    bool moved = false;
+    // What was taken off the list is not moved yet, also where there is no memory: the next time it is listed anew.
+    absl::Cleanup begin_anew = [&] {
+      if (!moved) cleaning_.reset();
+    };
+    moved = MoveSome();
     return moved;
   }
   // One that stays holds up no other.
-  const bool goes_on = cleaning_->unreadable || RemoveSegment(cleaning_->segment);
-  if (cleaning_->unreadable) stuck_.insert(cleaning_->segment);
+  const bool stays = cleaning_->unreadable || index_.HasChainIn(cleaning_->segment);
+  const bool goes_on = stays || RemoveSegment(cleaning_->segment);
+  if (stays) stuck_.insert(cleaning_->segment);
   cleaning_.reset();
   return goes_on;
 }
@@ -142,16 +153,17 @@ bool SessionLog::MoveSome() {
     if (index_.Find(forget.name) == nullptr) Put(forget, "");
   }
   if (names.empty()) cleaning_->forgets.clear();
-  if (!buffer_.empty() && Append(buffer_) < 0) {
-    Abandon();
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (const Placed& record : moved) index_.SetUncertain(record.header.name);
-    return false;
-  }
+  const bool written = buffer_.empty() || Append(buffer_) == 0;
+  if (!written) Abandon();
   const std::lock_guard<std::mutex> lock(mutex_);
+  absl::Cleanup unsure = [&] {
+    for (const Placed& record : moved) index_.SetUncertain(record.header.name);
+  };
+  if (!written) return false;
   for (const Placed& record : moved) {
     index_.Apply(record.header, record.place, SessionFacts(index_.Find(record.header.name)->facts));
   }
+  std::move(unsure).Cancel();
   return true;
 }
 
@@ -161,19 +173,20 @@ bool SessionLog::RemoveSegment(uint32_t number) {
     EndSegment();
     if (WriteCheckpoint(next_number_) != 0) return false;
   }
-  int64_t bytes = 0;
   const std::vector<SessionName> left_in = index_.LeftIn(number);
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    auto segments = std::make_shared<Segments>(*segments_);
-    bytes = segments->at(number)->bytes;
-    segments->erase(number);
-    segments_ = std::move(segments);
-    index_.DropSegment(number, left_in);
-    counts_.bytes -= bytes;
-  }
-  // What stays behind for an error is found at the next start, and cleaned then.
-  if (directory_->Remove(LogFileName(number, kSegmentSuffix)) == 0) directory_->SyncNames();
+  auto segments = std::make_shared<Segments>(*segments_);
+  segments->erase(number);
+  // Whoever reads it has it open. One that cannot be removed has its text still, and says so.
+  int error = directory_->Remove(LogFileName(number, kSegmentSuffix));
+  const bool removed = error == 0;
+  if (removed) error = directory_->SyncNames();
+  if (!removed) stuck_.insert(number);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (error != 0) ++counts_.errors;
+  if (!removed) return true;
+  counts_.bytes -= segments_->at(number)->bytes;
+  segments_ = std::move(segments);
+  index_.DropSegment(number, left_in);
   return true;
 }
 

@@ -56,7 +56,26 @@ TEST_F(LogIndexTest, AnEndMarksTheSegmentsThatHaveSomethingOfIt) {
   EXPECT_EQ(Found(), nullptr);
   EXPECT_EQ(index_.bytes(), 0);
   const ForgottenIn one = {77, {At(RecordType::kForget, 3).name}};
-  EXPECT_EQ(index_.forgotten(), (std::map<uint32_t, ForgottenIn>{{1, one}, {2, one}, {3, one}}));
+  EXPECT_EQ(index_.forgotten(), (std::map<uint32_t, ForgottenIn>{{1, one}, {3, one}})) << "and none between";
+}
+
+// Numbers are used up by a disk that is full for a day.
+TEST_F(LogIndexTest, WhatIsNoSegmentIsKeptInMindNowhere) {
+  index_.Apply(At(RecordType::kReplace, 1), {1, 36}, {});
+  index_.Apply(At(RecordType::kTurn, 2, {1, 36}), {17000, 36}, {});
+  index_.Apply(At(RecordType::kTurn, 3, {17000, 36}), {17001, 36}, {});
+  EXPECT_EQ(Found()->left_in, (std::vector<uint32_t>{1, 17000}));
+  EXPECT_TRUE(index_.HasChainIn(17000));
+  EXPECT_FALSE(index_.HasChainIn(300));
+  RecordHeader other = At(RecordType::kReplace, 1);
+  other.name.fill(2);
+  index_.Apply(other, {17001, 99}, {});
+  other.type = RecordType::kForget;
+  index_.Apply(other, {17002, 36}, {});
+  // The start finds less than the checkpoint speaks of.
+  index_.KeepSegments({17000, 17002});
+  EXPECT_EQ(Found()->left_in, (std::vector<uint32_t>{17000}));
+  EXPECT_TRUE(index_.forgotten().empty());
 }
 
 TEST_F(LogIndexTest, AnEndMarksWhereItsSessionWasBeforeForAsLongAsTheSegmentIsThere) {
@@ -83,6 +102,7 @@ TEST_F(LogIndexTest, ACheckpointOfAnOlderVersionSaysWhatItKnew) {
   const std::optional<LogIndex> read = LogIndex::FromCheckpoint(bytes, 12, DirectoryId{});
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->sessions().begin()->second.turn, 4u);
+  EXPECT_TRUE(read->knows_chains_alone());
 }
 
 TEST_F(LogIndexTest, WhatIsUnknownIsSkippedOrMakesItsSessionUnreadable) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <new>
 #include <random>
 #include <string>
 #include <string_view>
@@ -82,9 +83,12 @@ class ModelDisk {
   int64_t kill_at = -1;
   int64_t fail_at = -1;
   int64_t fail_count = 1;
-  int failure = -EIO;  // 1: a write takes one byte only
-  bool lies = false;   // syncs do nothing
+  int failure = -EIO;         // 1: a write takes one byte only
+  int64_t no_memory_at = -1;  // a read, counted from 0, for which whoever reads finds no memory
+  int64_t reads = 0;
+  bool lies = false;  // syncs do nothing
   bool truncates_fail = false;
+  bool keeps_names = false;                 // nothing can be removed
   int64_t volume_bytes = int64_t{1} << 40;  // nothing but FreeBytes asks for it
 
  private:
@@ -116,6 +120,7 @@ class ModelDisk {
       return static_cast<int64_t>(bytes.size());
     }
     int64_t ReadAt(int fd, char* out, size_t bytes, int64_t offset) override {
+      if (disk_.reads++ == disk_.no_memory_at) throw std::bad_alloc();
       const int error = Fails();
       if (error < 0) return error;
       const std::string& from = files_[fd]->bytes;
@@ -161,6 +166,7 @@ class ModelDisk {
     }
     int Remove(const std::string& name) override {
       if (const int error = Fails(); error < 0) return error;
+      if (disk_.keeps_names) return -EPERM;
       if (disk_.names.erase(name) == 0) return -ENOENT;
       disk_.pending.emplace_back("", name);
       return 0;

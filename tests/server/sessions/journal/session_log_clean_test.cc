@@ -110,6 +110,58 @@ TEST_F(SessionLogClean, ASegmentWithWhatCannotBeReadStays) {
   EXPECT_TRUE(Put(*log, "new", 1, RecordType::kReplace, "n"));
 }
 
+// Whichever read finds no memory, what it had taken on is listed anew.
+TEST_F(SessionLogClean, WithoutMemoryNothingIsLost) {
+  int failed = 0;
+  for (int64_t read = 0; read < 20; ++read) {
+    ModelDisk disk;
+    auto log = Open(disk, 0);
+    for (const std::string id : {"one", "two", "gone", "three"}) {
+      ASSERT_TRUE(Put(*log, id, 1, RecordType::kReplace, "said in " + id));
+    }
+    ASSERT_TRUE(Put(*log, "gone", 2, RecordType::kForget, ""));
+    disk.no_memory_at = disk.reads + read;
+    for (int i = 0; i < 100; ++i) {
+      try {
+        if (!log->Clean(2000)) break;
+      } catch (const std::bad_alloc&) {
+        ++failed;
+        // Whoever goes on meanwhile goes on from what the index knows.
+        ASSERT_TRUE(Put(*log, "two", 2, RecordType::kTurn, "more"));
+      }
+    }
+    disk.no_memory_at = -1;
+    CleanAll(*log, 2000);
+    EXPECT_FALSE(disk.Contains("said in gone")) << read;
+    for (int start = 0; start < 2; ++start) {
+      for (const char* id : {"one", "two", "three"}) {
+        const absl::StatusOr<LoggedPast> past = log->Read(NameOf("", id));
+        ASSERT_TRUE(past.ok()) << id << " after read " << read << ", start " << start << ": " << past.status();
+        EXPECT_EQ(past->bodies.front(), std::string("said in ") + id);
+      }
+      log.reset();
+      log = Open(disk, 0);
+    }
+  }
+  EXPECT_GT(failed, 3);
+}
+
+TEST_F(SessionLogClean, ASegmentThatCannotBeRemovedIsNotTakenForRemoved) {
+  auto log = Open(disk_, 0);
+  ASSERT_TRUE(Put(*log, "gone", 1, RecordType::kReplace, "canary" + std::string(5000, 'g')));
+  ASSERT_TRUE(Put(*log, "stays", 1, RecordType::kReplace, "s"));
+  ASSERT_TRUE(Put(*log, "gone", 2, RecordType::kForget, ""));
+  disk_.keeps_names = true;
+  CleanAll(*log, 2000);
+  EXPECT_TRUE(log->HasForgotten(NameOf("", "gone"), log->newest_segment()));
+  EXPECT_GT(log->counts().errors, 0);
+  disk_.keeps_names = false;
+  log->TryStuckAgain(NameOf("", "gone"));
+  CleanAll(*log, 2000);
+  EXPECT_FALSE(log->HasForgotten(NameOf("", "gone"), log->newest_segment()));
+  EXPECT_FALSE(disk_.Contains("canary"));
+}
+
 TEST_F(SessionLogClean, ASegmentThatStaysHoldsUpNoOther) {
   auto log = Open(disk_, 0);
   ASSERT_TRUE(Put(*log, "gone", 1, RecordType::kReplace, "canary"));
