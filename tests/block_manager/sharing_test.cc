@@ -54,8 +54,8 @@ void ExpectIntegrity(const BlockManager& manager, std::vector<const BlockTable*>
 TEST(Sharing, WhatWasDecodedIsFoundByWhoTakesItAlone) {
   BlockManager manager(40);
   const std::vector<int32_t> text = Prompt(80);
-  const auto publish = [&](BlockTable& table, int32_t prompt) {
-    manager.Publish(table, PrefixSalt(), prompt, 80, [&](int32_t block) {
+  const auto publish = [&](BlockTable& table, int32_t prompt, int32_t tokens = 80) {
+    manager.Publish(table, PrefixSalt(), prompt, tokens, [&](int32_t block) {
       return BlockTokens(std::span(text).subspan(static_cast<size_t>(block) * kBlockSlots, kBlockSlots));
     });
   };
@@ -87,9 +87,7 @@ TEST(Sharing, WhatWasDecodedIsFoundByWhoTakesItAlone) {
   manager.Admit(prompt, 5, match, nullptr);
   EXPECT_FALSE(prompt.generated());
   manager.Extend(prompt, 80);
-  manager.Publish(prompt, PrefixSalt(), 48, 48, [&](int32_t block) {
-    return BlockTokens(std::span(text).subspan(static_cast<size_t>(block) * kBlockSlots, kBlockSlots));
-  });
+  publish(prompt, 48, 48);
   EXPECT_EQ(found(false, &match), 3u);
   EXPECT_EQ(found(true, &match), 4u);
   publish(prompt, 80);

@@ -10,7 +10,7 @@ import time
 import types
 import urllib.request
 
-from serving import BINARY, ROOT, ServerProcess, folder, small_model
+from serving import BINARY, ROOT, ServerProcess, expect, folder, small_model
 
 BATCH = ROOT / "deploy" / "clients" / "batch.py"
 sys.path.insert(0, str(BATCH.parent))
@@ -39,12 +39,6 @@ def results(path):
     by_id = {result["custom_id"]: result for result in lines}
     expect(len(by_id) == len(lines), "no request is answered twice")
     return by_id
-
-
-def expect(holds, fact, found=None):
-    print(("ok    " if holds else "FAIL  ") + fact + ("" if holds else f": {found!r}"), flush=True)
-    if not holds:
-        sys.exit(1)
 
 
 def check_answers(server, path):

@@ -13,7 +13,7 @@ import sys
 import termios
 import time
 
-from serving import BINARY, ROOT, ServerProcess, folder, small_model
+from serving import BINARY, ROOT, ServerProcess, expect, folder, small_model
 
 CHAT = ROOT / "deploy" / "clients" / "chat.py"
 sys.path.insert(0, str(CHAT.parent))
@@ -26,12 +26,6 @@ def chat(base, lines, *flags):
     run = subprocess.run([sys.executable, "-B", CHAT, "--url", base, "--temperature", "0", "--max-tokens", "6", *flags],
                          input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=120)  # fmt: skip
     return run.returncode, run.stdout, run.stderr
-
-
-def expect(holds, fact, found=None):
-    print(("ok    " if holds else "FAIL  ") + fact + ("" if holds else f": {found!r}"), flush=True)
-    if not holds:
-        sys.exit(1)
 
 
 def check_talk(server):

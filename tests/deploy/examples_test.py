@@ -6,10 +6,9 @@ import json
 import re
 import shutil
 import struct
-import sys
 import tempfile
 
-from serving import BINARY, DEFAULT_MODEL, ServerProcess, folder, skip, small_model
+from serving import BINARY, DEFAULT_MODEL, ServerProcess, expect, folder, skip, small_model
 
 from doc_examples import PAGES, SERVER, blocks, commands, run
 
@@ -29,12 +28,6 @@ def adapter(path):
     text = json.dumps(head).encode()
     (path / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
     return path
-
-
-def expect(holds, fact, found=None):
-    print(("ok    " if holds else "FAIL  ") + fact + ("" if holds else f": {found!r}"), flush=True)
-    if not holds:
-        sys.exit(1)
 
 
 def check_curls(addresses, path):

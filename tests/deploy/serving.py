@@ -28,6 +28,13 @@ def skip(reason):
     sys.exit(SKIPPED)
 
 
+def expect(holds, fact, found=None):
+    """Says whether `fact` holds, and ends the test with what was found instead where it does not."""
+    print(("ok    " if holds else "FAIL  ") + fact + ("" if holds else f": {found!r}"), flush=True)
+    if not holds:
+        sys.exit(1)
+
+
 def folder(name):
     """A folder in the build directory for what a test writes; skips the test where it has nothing to run."""
     if not BINARY.exists():

@@ -63,13 +63,14 @@ bool SessionLog::Clean(int64_t now_s, bool purge) {
   if (retry_us_ >= 0) return false;  // what cannot be written cannot be moved
   if (!cleaning_.has_value()) {
     const std::optional<uint32_t> segment = ChooseSegment(now_s, purge);
-    if (!segment.has_value() && stale_checkpoint_) Checkpoint();
-    if (!segment.has_value()) {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      unmarked_up_to_ = 0;
+    if (segment.has_value()) {
+      BeginCleaning(*segment);
+      return true;
     }
-    if (segment.has_value()) BeginCleaning(*segment);
-    return segment.has_value();
+    if (stale_checkpoint_) Checkpoint();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    unmarked_up_to_ = 0;
+    return false;
   }
   if (!cleaning_->names.empty() || !cleaning_->forgets.empty()) {
     bool moved = false;

@@ -24,7 +24,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 sys.path.insert(0, str(HERE.parents[1] / "deploy"))
 
-from serving import BINARY, ServerProcess, folder, small_model
+from serving import BINARY, ServerProcess, expect, folder, small_model
 
 WILD = ROOT.parent / "shared" / "data" / "json_schemas" / "schemas.jsonl.xz"
 SEEN = collections.Counter()
@@ -100,12 +100,6 @@ def post(base, body, timeout=120):
             return response.status, json.load(response)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
-
-
-def expect(holds, fact, found=None):
-    print(("ok    " if holds else "FAIL  ") + fact + ("" if holds else f": {found!r}"), flush=True)
-    if not holds:
-        sys.exit(1)
 
 
 def fault_in_python(schema, value):
