@@ -354,11 +354,11 @@ TEST_F(AdminRoutesTest, ARequestIsAbortedByWhateverNameIsKnownOfIt) {
     }
   }
   for (const bool whole : {true, false}) {
+    server_->executor().Hold(2);  // its stream begins, and it does not end
     RawClient client(server_->port());
     client.Send(Post("/v1/responses", "Authorization: Bearer key-a\r\n",
                      R"({"stream":true,"input":"hi","max_output_tokens":4000})"));
     const std::string begun = client.ReadUntil("in_progress");
-    server_->executor().Hold();
     const size_t at = begun.find("resp_");
     ASSERT_NE(at, std::string::npos);
     const std::string id = begun.substr(at, begun.find('"', at) - at);
