@@ -204,9 +204,9 @@ asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, Genera
                                        {run.id(), run.bare_id(), run.fields().request_id, exchange.request_id()},
                                        tenant.index(), run.first_id(), run.sequences());
   if (run.fields().stream) {
-    co_await Stream(exchange, run, deadlines);
+    co_await Stream(exchange, run, listed, deadlines);
   } else {
-    co_await Collect(exchange, run, deadlines);
+    co_await Collect(exchange, run, listed, deadlines);
   }
   run.Describe(&exchange.notes());
 }
@@ -221,8 +221,16 @@ void GenerationService::EndIfDue(const HttpExchange& exchange, GenerationRun& ru
   run.Fail(std::move(missed->error));
 }
 
+HttpResponse GenerationService::AnswerError(const ApiError& error, const TenantEntry& tenant,
+                                            const RequestDirectory::Entry& listed) {
+  HttpResponse response = admission_.Answer(error, tenant);
+  // Clients' libraries send what failed with a 5xx again by themselves: what an operator ended would be computed twice more.
+  if (listed.aborted()) response.fields.emplace_back("x-should-retry", "false");
+  return response;
+}
+
 asio::awaitable<void> GenerationService::Collect(HttpExchange& exchange, GenerationRun& run,
-                                                 RequestDeadlines& deadlines) {
+                                                 const RequestDirectory::Entry& listed, RequestDeadlines& deadlines) {
   while (!run.done() && !run.error().has_value()) {
     co_await exchange.WaitForWake(deadlines.next_us());
     if (exchange.client_gone()) co_return;
@@ -231,7 +239,7 @@ asio::awaitable<void> GenerationService::Collect(HttpExchange& exchange, Generat
   }
   const TenantEntry& tenant = *exchange.caller();
   if (run.error().has_value()) {
-    HttpResponse response = admission_.Answer(*run.error(), tenant);
+    HttpResponse response = AnswerError(*run.error(), tenant, listed);
     co_await exchange.Respond(std::move(response));
     co_return;
   }
@@ -248,7 +256,7 @@ asio::awaitable<void> GenerationService::Collect(HttpExchange& exchange, Generat
 }
 
 asio::awaitable<void> GenerationService::Stream(HttpExchange& exchange, GenerationRun& run,
-                                                RequestDeadlines& deadlines) {
+                                                const RequestDirectory::Entry& listed, RequestDeadlines& deadlines) {
   const auto quiet_us = static_cast<int64_t>(context_.limits.stream_quiet_s * 1e6);
   std::string out;
   bool begun = false;
@@ -282,7 +290,7 @@ asio::awaitable<void> GenerationService::Stream(HttpExchange& exchange, Generati
     exchange.ClosePlace();
     const ApiError& error = *run.error();
     if (!begun) {
-      HttpResponse response = admission_.Answer(error, *exchange.caller());
+      HttpResponse response = AnswerError(error, *exchange.caller(), listed);
       co_await exchange.Respond(std::move(response));
       co_return;
     }

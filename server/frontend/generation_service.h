@@ -62,8 +62,12 @@ class GenerationService {
   boost::asio::awaitable<std::optional<Refusal>> AskStore(HttpExchange& exchange, RequestAccount& account,
                                                           RequestDeadlines& deadlines);
   boost::asio::awaitable<void> Generate(HttpExchange& exchange, GenerationRun& run);
-  boost::asio::awaitable<void> Stream(HttpExchange& exchange, GenerationRun& run, RequestDeadlines& deadlines);
-  boost::asio::awaitable<void> Collect(HttpExchange& exchange, GenerationRun& run, RequestDeadlines& deadlines);
+  boost::asio::awaitable<void> Stream(HttpExchange& exchange, GenerationRun& run, const RequestDirectory::Entry& listed,
+                                      RequestDeadlines& deadlines);
+  boost::asio::awaitable<void> Collect(HttpExchange& exchange, GenerationRun& run,
+                                       const RequestDirectory::Entry& listed, RequestDeadlines& deadlines);
+  // An error that came before the answer began.
+  HttpResponse AnswerError(const ApiError& error, const TenantEntry& tenant, const RequestDirectory::Entry& listed);
   // Fails the run, counted, if it has missed a deadline and has not ended.
   void EndIfDue(const HttpExchange& exchange, GenerationRun& run, RequestDeadlines& deadlines);
 

@@ -20,6 +20,11 @@ RequestDirectory::Entry::~Entry() {
   directory_.open_.erase(place_);
 }
 
+bool RequestDirectory::Entry::aborted() const {
+  const std::lock_guard<std::mutex> lock(directory_.mutex_);
+  return place_->aborted;
+}
+
 int32_t RequestDirectory::Abort(const Selection& selection, EnginePort& engine) {
   const absl::flat_hash_set<std::string> wanted(selection.ids.begin(), selection.ids.end());
   int32_t aborted = 0;

@@ -37,6 +37,8 @@ class RequestDirectory {
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
 
+    bool aborted() const;
+
    private:
     RequestDirectory& directory_;
     std::list<Open>::iterator place_;

@@ -262,7 +262,7 @@ std::string ChatName(const std::string& key, const LoadedAdapter* adapter, const
   const SessionJournal* journal = context.sessions->journal();
   std::string said = "chat " + key;
   if (adapter != nullptr) said.append(1, '\0').append(adapter->digest);
-  std::string name = "auto_";
+  std::string name(kLinePrefix);
   const auto append = [&name](uint64_t bits) {
     static constexpr char kHex[] = "0123456789abcdef";
     for (int shift = 60; shift >= 0; shift -= 4) name.push_back(kHex[(bits >> shift) & 15]);

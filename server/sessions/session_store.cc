@@ -171,6 +171,7 @@ SessionStore::Session* SessionStore::Add(int32_t tenant, const std::string& id) 
   Session* session = added.front().get();
   session->place = added.begin();
   session->id = id;
+  session->is_line = id.starts_with(kLinePrefix);
   session->tenant = tenant;
   session->number = ++numbers_;
   session->used_us = options_.clock();
@@ -206,45 +207,58 @@ std::optional<ApiError> SessionStore::CheckRoom(const SessionOwner& owner) {
 SessionStore::Sessions& SessionStore::ListOf(const Session& session) {
   Tenant& tenant = TenantOf(session.tenant);
   if (session.busy) return tenant.busy;
-  return session.stored ? tenant.stored : tenant.idle;
+  Idle& idle = IdleOf(tenant, session);
+  return session.stored ? idle.stored : idle.loaded;
 }
 
-// The idle session used least recently, other than the newest; null: there is none.
-SessionStore::Session* SessionStore::Oldest(const Tenant& tenant, const Session* newest) {
-  Session* oldest = nullptr;
-  for (const Sessions* list : {&tenant.stored, &tenant.idle}) {
-    if (list->empty() || list->front().get() == newest) continue;
-    if (oldest == nullptr || list->front()->used_us < oldest->used_us) oldest = list->front().get();
+// The idle session of the tenant that makes room first: the line used least recently, then the session that a client named; null: there
+// is none. `newest` goes only where it is a line and would have a named one go. `by_bytes`: of those with a past in memory.
+SessionStore::Session* SessionStore::FirstToGo(const Tenant& tenant, Session* newest, bool by_bytes) {
+  for (const Idle* idle : {&tenant.lines, &tenant.named}) {
+    Session* oldest = nullptr;
+    for (const Sessions* list : {by_bytes ? nullptr : &idle->stored, &idle->loaded}) {
+      if (list == nullptr || list->empty() || list->front().get() == newest) continue;
+      if (oldest == nullptr || list->front()->used_us < oldest->used_us) oldest = list->front().get();
+    }
+    if (oldest == nullptr) continue;
+    const bool for_line = !oldest->is_line && newest != nullptr && newest->is_line && newest->tenant == oldest->tenant;
+    return for_line && !(by_bytes && newest->stored) ? newest : oldest;
   }
-  return oldest;
+  return nullptr;
 }
 
-// REQUIRES: `newest` is idle; it stays.
-void SessionStore::MakeRoom(const Session* newest) {
+// REQUIRES: `newest` is idle; it stays, unless it is a line.
+void SessionStore::MakeRoom(Session* newest) {
   Tenant& tenant = TenantOf(newest->tenant);
-  const auto forget_oldest = [&](Tenant* of) {
-    Session* oldest = of != nullptr ? Oldest(*of, newest) : nullptr;
-    if (oldest == nullptr) return false;
-    Forget(oldest, /*remember=*/true);
+  const auto forget_first = [&](Tenant* of) {
+    Session* first = of != nullptr ? FirstToGo(*of, newest, /*by_bytes=*/false) : nullptr;
+    if (first == nullptr) return false;
+    if (first == newest) newest = nullptr;
+    Forget(first, /*remember=*/true);
     return true;
   };
-  while (tenant.sessions_max > 0 && std::ssize(tenant.sessions) > tenant.sessions_max && forget_oldest(&tenant)) {
+  while (tenant.sessions_max > 0 && std::ssize(tenant.sessions) > tenant.sessions_max && forget_first(&tenant)) {
   }
-  while (tenant.disk_bytes > 0 && tenant.logged_bytes > tenant.disk_bytes && forget_oldest(&tenant)) {
+  while (tenant.disk_bytes > 0 && tenant.logged_bytes > tenant.disk_bytes && forget_first(&tenant)) {
   }
-  while (std::ssize(by_number_) > options_.sessions_max && forget_oldest(MostOverShare(newest, /*by_bytes=*/false))) {
+  while (std::ssize(by_number_) > options_.sessions_max && forget_first(MostOverShare(newest, /*by_bytes=*/false))) {
   }
   while (bytes_ > options_.bytes_max) {
     Tenant* most = MostOverShare(newest, /*by_bytes=*/true);
     if (most == nullptr) return;
     // Who is furthest over its share by its newest session alone has no other tenant's go for it: that is as much as one session takes.
-    const bool gives = !tenant.idle.empty() && tenant.idle.front().get() != newest;
+    const bool gives = FirstToGo(tenant, newest, /*by_bytes=*/true) != nullptr;
     if (!gives && static_cast<double>(tenant.bytes) / tenant.weight > static_cast<double>(most->bytes) / most->weight) {
       return;
     }
-    Session* oldest = most->idle.front().get();
+    Session* first = FirstToGo(*most, newest, /*by_bytes=*/true);
     // What the journal has need not be in memory.
-    oldest->logged_turn == oldest->past_turn ? Unload(oldest) : Forget(oldest, /*remember=*/true);
+    if (first->logged_turn == first->past_turn) {
+      Unload(first);
+    } else {
+      if (first == newest) newest = nullptr;
+      Forget(first, /*remember=*/true);
+    }
   }
 }
 
@@ -257,19 +271,17 @@ void SessionStore::Unload(Session* session) {
 
 // REQUIRES: idle, without its past in memory.
 void SessionStore::SetStored(Session* session) {
-  Tenant& tenant = TenantOf(session->tenant);
+  Idle& idle = IdleOf(TenantOf(session->tenant), *session);
   session->stored = true;
-  tenant.stored.splice(tenant.stored.end(), tenant.idle, session->place);
+  idle.stored.splice(idle.stored.end(), idle.loaded, session->place);
 }
 
-// The tenant that is furthest over its share, among those with a session to give, other than the newest; null: there is none.
-SessionStore::Tenant* SessionStore::MostOverShare(const Session* newest, bool by_bytes) {
+// The tenant that is furthest over its share, among those with a session to give (FirstToGo); null: there is none.
+SessionStore::Tenant* SessionStore::MostOverShare(Session* newest, bool by_bytes) {
   Tenant* most = nullptr;
   double most_share = 0;
   for (Tenant& tenant : tenants_) {
-    const bool gives =
-        by_bytes ? !tenant.idle.empty() && tenant.idle.front().get() != newest : Oldest(tenant, newest) != nullptr;
-    if (!gives) continue;
+    if (FirstToGo(tenant, newest, by_bytes) == nullptr) continue;
     const int64_t held = by_bytes ? tenant.bytes : std::ssize(tenant.sessions);
     const double share = static_cast<double>(held) / tenant.weight;
     if (most != nullptr && share <= most_share) continue;
@@ -287,7 +299,8 @@ void SessionStore::Expire() {
   const int64_t now_us = options_.clock();
   int32_t left = kExpiredPerCall;
   for (Tenant& tenant : tenants_) {
-    for (const Sessions* list : {&tenant.idle, &tenant.stored}) {
+    for (const Sessions* list :
+         {&tenant.lines.loaded, &tenant.lines.stored, &tenant.named.loaded, &tenant.named.stored}) {
       while (!list->empty() && Expired(*list->front(), now_us)) {
         if (left-- == 0) return;
         Forget(list->front().get(), /*remember=*/true);
@@ -354,7 +367,8 @@ void SessionStore::SetIdle(Session* session, std::optional<int64_t> used_s) {
   session->busy = false;
   session->used_s = used_s.value_or(StampS());
   session->used_us = options_.clock() - (used_s.has_value() ? AgeUs(*used_s) : 0);
-  tenant.idle.splice(PlaceIn(tenant.idle, session->used_us), tenant.busy, session->place);
+  Sessions& loaded = IdleOf(tenant, *session).loaded;
+  loaded.splice(PlaceIn(loaded, session->used_us), tenant.busy, session->place);
   Count(*session, 1);
 }
 

@@ -14,6 +14,7 @@
 //  2. A session is found by its own tenant only; for any other its id is one that was never there.
 //  3. At most sessions_max sessions and bytes_max bytes of what they said are kept, those with a turn in progress aside.
 //     Beyond that the tenant with the most for its weight loses the session it used least recently, but for bytes never its newest.
+//     Of its sessions the lines of chats go first, which nobody asked to keep: none that a client named goes for one of them.
 //  4. A turn ends, and a session goes, without memory: the list node that holds it moves from one list to another.
 //  5. With a journal, a turn that ends is put into it first: it is in force, and its session free, when it is durable or cannot be
 //     made so. What is durable is known again after a start; its past is read when somebody asks for the session.
@@ -36,6 +37,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -55,6 +57,9 @@ namespace hydrant {
 
 // What tokens mean, and which KV policies there are, is the model's: a past of another one is not gone on from.
 using ModelId = std::array<uint8_t, 16>;
+
+// What the ids of chats' lines begin with (chat_lines.h).
+inline constexpr std::string_view kLinePrefix = "auto_";
 
 // What a turn has said beside its tokens, for whoever asks for it by its id (/v1/responses). Immutable.
 struct TurnNote {
@@ -281,6 +286,7 @@ class SessionStore {
     ParkedTurn parked[2];
     bool keeps_kv = false;  // SessionOwner's
     bool busy = true;
+    bool is_line = false;   // kLinePrefix
     bool stored = false;    // idle, and in the list of those whose past is in the journal only
     uint64_t turns = 0;     // begun
     int64_t used_us = 0;    // monotonic
@@ -288,11 +294,16 @@ class SessionStore {
     int64_t used_s = 0;
     Sessions::iterator place;  // in the list that it is in: stays the same whichever that is
   };
+  // Sessions without a turn in progress, each list least recently used first.
+  struct Idle {
+    Sessions loaded;
+    Sessions stored;  // without a past in memory
+  };
   struct Tenant {
     std::map<std::string, Session*> sessions;  // by id
     Sessions busy;
-    Sessions idle;                 // least recently used first; and so is `stored`
-    Sessions stored;               // idle, without a past in memory
+    Idle lines;                    // of chats
+    Idle named;                    // all others
     std::string name;              // with a journal
     std::deque<std::string> gone;  // ids that expired or gave way, the latest few
     double weight = 1;
@@ -354,12 +365,13 @@ class SessionStore {
   void Claim(int32_t tenant);
   Sessions& ListOf(const Session& session);
   static Sessions::iterator PlaceIn(Sessions& idle, int64_t used_us);
-  static Session* Oldest(const Tenant& tenant, const Session* newest);
+  static Idle& IdleOf(Tenant& tenant, const Session& session) { return session.is_line ? tenant.lines : tenant.named; }
+  Session* FirstToGo(const Tenant& tenant, Session* newest, bool by_bytes);
   void Unload(Session* session);
   void SetStored(Session* session);
   void NotePast(Session* session, const SessionPast& past);
-  void MakeRoom(const Session* newest);
-  Tenant* MostOverShare(const Session* newest, bool by_bytes);
+  void MakeRoom(Session* newest);
+  Tenant* MostOverShare(Session* newest, bool by_bytes);
   int64_t WallClock() const;  // Unix seconds
   // The same for what outlives the process: not before what the journal had at the start, and going on from there. What is stamped by
   // a clock that was put back, and then right again, would be as old as it was off.

@@ -55,6 +55,7 @@ void SessionStore::Claim(int32_t index) {
     LoggedSession& logged = unclaimed->session;
     auto session = std::make_unique<Session>();
     session->id = std::move(logged.facts.id);
+    session->is_line = session->id.starts_with(kLinePrefix);
     session->tenant = index;
     session->number = ++numbers_;
     session->name = unclaimed->name;
@@ -74,8 +75,9 @@ void SessionStore::Claim(int32_t index) {
     if (options_.kv != nullptr) by_name_.emplace(session->name, session.get());
     tenant.sessions.emplace(session->id, session.get());
     Count(*session, 1);
-    tenant.stored.push_back(std::move(session));
-    tenant.stored.back()->place = std::prev(tenant.stored.end());
+    Sessions& stored = IdleOf(tenant, *session).stored;
+    stored.push_back(std::move(session));
+    stored.back()->place = std::prev(stored.end());
   }
   unclaimed_.erase(found);
 }

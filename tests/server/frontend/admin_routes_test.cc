@@ -350,6 +350,7 @@ TEST_F(AdminRoutesTest, ARequestIsAbortedByWhateverNameIsKnownOfIt) {
       const Response ended = client.ReadResponse();
       EXPECT_EQ(ended.status, c.status);
       EXPECT_EQ(ended.Field("retry-after"), "1");
+      EXPECT_EQ(ended.Field("x-should-retry"), "false");
       EXPECT_THAT(ended.body, HasSubstr(c.word));
     }
   }

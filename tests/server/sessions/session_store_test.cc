@@ -308,6 +308,40 @@ TEST_F(SessionStoreTest, ATenantBeyondItsOwnLimitLosesTheOneItUsedLeastRecently)
   EXPECT_THAT(Ids(store, 1), ElementsAre("other"));
 }
 
+// What nobody asked to keep costs nobody what was asked for: lines go first, also the one whose turn has just ended.
+TEST_F(SessionStoreTest, NoSessionThatAClientNamedGoesForAChatsLine) {
+  SessionStore store = Make();
+  const SessionOwner three = {.tenant = 0, .sessions_max = 3};
+  Turn(store, three, "a");
+  Turn(store, three, "auto_x_0");
+  Turn(store, three, "auto_y_0");
+  Turn(store, three, "auto_x_0");
+  Turn(store, three, "auto_z_0");
+  EXPECT_THAT(Ids(store, 0), ElementsAre("a", "auto_x_0", "auto_z_0"));
+  Turn(store, three, "b");
+  EXPECT_THAT(Ids(store, 0), ElementsAre("a", "auto_z_0", "b"));
+  Turn(store, three, "c");
+  EXPECT_THAT(Ids(store, 0), ElementsAre("a", "b", "c"));
+  Turn(store, three, "auto_x_0");
+  EXPECT_THAT(Ids(store, 0), ElementsAre("a", "b", "c")) << "it has taken nobody's place";
+  Turn(store, {.tenant = 0, .sessions_max = 2}, "auto_x_0");
+  EXPECT_THAT(Ids(store, 0), ElementsAre("b", "c"));
+}
+
+TEST_F(SessionStoreTest, LinesMakeRoomForWhatNamedSessionsSaid) {
+  SessionStore store = Make({.bytes_max = 400});
+  Turn(store, kA, "a", 40);
+  Turn(store, kA, "auto_x_0", 30);
+  Turn(store, kA, "auto_y_0", 30);
+  EXPECT_THAT(Ids(store, 0), ElementsAre("a", "auto_y_0"));
+  Turn(store, kA, "b", 50);
+  EXPECT_THAT(Ids(store, 0), ElementsAre("a", "b"));
+  Turn(store, kA, "auto_x_0", 30);
+  EXPECT_THAT(Ids(store, 0), ElementsAre("a", "b"));
+  Turn(store, kA, "b", 80);
+  EXPECT_THAT(Ids(store, 0), ElementsAre("b"));
+}
+
 TEST_F(SessionStoreTest, ALowerLimitHoldsForWhoGoesOnWithASessionToo) {
   SessionStore store = Make();
   for (const char* id : {"a", "b", "c"}) Turn(store, {.tenant = 0, .sessions_max = 3}, id);
