@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <csignal>
 #include <cstring>
 #include <ctime>
 #include <future>
@@ -37,6 +36,7 @@
 #include "server/model_path.h"
 #include "server/process/clock.h"
 #include "server/process/host_facts.h"
+#include "server/process/loading_signals.h"
 #include "server/process/sha256.h"
 #include "server/process/systemd_notifier.h"
 #include "server/session_kv.h"
@@ -553,7 +553,7 @@ int Serve(const Config& config_in, const Announce& announce, const ShowBar& bar)
   // A reader of JSON gets these lines in the log, as objects.
   const bool json = config.log_format == LogFormat::kJson;
   const auto tell = [&](LogLevel level, const std::string& line) { json ? Log(level, line) : announce(line); };
-  std::signal(SIGHUP, SIG_IGN);  // one that comes while the model is loading finds its file read already, or to be read
+  SetLoadingSignals();
   systemd->Notify("STATUS=Loading the model");
   const int64_t started_us = MonotonicUs();
   Parts parts;

@@ -150,7 +150,6 @@ asio::awaitable<std::optional<Refusal>> GenerationService::AskStore(HttpExchange
     if (now_us >= deadlines.next_us()) refusal = deadlines.Missed(now_us, engine_.backlog().wait_s);
     if (!refusal.has_value()) refusal = tenant.Judge(ask.get(), store.fails_open(), now_us);
   }
-  if (refusal.has_value()) account.Withdraw();  // before the response says what is left
   co_return refusal;
 }
 
@@ -196,6 +195,7 @@ asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, Genera
     }
   }
   if (refusal.has_value()) {
+    if (account != nullptr) account->Withdraw();  // before the response says what is left
     run.LeaveTurn();
     co_await Reject(exchange, *refusal);
     co_return;
@@ -208,7 +208,13 @@ asio::awaitable<void> GenerationService::Generate(HttpExchange& exchange, Genera
   } else {
     co_await Collect(exchange, run, listed, deadlines);
   }
+  run.Cancel();  // whoever left early, too, is told of in the log by all that was generated
   run.Describe(&exchange.notes());
+}
+
+// When EndIfDue has to be asked again. What has ended in the engine has met its deadlines, however long the disk takes to keep it.
+int64_t GenerationService::DueUs(const GenerationRun& run, const RequestDeadlines& deadlines) {
+  return run.ended() ? kNever : deadlines.next_us();
 }
 
 void GenerationService::EndIfDue(const HttpExchange& exchange, GenerationRun& run, RequestDeadlines& deadlines) {
@@ -232,7 +238,7 @@ HttpResponse GenerationService::AnswerError(const ApiError& error, const TenantE
 asio::awaitable<void> GenerationService::Collect(HttpExchange& exchange, GenerationRun& run,
                                                  const RequestDirectory::Entry& listed, RequestDeadlines& deadlines) {
   while (!run.done() && !run.error().has_value()) {
-    co_await exchange.WaitForWake(deadlines.next_us());
+    co_await exchange.WaitForWake(DueUs(run, deadlines));
     if (exchange.client_gone()) co_return;
     run.Absorb();
     EndIfDue(exchange, run, deadlines);
@@ -262,7 +268,7 @@ asio::awaitable<void> GenerationService::Stream(HttpExchange& exchange, Generati
   bool begun = false;
   int64_t comment_us = kNever;  // when to write one
   while (!run.done()) {
-    co_await exchange.WaitForWake(std::min(deadlines.next_us(), comment_us));
+    co_await exchange.WaitForWake(std::min(DueUs(run, deadlines), comment_us));
     if (exchange.client_gone()) co_return;
     run.Absorb();
     EndIfDue(exchange, run, deadlines);

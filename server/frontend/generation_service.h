@@ -68,6 +68,7 @@ class GenerationService {
                                        const RequestDirectory::Entry& listed, RequestDeadlines& deadlines);
   // An error that came before the answer began.
   HttpResponse AnswerError(const ApiError& error, const TenantEntry& tenant, const RequestDirectory::Entry& listed);
+  static int64_t DueUs(const GenerationRun& run, const RequestDeadlines& deadlines);
   // Fails the run, counted, if it has missed a deadline and has not ended.
   void EndIfDue(const HttpExchange& exchange, GenerationRun& run, RequestDeadlines& deadlines);
 

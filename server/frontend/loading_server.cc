@@ -14,6 +14,7 @@
 #include "api/wire/api_error.h"
 #include "server/http/http_exchange.h"
 #include "server/http/http_message.h"
+#include "server/process/clock.h"
 
 namespace hydrant {
 namespace {
@@ -43,32 +44,73 @@ HttpRoute Refusing(std::string method, std::string path, const std::atomic<int32
   return route;
 }
 
+// A scrape that found nothing would be one of a server that is down.
+void AddMetricsRoute(std::vector<HttpRoute>* routes) {
+  routes->push_back({"GET", "/metrics", /*open=*/true, [](HttpExchange& exchange) -> asio::awaitable<void> {
+                       HttpResponse response;
+                       response.content_type = kMetricsContentType;
+                       response.body = absl::StrCat(
+                           "# HELP hydrant_loading 1 while the model is loading.\n"
+                           "# TYPE hydrant_loading gauge\n"
+                           "hydrant_loading 1\n"
+                           "# HELP process_start_time_seconds Start of the process, Unix time.\n"
+                           "# TYPE process_start_time_seconds gauge\n"
+                           "process_start_time_seconds ",
+                           ProcessStartS(), "\n");
+                       co_await exchange.Respond(std::move(response));
+                     }});
+}
+
 std::vector<HttpRoute> Routes(const std::atomic<int32_t>& percent) {
   std::vector<HttpRoute> routes;
-  for (const char* path : {"/health", "/healthz", "/ping", "/ready", "/readyz", "/v1/"}) {
+  for (const char* path :
+       {"/", "/health", "/healthz", "/ping", "/ready", "/readyz", "/v1/", "/version", "/openapi.json", "/load",
+        "/server_info", "/get_server_info", "/model_info", "/get_model_info", "/tokenizer_info", "/ui", "/ui/"}) {
     routes.push_back(Refusing("GET", path, percent));
   }
   for (const char* path : {"/ping", "/v1/", "/tokenize", "/detokenize"}) {
     routes.push_back(Refusing("POST", path, percent));
   }
-  routes.push_back(Refusing("DELETE", "/v1/", percent));
+  for (const char* method : {"PUT", "DELETE"}) routes.push_back(Refusing(method, "/v1/", percent));
   // Nothing is wrong with the process.
-  routes.push_back({"GET", "/livez", /*open=*/true, [](HttpExchange& exchange) -> asio::awaitable<void> {
-                      HttpResponse response;
-                      co_await exchange.Respond(std::move(response));
-                    }});
+  for (const char* path : {"/live", "/livez"}) {
+    routes.push_back({"GET", path, /*open=*/true, [](HttpExchange& exchange) -> asio::awaitable<void> {
+                        HttpResponse response;
+                        co_await exchange.Respond(std::move(response));
+                      }});
+  }
+  AddMetricsRoute(&routes);
   return routes;
+}
+
+std::vector<HttpRoute> AdminRoutes(const std::atomic<int32_t>& percent) {
+  std::vector<HttpRoute> routes;
+  for (const char* method : {"GET", "POST", "PUT", "DELETE"}) {
+    for (const char* path : {"/admin/", "/v1/"}) routes.push_back(Refusing(method, path, percent));
+  }
+  for (const char* path : {"/health", "/ping", "/openapi.json"}) routes.push_back(Refusing("GET", path, percent));
+  for (const char* path : {"/abort_requests", "/pause", "/resume", "/reset_prefix_cache"}) {
+    routes.push_back(Refusing("POST", path, percent));
+  }
+  AddMetricsRoute(&routes);
+  return routes;
+}
+
+void SetUp(OriginPolicy origins, const std::string& replica_id, std::vector<HttpRoute> routes,
+           ListenerContext* context) {
+  context->limits.connections_max = kConnections;
+  context->origins = std::move(origins);
+  context->replica_id = replica_id;
+  context->routes = std::move(routes);
+  context->unready = true;  // no connection outlives its answer
 }
 
 }  // namespace
 
-LoadingServer::LoadingServer(OriginPolicy origins, std::string replica_id)
-    : listener_(io_, context_), admin_listener_(io_, context_) {
-  context_.limits.connections_max = kConnections;
-  context_.origins = std::move(origins);
-  context_.replica_id = std::move(replica_id);
-  context_.routes = Routes(percent_);
-  context_.unready = true;  // no connection outlives its answer
+LoadingServer::LoadingServer(OriginPolicy origins, const std::string& replica_id)
+    : listener_(io_, context_), admin_listener_(io_, admin_context_) {
+  SetUp(std::move(origins), replica_id, Routes(percent_), &context_);
+  SetUp({}, replica_id, AdminRoutes(percent_), &admin_context_);
 }
 
 LoadingServer::~LoadingServer() {
@@ -76,9 +118,17 @@ LoadingServer::~LoadingServer() {
   if (thread_.joinable()) thread_.join();
 }
 
-absl::Status LoadingServer::Open(const std::string& host, uint16_t port) {
-  if (absl::Status status = listener_.Open(host, port); !status.ok()) return status;
-  listener_.Start();
+absl::Status LoadingServer::Open(const std::string& host, uint16_t port) { return Open(listener_, host, port); }
+
+absl::Status LoadingServer::OpenAdmin(const std::string& host, uint16_t port) {
+  admin_context_.origins = OriginPolicy(host, {}, {});
+  return Open(admin_listener_, host, port);
+}
+
+absl::Status LoadingServer::Open(HttpListener& listener, const std::string& host, uint16_t port) {
+  if (absl::Status status = listener.Open(host, port); !status.ok()) return status;
+  listener.Start();
+  if (thread_.joinable()) return absl::OkStatus();
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "loading");
     while (true) {
@@ -93,12 +143,12 @@ absl::Status LoadingServer::Open(const std::string& host, uint16_t port) {
   return absl::OkStatus();
 }
 
-InheritedSocket LoadingServer::Release() {
-  InheritedSocket socket = listener_.Share();
+InheritedSocket LoadingServer::Release(HttpListener& listener) {
+  InheritedSocket socket = listener.Share();
   // Not before it has stopped: nobody is to hear 503 from here once the other one serves.
   std::promise<void> stopped;
   const auto guard = asio::make_work_guard(io_);  // or its thread could end between the two
-  listener_.Stop();
+  listener.Stop();
   asio::post(io_, [&stopped] { stopped.set_value(); });
   stopped.get_future().wait();
   return socket;

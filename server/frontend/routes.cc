@@ -283,7 +283,7 @@ void AddMetricsRoute(Metrics& metrics, const EnginePort& engine, SessionStore& s
     const EngineCounters counters = engine.counters();  // before stalled(): no stall is counted twice
     HttpResponse response =
         JsonResponse(metrics.Render(counters, sessions.counts(), engine.stalled(), sessions.journal(), sessions.kv()));
-    response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    response.content_type = kMetricsContentType;
     return response;
   }));
 }

@@ -91,13 +91,11 @@ void GenerationRun::Fail(ApiError error) {
 
 void GenerationRun::Cancel() noexcept {
   if (first_id_ == 0) return;
-  // A turn that the engine has ended is over, whether or not its client stayed to hear of it.
-  if (turn_.has_value()) {
-    try {
-      Absorb();
-    } catch (const std::exception&) {
-      // As if its client had left before.
-    }
+  // A turn that the engine has ended is over, whether or not its client stayed to hear of it; and what it was not sent it has cost.
+  try {
+    if (open_ > 0) Absorb();
+  } catch (const std::exception&) {
+    // As if its client had left before.
   }
   for (size_t i = 0; i < choices_.size(); ++i) {
     if (choices_[i].assembler->finished()) continue;

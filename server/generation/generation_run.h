@@ -86,6 +86,8 @@ class GenerationRun {
   // True if Body takes a while: no work for an io thread.
   bool has_long_body() const { return prepared_.fields.pooling != Pooling::kNone; }
 
+  // Nobody waits for more of it: what has come is counted, and the engine leaves the rest.
+  void Cancel() noexcept;
   // It was refused: its session is free again.
   void LeaveTurn() { turn_.reset(); }
 
@@ -113,7 +115,6 @@ class GenerationRun {
 
   // Whether answers can be closed at max_tokens.
   std::optional<ApiError> CheckClosing();
-  void Cancel() noexcept;
   void AbsorbBatch();
   int64_t generated_tokens() const;
   std::unique_ptr<TurnAudit> DrawAudit(const PreparedPrompt& prompt) const;

@@ -44,6 +44,8 @@ struct HttpHead {
   }
 };
 
+inline constexpr const char* kMetricsContentType = "text/plain; version=0.0.4; charset=utf-8";
+
 struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";

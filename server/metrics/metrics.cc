@@ -22,6 +22,7 @@
 #include "server/adapters/adapter_registry.h"
 #include "server/metrics/audit_series.h"
 #include "server/metrics/sampled_series.h"
+#include "server/process/clock.h"
 #include "server/process/limits.h"
 #include "server/sessions/journal/session_journal.h"
 #include "server/sessions/kv/kv_keeper.h"
@@ -380,7 +381,9 @@ void Metrics::Series::AddOurs(const MetricsOptions& options) {
   virtual_bytes = AddGauge("process_virtual_memory_bytes", "Virtual memory.", {});
   cpu_seconds = AddCounter("process_cpu_seconds_total", "User and system time.", {});
   AddGauge("process_start_time_seconds", "Start of the process, Unix time.", {})
-      ->Set(static_cast<double>(std::time(nullptr)));
+      ->Set(static_cast<double>(ProcessStartS()));
+  // While it is 1 the loading server answers, which says no more than this and the start.
+  AddGauge("hydrant_loading", "1 while the model is loading.", {})->Set(0);
 }
 
 void Metrics::Series::AddTenant(const std::string& name) {

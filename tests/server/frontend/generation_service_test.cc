@@ -5,14 +5,21 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "api/response/sse.h"
+#include "server/process/clock.h"
+#include "server/sessions/journal/session_journal.h"
+#include "tests/server/durable_server.h"
 #include "tests/server/generation/byte_context.h"
+#include "tests/server/sessions/journal/stuck_disk.h"
 #include "tests/server/test_server.h"
+#include "tests/support/temp_dir.h"
 
 namespace hydrant {
 namespace {
@@ -355,6 +362,58 @@ TEST(GenerationService, OneSlowReaderIsPausedAndNobodyElse) {
   const std::string text = TextOf(response.body);
   ASSERT_EQ(text.size(), 50'000u) << "and it gets everything once it reads";
   for (size_t i = 0; i < text.size(); ++i) ASSERT_EQ(text[i], static_cast<char>('a' + (i + 2) % 26)) << i;
+}
+
+double MetricOf(TestServer& server, const std::string& series) {
+  const std::string text = server.Ask(Get("/metrics")).body;
+  const size_t at = text.find("\n" + series);
+  return at == std::string::npos ? -1 : std::atof(text.c_str() + text.find(' ', at));
+}
+
+TEST(GenerationService, WhatNobodyReadIsCountedAllTheSame) {
+  TestServerOptions options;
+  options.context = 60'000;
+  options.blocks = 4000;
+  options.http.limits.stream_buffer_bytes_max = 64 << 20;
+  TestServer server(std::move(options));
+  server.executor().Hold(20'000);
+  RawClient lazy(server.port(), /*receive_buffer_bytes=*/4096);
+  lazy.Send(CompletionPost(R"({"prompt":"hi","max_tokens":50000,"stream":true})"));
+  const auto generated = [&] { return server.engine().counters().scheduler.generated_tokens; };
+  ASSERT_TRUE(Eventually([&] { return generated() >= 19'990; }, 60));
+  lazy.Close(/*reset=*/true);
+  EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/load")).body == R"({"server_load":0})"; }));
+  const double counted = MetricOf(server, "vllm:request_generation_tokens_sum");
+  EXPECT_GE(counted, 19'990);
+  EXPECT_LE(counted, static_cast<double>(generated()));
+  server.executor().Release();
+  EXPECT_TRUE(server.BecomesIdle());
+}
+
+// What waits for the disk has met its deadline, and takes no processor.
+TEST(GenerationService, AnAnswerThatWaitsForTheDiskBeyondItsTimeTakesNoProcessor) {
+  const TempDir temp;
+  StuckDisk disk;
+  SessionJournal::Options journal;
+  journal.through = [&disk](std::unique_ptr<LogDirectory> files) -> std::unique_ptr<LogDirectory> {
+    return std::make_unique<StuckDirectory>(std::move(files), disk);
+  };
+  DurableServer durable(temp.File("d"), {}, std::move(journal));
+  TestServer& server = *durable.server;
+  disk.Hang(StuckDisk::Stuck::kWrites);
+  RawClient whole(server.port()), stream(server.port());
+  const int64_t sent_us = MonotonicUs();
+  whole.Send(CompletionPost(R"({"session_id":"a","prompt":"hi","max_tokens":3,"timeout":1})"));
+  stream.Send(CompletionPost(R"({"session_id":"b","prompt":"hi","max_tokens":3,"timeout":1,"stream":true})"));
+  ASSERT_TRUE(Eventually([&] { return server.engine().counters().scheduler.generated_tokens == 6; }));
+  EXPECT_TRUE(Eventually([&] { return MonotonicUs() > sent_us + 1'100'000; }));
+  std::promise<void> nothing;
+  const std::clock_t before = std::clock();
+  nothing.get_future().wait_for(std::chrono::milliseconds(500));
+  EXPECT_LT(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC, 0.2);
+  disk.Hang(StuckDisk::Stuck::kNothing);
+  EXPECT_EQ(whole.ReadResponse().status, 200);
+  EXPECT_THAT(stream.ReadResponse().body, HasSubstr("[DONE]"));
 }
 
 TEST(GenerationService, AReaderThatNeverReadsIsEnded) {

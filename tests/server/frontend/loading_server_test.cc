@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "server/process/clock.h"
 #include "tests/server/test_server.h"
 
 namespace hydrant {
@@ -34,6 +35,25 @@ TEST(LoadingServer, TellsProbesAndClientsToComeLater) {
   EXPECT_THAT(RawClient(port).Ask(Get("/ready")).body, HasSubstr("The model is loading: 45 %.\""));
   EXPECT_EQ(RawClient(port).Ask(Get("/livez")).status, 200) << "nothing is wrong with the process";
   EXPECT_EQ(RawClient(port).Ask(Get("/nothing")).status, 404);
+}
+
+// Where the metrics are the operator's, they are so on the operator's port.
+TEST(LoadingServer, TellsScrapesThatItIsLoading) {
+  LoadingServer loading(OriginPolicy("127.0.0.1", {}, {}));
+  ASSERT_TRUE(loading.Open("127.0.0.1", 0).ok());
+  ASSERT_TRUE(loading.OpenAdmin("127.0.0.1", 0).ok());
+  for (const uint16_t port : {loading.port(), loading.admin_port()}) {
+    const Response response = RawClient(port).Ask(Get("/metrics"));
+    EXPECT_EQ(response.status, 200);
+    EXPECT_THAT(response.Field("content-type"), HasSubstr("version=0.0.4"));
+    EXPECT_THAT(response.body, HasSubstr("\nhydrant_loading 1\n"));
+    EXPECT_THAT(response.body, HasSubstr("\nprocess_start_time_seconds " + std::to_string(ProcessStartS()) + "\n"));
+  }
+  const std::string drain = "POST /admin/drain HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n";
+  const Response drained = RawClient(loading.admin_port()).Ask(drain);
+  EXPECT_EQ(drained.status, 503);
+  EXPECT_THAT(drained.body, HasSubstr(R"("code":"loading")"));
+  EXPECT_EQ(RawClient(loading.port()).Ask(drain).status, 404) << "it is not of this port";
 }
 
 TEST(LoadingServer, WhoServesThenGoesOnWithItsSockets) {

@@ -330,7 +330,7 @@ TEST_F(SessionStoreTest, NoSessionThatAClientNamedGoesForAChatsLine) {
 
 TEST_F(SessionStoreTest, LinesMakeRoomForWhatNamedSessionsSaid) {
   SessionStore store = Make({.bytes_max = 400});
-  Turn(store, kA, "a", 40);
+  Turn(store, kA, "a", 50);
   Turn(store, kA, "auto_x_0", 30);
   Turn(store, kA, "auto_y_0", 30);
   EXPECT_THAT(Ids(store, 0), ElementsAre("a", "auto_y_0"));
