@@ -78,7 +78,7 @@ def table(context, tenants, formats=("Q8_0",)):
     ours("counter", "freed_blocks_total", each("cause", ["prefill", "shrink", "periodic", "finish", "cancel", "shared", "swap", "draft"]))
     ours("counter", "shrinks_total parks_total parks_lost_total restores_total auth_failures_total stalls_total steps_lost_total weights_read_bytes_total weights_wait_seconds_total")
     ours("counter", "reloads_total", each("result", ["applied", "refused"]))
-    ours("gauge", "reload_refused paused shared_limits_away")
+    ours("gauge", "reload_refused loading paused shared_limits_away")
     ours("counter", "shared_limits_asks_total", each("result", ["granted", "refused", "timeout", "error", "away"]))
     ours("histogram", "shared_limits_seconds", plain, STORE)
     ours("gauge", "sessions", each("state", ["busy", "parked", "on_disk", "cold"]))
