@@ -56,8 +56,16 @@ Configurations JsonMachine::Begin(Fuel& fuel) {
     return first;
   }
   Configuration begin;
-  begin.phase = Phase::kValue;
-  begin.target = plan_->shapes.root;
+  const ValueShape& root = plan_->shapes.values[static_cast<size_t>(plan_->shapes.root)];
+  // A text of any expression: brackets may be its first bytes, and it may be empty.
+  if (root.objects.empty() && root.arrays.empty()) {
+    if (root.scalars == kEmptyText) return {Ended(kNoFrame)};
+    begin.phase = Phase::kScalar;
+    begin.lexeme = root.scalars;
+  } else {
+    begin.phase = Phase::kValue;
+    begin.target = plan_->shapes.root;
+  }
   return {begin};
 }
 

@@ -34,6 +34,29 @@ TEST(Grammar, AnswersMayBeOtherThanJson) {
   EXPECT_FALSE(IsAnswer(*object, R"({"a":1,"a":2})"));
 }
 
+// Texts of an expression, or those to choose from, are no JSON: brackets are characters like others, and no text at all is one.
+TEST(Grammar, AnswersMayBeginWithBracketsOrBeEmpty) {
+  struct Case {
+    GrammarSpec spec;
+    std::vector<std::string> answers, others;
+    int64_t shortest;
+  };
+  const std::vector<Case> cases = {
+      {{GrammarKind::kRegex, R"(\{\d\}|\[a\])"}, {"{1}", "[a]"}, {"", "{", "{}", "[]"}, 3},
+      {{GrammarKind::kChoice, "", {"[a]", "{bb}", "c"}}, {"[a]", "{bb}", "c"}, {"", "[", "{}"}, 1},
+      {{GrammarKind::kChoice, "", {"", "{"}}, {"", "{"}, {"["}, 0},
+      {{GrammarKind::kRegex, "(yes)?"}, {"", "yes"}, {"y", "{"}, 0},
+      {{GrammarKind::kRegex, ""}, {""}, {"y"}, 0},
+  };
+  for (const Case& each : cases) {
+    const auto grammar = GrammarOf(each.spec);
+    for (const std::string& yes : each.answers) EXPECT_TRUE(IsAnswer(*grammar, yes)) << each.spec.text << " " << yes;
+    for (const std::string& no : each.others) EXPECT_FALSE(IsAnswer(*grammar, no)) << each.spec.text << " " << no;
+    GrammarState state = grammar->Begin();
+    EXPECT_EQ(grammar->BytesToEnd(state), each.shortest) << each.spec.text;
+  }
+}
+
 TEST(Grammar, WhatHasNoAnswerIsRefused) {
   Fuel fuel;
   for (const GrammarSpec& spec : std::vector<GrammarSpec>{

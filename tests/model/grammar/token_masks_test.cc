@@ -72,6 +72,14 @@ const std::vector<const char*> kGbnf = {
     "root ::= (\"a\" x | [b-c] )* \"1\"\nx ::= \"b\" x \"c\" | \"a\"?",
 };
 
+// Texts that are no JSON: they begin with brackets, are empty, count, or end anywhere.
+const std::vector<const char*> kRegexes = {R"re(\{("id": \d{1,3}, )?"[a-c]*"\}|\[(-1|12)?\]|)re",
+                                           "([a-c]{2})*1?",
+                                           "[a-z ]{5,200}",
+                                           ".{3,40}",
+                                           "(ab|x-1){3}k{0,9}",
+                                           ""};
+
 struct TokenMasksCase {
   GrammarKind kind;
   const char* text;
@@ -81,6 +89,7 @@ std::vector<TokenMasksCase> Cases() {
   for (const char* schema : kSchemas) cases.push_back({GrammarKind::kJsonSchema, schema});
   for (const char* tag : kTags) cases.push_back({GrammarKind::kStructuralTag, tag});
   for (const char* text : kGbnf) cases.push_back({GrammarKind::kGbnf, text});
+  for (const char* text : kRegexes) cases.push_back({GrammarKind::kRegex, text});
   cases.push_back({GrammarKind::kToolCalls,
                    R"({"format":"hermes","choice":"auto","tools":[{"name":"ab"},{"name":"abc","parameters":{}}]})"});
   cases.push_back(
@@ -217,8 +226,11 @@ TEST(TokenMasks, ThatEndInTimeAreWhatBytesToEndSays) {
   const std::vector<std::string> tokens = NeedTokens();
   const auto trie = std::make_shared<const TokenTrie>(tokens);
   std::mt19937 random(3);
-  for (const char* schema : kNeedSchemas) {
-    const auto grammar = MustCompile(schema);
+  std::vector<TokenMasksCase> cases;
+  for (const char* schema : kNeedSchemas) cases.push_back({GrammarKind::kJsonSchema, schema});
+  for (const char* text : kRegexes) cases.push_back({GrammarKind::kRegex, text});
+  for (const auto& [kind, schema] : cases) {
+    const auto grammar = MustCompileKind(kind, schema);
     TokenMasks masks(grammar, trie);
     std::vector<uint32_t> mask(trie->words()), within(trie->words());
     for (int answer = 0; answer < 4; ++answer) {
