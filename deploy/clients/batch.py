@@ -4,7 +4,8 @@
 A line of IN is {"custom_id": "…", "method": "POST", "url": "/v1/chat/completions", "body": {…}}, one of OUT what came of it:
 {"id", "custom_id", "response": {"status_code", "request_id", "body"}, "error"}, in the order in which answers come. A server that
 is busy, or gave up while it answered, is asked again. Run it again to go on: what OUT has answers to is not asked for again.
-The exit status is 0 when every request has its answer, 1 when some have none, 2 when IN is none that could be sent.
+The exit status is 0 when every request has its answer, 1 when some have none, 2 when IN is none that could be sent or OUT is a
+file of something else.
 Python's standard library only."""
 
 import argparse
@@ -63,8 +64,32 @@ def checked(line, where):
     return request
 
 
+def draft_of(path):
+    return path.with_name(path.name + ".partial")
+
+
+def check_output(path, requests_path):
+    """A Failure where answers would take the place of something else. The last line may have been cut short, no other."""
+    for written in (path, draft_of(path)):
+        if written.exists() and written.samefile(requests_path):
+            raise Failure(f"{written} has the requests; the answers need a file of their own.")
+    if not path.exists():
+        return
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1], 1):
+        if line.strip() and not is_result(line):
+            raise Failure(f"{path}:{number}: no result of a batch; the file is left as it is.")
+
+
+def is_result(line):
+    try:
+        result = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(result, dict) and {"custom_id", "response"} <= result.keys()
+
+
 def keep_answers(path):
-    """The custom_ids that the file has answers to; what else was in it, a line cut short too, is gone from it."""
+    """The custom_ids that the file has answers to; what has none, a line cut short too, is gone from it."""
     kept = {}
     if path.exists():
         for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
@@ -74,7 +99,7 @@ def keep_answers(path):
                     kept[result["custom_id"]] = line
             except (ValueError, KeyError, TypeError, AttributeError):
                 pass  # it is asked for again
-    draft = path.with_name(path.name + ".partial")
+    draft = draft_of(path)
     draft.write_text("".join(line + "\n" for line in kept.values()), encoding="utf-8")
     os.replace(draft, path)
     return set(kept)
@@ -206,6 +231,7 @@ def main(argv):
     arguments = parser.parse_args(argv)
     try:
         server, requests = Server(arguments.url, arguments.api_key), read_requests(arguments.input)
+        check_output(arguments.output, arguments.input)
         server.model(None)
     except Failure as error:
         sys.stderr.write(f"hydrant: {error}\n")

@@ -81,38 +81,46 @@ def check_busy(path):
         expect(refused > 0, "it was busy", refused)
 
 
+LONG = {"prompt": "a", "max_tokens": 1000, "ignore_eos": True}
+ADMIN = ("--max-model-len", 1024, "--max-num-seqs", 1, "--admin-port", 0, "--admin-api-key", "ADMIN-KEY")
+
+
+def abort(server):
+    """How many requests an operator ended."""
+    admin = next(match[1] for text in server.log if (match := re.search(r"admin listener on (http://\S+)", text)))
+    request = urllib.request.Request(admin + "/abort_requests", b'{"tenant": "default"}',
+                                     {"Content-Type": "application/json", "Authorization": "Bearer ADMIN-KEY"})  # fmt: skip
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.load(response)["aborted"]
+
+
 def check_gave_up(path):
     """What waited too long in the queue (504), and what an operator ended, is asked for again."""
     source, out = path / "gave_up.jsonl", path / "gave_up_out.jsonl"
-    flags = ("--max-model-len", 1024, "--max-num-seqs", 1, "--queue-timeout-s", 0.05, "--admin-port", 0, "--admin-api-key", "ADMIN-KEY")
-    with ServerProcess(BINARY, small_model(path), flags) as server:
-        admin = next(match[1] for text in server.log if (match := re.search(r"admin listener on (http://\S+)", text)))
-
-        def abort():
-            request = urllib.request.Request(admin + "/abort_requests", b'{"tenant": "default"}',
-                                             {"Content-Type": "application/json", "Authorization": "Bearer ADMIN-KEY"})  # fmt: skip
-            with urllib.request.urlopen(request, timeout=60) as response:
-                return json.load(response)["aborted"]
-
+    with ServerProcess(BINARY, small_model(path), (*ADMIN, "--queue-timeout-s", 0.05)) as server:
         # One has all the server until it is ended, and the other waits for it.
-        long = {"prompt": "a", "max_tokens": 1000, "ignore_eos": True}
-        write(source, [*(line(i, url="/v1/completions", body=long) for i in range(2))])
+        write(source, [*(line(i, url="/v1/completions", body=LONG) for i in range(2))])
         out.unlink(missing_ok=True)
         process = subprocess.Popen([sys.executable, "-B", BATCH, source, out, "--url", server.base, "--tries", "200"],
                                    stderr=subprocess.PIPE, text=True)  # fmt: skip
         wait_for("one waits too long", lambda: server.metric("hydrant_rejected_total", reason="queue_timeout") > 0)
-        wait_for("a request is ended", abort)
+        wait_for("a request is ended", lambda: abort(server))
         _, told = process.communicate(timeout=200)
         expect(process.returncode == 0, "what the server gave up is asked for again", told)
         found = {result["response"]["body"]["usage"]["completion_tokens"] for result in results(out).values()}
         expect(found == {1000}, "and every answer is whole", found)
 
-        # Where it was the last try it has no answer; the next run asks again.
-        write(source, [line(0, url="/v1/completions", body=long)])
-        out.unlink()
+
+def check_last_try(path):
+    """What an operator ended has no answer where it was the last try; the next run asks again. Nothing waits too long here."""
+    source, out = path / "last_try.jsonl", path / "last_try_out.jsonl"
+    with ServerProcess(BINARY, small_model(path), ADMIN) as server:
+        write(source, [line(0, url="/v1/completions", body=LONG)])
+        out.unlink(missing_ok=True)
         process = subprocess.Popen([sys.executable, "-B", BATCH, source, out, "--url", server.base, "--tries", "1"],
                                    stderr=subprocess.PIPE, text=True)  # fmt: skip
-        wait_for("a request is ended", abort)
+        wait_for("it is written", lambda: server.metric("vllm:num_requests_running") > 0)  # of one in the queue nothing comes
+        wait_for("a request is ended", lambda: abort(server))
         _, told = process.communicate(timeout=60)
         result = results(out)["r0"]
         expect(process.returncode == 1 and "1 failed" in told, "half an answer is none", told)
@@ -166,6 +174,27 @@ def check_stop(server, path):
     expect(len(results(out)) >= 2, "what was answered is kept")
 
 
+def check_output(server, path, source):
+    """What is there already is written over only where it is results."""
+    before, other, link = source.read_text(), path / "other.jsonl", path / "link.jsonl"
+    link.unlink(missing_ok=True)
+    link.symlink_to(source)
+    beside = path / "out.jsonl.partial"
+    beside.unlink(missing_ok=True)
+    beside.hardlink_to(source)
+    for out in (source, link, path / "out.jsonl"):
+        code, told = batch(server.base, source, out)
+        expect(code == 2 and "the requests" in told, "answers do not go into the file of requests", (out.name, told))
+        expect(source.read_text() == before, "which is as it was")
+    beside.unlink()
+    for lines in (["notes\n"], [line(1)], [{"custom_id": "a", "response": None}, {"response": {}}], ["7\n"]):
+        write(other, lines)
+        before = other.read_text()
+        code, told = batch(server.base, source, other)
+        expect(code == 2 and f":{len(lines)}: no result" in told, "a file of something else is refused", told)
+        expect(other.read_text() == before, "and left alone")
+
+
 def check_input(server, path):
     source = path / "bad.jsonl"
     for lines, words in (
@@ -178,6 +207,7 @@ def check_input(server, path):
         expect(code == 2 and words in told, f"the file is refused: {words}", told)
     expect(not (path / "none.jsonl").exists(), "and nothing is written")
     write(source, [line(1)])
+    check_output(server, path, source)
     code, told = batch("http://127.0.0.1:9", source, path / "none.jsonl")
     expect(code == 2 and "./hydrant up" in told, "no server: what to do", told)
 
@@ -192,6 +222,7 @@ def main():
         check_input(server, path)
     check_busy(path)
     check_gave_up(path)
+    check_last_try(path)
 
 
 if __name__ == "__main__":
