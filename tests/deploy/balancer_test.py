@@ -10,7 +10,7 @@ import threading
 import time
 import unittest
 
-from replicas import ROOT, Chat, Client, Process, Replica, ask, skip, small_model, wait_for
+from replicas import OPERATORS, ROOT, Chat, Client, Process, Replica, ask, skip, small_model, wait_for
 from server_process import free_port
 
 CHATS = 8
@@ -107,7 +107,7 @@ class Routing(TwoReplicas, unittest.TestCase):
         self.assertAlmostEqual(places.count("a") / len(places), 0.5, delta=0.08)
 
     def test_what_is_the_operators_is_not_passed_on(self):
-        for path in ("/metrics", "/load"):
+        for path in OPERATORS:
             self.assertEqual(self.balancer.ask("GET", path)[0], 404)
 
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-from replicas import BINARY, ROOT, Process, Replica, ask, skip, small_model
+from replicas import BINARY, OPERATORS, ROOT, Process, Replica, ask, skip, small_model
 
 DEPLOY = ROOT / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
@@ -152,6 +152,26 @@ class Compose(unittest.TestCase):
             run_if_there(self, "docker-compose", *arguments, "config", "--quiet", cwd=DEPLOY)
 
 
+class Envoy(unittest.TestCase):
+    """What is tried on an Envoy only where there is one (tests/deploy/gateways)."""
+
+    def setUp(self):
+        (listener,) = yaml.safe_load((DEPLOY / "envoy" / "envoy.yaml").read_text())["static_resources"]["listeners"]
+        self.clients = listener["filter_chains"][0]["filters"][0]["typed_config"]
+        self.routes = self.clients["route_config"]["virtual_hosts"][0]["routes"]
+
+    def test_a_whole_answer_is_waited_for(self):
+        """Nothing of it is sent before its end: no timeout may be the default, of five minutes or 15 s."""
+        self.assertEqual(self.clients["stream_idle_timeout"], "0s")
+        self.assertEqual(self.routes[-1]["route"]["timeout"], "0s")
+
+    def test_what_is_the_operators_is_not_passed_on(self):
+        *refused, rest = self.routes
+        self.assertEqual(rest["match"], {"prefix": "/"})
+        found = {route["match"]["path"]: route["direct_response"]["status"] for route in refused}
+        self.assertEqual(found, dict.fromkeys(OPERATORS, 404))
+
+
 def by_name(text):
     """The objects of a file, by (kind, name)."""
     return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text)}
@@ -277,7 +297,9 @@ class Kubernetes(unittest.TestCase):
             if kind == "HTTPRoute":
                 self.assertIn(("Gateway", one["spec"]["parentRefs"][0]["name"]), gateway)
                 for rule in one["spec"]["rules"]:
-                    for backend in rule["backendRefs"]:
+                    for extension in rule.get("filters", []):
+                        self.assertIn((extension["extensionRef"]["kind"], extension["extensionRef"]["name"]), gateway)
+                    for backend in rule.get("backendRefs", []):
                         key = (backend.get("kind", "Service"), backend["name"])
                         self.assertTrue(key in gateway or key in self.base, key)
                         if key[0] == "Service":
@@ -287,6 +309,22 @@ class Kubernetes(unittest.TestCase):
         header = gateway["BackendTrafficPolicy", "hydrant-sessions"]["spec"]["loadBalancer"]["consistentHash"]["header"]
         (match,) = gateway["HTTPRoute", "hydrant-sessions"]["spec"]["rules"][0]["matches"][0]["headers"]
         self.assertEqual(header["name"], match["name"])
+
+    def test_what_is_the_operators_is_not_passed_on(self):
+        """Of the rules of all routes that match, the Gateway API takes one of an exact path first."""
+        _, gateway = documents("gateway")
+        rules = [rule for (kind, _), one in gateway.items() if kind == "HTTPRoute" for rule in one["spec"]["rules"]]
+        said = gateway.get(("HTTPRouteFilter", "not-found"))
+        for path in OPERATORS:
+            fits = {"Exact": [], "PathPrefix": []}
+            for rule in rules:
+                for match in rule["matches"]:
+                    if path == match["path"]["value"] or match["path"]["type"] != "Exact" and path.startswith(match["path"]["value"]):
+                        fits[match["path"]["type"]].append(rule)
+            for rule in fits["Exact"] or fits["PathPrefix"]:
+                self.assertNotIn("backendRefs", rule, path)
+                self.assertEqual([one["extensionRef"]["name"] for one in rule["filters"]], ["not-found"])
+                self.assertEqual(said["spec"]["directResponse"]["statusCode"], 404)
 
     def test_what_is_scaled_on_is_measured(self):
         _, monitoring = documents("monitoring")

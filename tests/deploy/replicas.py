@@ -19,6 +19,7 @@ SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 START_TIMEOUT_S = 60
 ANSWER_TIMEOUT_S = 60
 ADMIN_KEY = "an-operators-key"
+OPERATORS = ("/metrics", "/load", "/v1/loads")  # paths that no gateway passes on
 
 sys.path.insert(0, str(ROOT / "tests"))
 from server_process import end_with_parent, wait_for  # noqa: E402

@@ -20,7 +20,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from replicas import ROOT, Process, Replica, ask, skip, small_model, wait_for  # noqa: E402
+from replicas import OPERATORS, ROOT, Process, Replica, ask, skip, small_model, wait_for  # noqa: E402
 from server_process import free_port  # noqa: E402
 
 SESSIONS, TURNS = 40, 4
@@ -62,6 +62,7 @@ class Envoy(Gateway):
         self.config.flush()
         self.process = Process([self.binary(), "-c", self.config.name, "--concurrency", "1", "--use-dynamic-base-id", "-l", "warn"])
         wait_for("envoy", lambda: ask(self.port, "GET", "/v1/models")[0] == 200)
+        assert [ask(self.port, "GET", path)[0] for path in OPERATORS] == [404] * len(OPERATORS), "the operator's is not passed on"
 
 
 def routers(policy):
