@@ -133,6 +133,9 @@ class Reader {
       case '\\':
         ReadEscape(where);
         break;
+      case '{':
+        if (CountAt(where - 1)) return Refuse("nothing stands before '{' that it could repeat", where);
+        [[fallthrough]];
       default:
         AddClass({{c, c}}, where);
     }
@@ -188,36 +191,55 @@ class Reader {
     node.least = least;
     node.most = most;
     open_.back().terms.back() = AddNode(std::move(node));
-    if (at_ < text_.size() && (text_[at_] == '*' || text_[at_] == '+' || text_[at_] == '?')) {
+    if (Ahead(U"*") || Ahead(U"+") || Ahead(U"?") || CountAt(at_)) {
       Refuse("a repetition of a repetition", column());
     }
   }
 
-  // "{2}", "{2,}", "{2,5}"; anything else is an ordinary '{'.
-  bool ReadCounts(int32_t& least, int32_t& most) {
-    size_t at = at_ + 1;
-    const auto number = [&](int32_t& value) {
+  // "{2}", "{2,}", "{2,5}", and "{,5}" as other notations have it; anything else is an ordinary '{'.
+  bool CountAt(size_t at) const {
+    const auto is = [&](char32_t c) { return at < text_.size() && text_[at] == c; };
+    const auto skip_digits = [&] {
       const size_t begin = at;
-      int64_t sum = 0;
-      for (; at < text_.size() && text_[at] >= '0' && text_[at] <= '9'; ++at) {
-        sum = std::min<int64_t>(sum * 10 + (text_[at] - '0'), kCountMax + int64_t{1});
-      }
-      if (sum > kCountMax) Refuse(StrCat("a count above ", kCountMax), begin + 1);
-      value = static_cast<int32_t>(sum);
+      while (at < text_.size() && text_[at] >= '0' && text_[at] <= '9') ++at;
       return at > begin;
     };
-    if (!number(least)) return false;
-    most = least;
-    if (at < text_.size() && text_[at] == ',') {
+    if (!is('{')) return false;
+    ++at;
+    bool has_count = skip_digits();
+    if (is(',')) {
       ++at;
+      skip_digits();
+      has_count = true;
+    }
+    return has_count && is('}');
+  }
+  bool ReadCounts(int32_t& least, int32_t& most) {
+    if (!CountAt(at_)) return false;
+    const size_t where = column();
+    const auto number = [&](int32_t& value) {
+      const size_t begin = column();
+      int64_t sum = 0;
+      for (; text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
+        sum = std::min<int64_t>(sum * 10 + (text_[at_] - '0'), kCountMax + int64_t{1});
+      }
+      if (sum > kCountMax) Refuse(StrCat("a count above ", kCountMax), begin);
+      value = static_cast<int32_t>(sum);
+      return column() > begin;
+    };
+    ++at_;
+    const bool has_least = number(least);
+    most = least;
+    if (text_[at_] == ',') {
+      ++at_;
       if (!number(most)) most = kUnbounded;
     }
-    if (at >= text_.size() || text_[at] != '}') {
-      refusal_.reset();
-      return false;
-    }
-    at_ = at + 1;
-    return true;
+    ++at_;
+    if (has_least) return true;
+    // ECMAScript has these characters themselves, Python a count; who wrote it meant the count.
+    const std::string instead = most == kUnbounded ? "*" : StrCat("{0,", most, "}");
+    Refuse(StrCat("a count without its least is read in several ways: write '", instead, "'"), where);
+    return false;
   }
 
   // The code of `digits` hexadecimal digits, or nothing where they are not there.
@@ -323,6 +345,13 @@ class Reader {
   void ReadClass(size_t where) {
     const bool complement = Ahead(U"^");
     if (complement) ++at_;
+    // ECMAScript's class ends here; Python's and others' goes on to the next ']'.
+    if (Ahead(U"]") && text_.find(U']', at_ + 1) != std::u32string_view::npos) {
+      return Refuse(
+          "a class that begins with ']' is read in several ways: write '\\]' for a bracket, or '[\\s\\S]' for any "
+          "character",
+          where);
+    }
     CharClass characters;
     while (!refusal_ && at_ < text_.size() && text_[at_] != ']') {
       const size_t atom = column();

@@ -51,6 +51,16 @@ TEST(RegexSyntax, RefusalsNameColumnAndConstruct) {
                                    {"\\u12", 1, "hexadecimal"},
                                    {"\\u{110000}", 1, "number"},
                                    {"^*", 2, "'*'"},
+                                   // What Python, Rust or RE2 read in another way than ECMAScript, or not at all.
+                                   {"a[^]]", 2, "write '\\]'"},
+                                   {"[]a]", 1, "write '\\]'"},
+                                   {"[^]*[a-z]", 1, "[\\s\\S]"},
+                                   {"a{,3}", 2, "write '{0,3}'"},
+                                   {"a{,}", 2, "write '*'"},
+                                   {"x{2}{3}", 5, "repetition of a repetition"},
+                                   {"b+{3,}", 3, "repetition of a repetition"},
+                                   {"b+?{,3}", 4, "repetition of a repetition"},
+                                   {"({3}a)", 2, "'{'"},
                                    {"a\xff", 2, "UTF-8"}};
   for (const Case& each : cases) {
     const auto read = ReadRegexSyntax(each.pattern);
