@@ -124,8 +124,8 @@ std::string JsonTree::PointerOf(JsonId id) const {
   return pointer;
 }
 
-JsonId JsonTree::Resolve(std::string_view pointer) const {
-  JsonId id = 0;
+JsonId JsonTree::Resolve(std::string_view pointer, JsonId from) const {
+  JsonId id = from;
   while (!pointer.empty()) {
     if (pointer[0] != '/') return kNoJson;
     const size_t end = std::min(pointer.find('/', 1), pointer.size());

@@ -45,8 +45,8 @@ class JsonTree {
   JsonId Find(JsonId object, std::string_view key) const;
   // JSON Pointer of a value, "" for the root.
   std::string PointerOf(JsonId id) const;
-  // What a pointer ("" or "/a/0", unescaped from a URL) leads to, or kNoJson.
-  JsonId Resolve(std::string_view pointer) const;
+  // What a pointer ("" or "/a/0", unescaped from a URL) leads to from a value on, or kNoJson.
+  JsonId Resolve(std::string_view pointer, JsonId from = 0) const;
   // Whether two values are equal as JSON Schema says it: members in any order, numbers by value.
   bool Equal(JsonId a, JsonId b) const;
   // The value as text without white space.

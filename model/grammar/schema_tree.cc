@@ -41,7 +41,9 @@ SchemaTree::SchemaTree(JsonTree tree) : json_(std::move(tree)), client_values_(s
   const JsonId draft = json_.Find(0, "$schema");
   if (draft != kNoJson) {
     for (const std::string_view old : {"draft-03", "draft-04", "draft-05", "draft-06", "draft-07"}) {
-      ref_stands_alone_ |= at(draft).text.find(old) != std::string::npos;
+      if (at(draft).text.find(old) == std::string::npos) continue;
+      ref_stands_alone_ = true;
+      named_by_id_ = old < "draft-06";
     }
   }
   FindIdentifiers();
@@ -52,19 +54,40 @@ void SchemaTree::FindIdentifiers() {
   while (!todo.empty()) {
     const JsonId id = todo.back();
     todo.pop_back();
+    std::vector<std::string> anchors;
     for (const auto& [name, value] : at(id).members) {
       const JsonNode& node = at(value);
-      if (node.kind == JsonKind::kString && (name == "$id" || name == "id")) {
-        if (id == 0) root_id_ = node.text.substr(0, node.text.find('#'));
-        identifiers_.try_emplace(node.text, id);
-      } else if (node.kind == JsonKind::kString && name == "$anchor") {
-        identifiers_.try_emplace("#" + node.text, id);
+      const bool is_string = node.kind == JsonKind::kString;
+      if (is_string && (name == "$id" || name == "id")) {
+        if (node.text.starts_with('#')) {
+          anchors.push_back(node.text);
+        } else {
+          AddIdentifier(id, name, node.text);
+        }
+      } else if (is_string && name == "$anchor") {
+        anchors.push_back("#" + node.text);
       } else if (!HoldsData(name)) {
         todo.push_back(value);
       }
     }
     for (const JsonId item : at(id).items) todo.push_back(item);
+    for (const std::string& anchor : anchors) anchors_.try_emplace(StrCat(DocumentOf(id), anchor), id);
   }
+}
+
+void SchemaTree::AddIdentifier(JsonId schema, std::string_view keyword, const std::string& text) {
+  const std::string base = text.substr(0, text.find('#'));
+  identifiers_.try_emplace(text, schema);
+  identifiers_.try_emplace(base, schema);
+  const bool counts =
+      keyword == (named_by_id_ ? "id" : "$id") && !(ref_stands_alone_ && Find(schema, "$ref") != kNoJson);
+  if (counts) documents_.try_emplace(schema, true);
+}
+
+JsonId SchemaTree::DocumentOf(JsonId schema) const {
+  while (is_inner(schema)) schema = from_[static_cast<size_t>(schema - client_values_)];
+  while (schema != 0 && !documents_.contains(schema)) schema = at(schema).parent;
+  return schema;
 }
 
 std::string SchemaTree::PointerOf(JsonId id) const {
@@ -79,16 +102,21 @@ Refusal SchemaTree::Refuse(RefusalKind kind, JsonId where, std::string_view keyw
 std::variant<JsonId, Refusal> SchemaTree::Target(JsonId schema, std::string_view ref) const {
   if (const std::string name(ref); identifiers_.contains(name)) return identifiers_.at(name);
   const size_t hash = std::min(ref.find('#'), ref.size());
-  const std::string_view base = ref.substr(0, hash);
-  if (!base.empty() && base != root_id_) {
+  const std::string base(ref.substr(0, hash));
+  JsonId document = 0;
+  if (base.empty()) {
+    document = DocumentOf(schema);
+  } else if (identifiers_.contains(base)) {
+    document = identifiers_.at(base);
+  } else {
     return Refuse(RefusalKind::kUnsupportedKeyword, schema, "$ref", StrCat("'", ref, "' leads outside of the schema"));
   }
   const std::string fragment = UnescapeUrl(ref.substr(std::min(hash + 1, ref.size())));
   JsonId target = kNoJson;
   if (fragment.empty() || fragment[0] == '/') {
-    target = json_.Resolve(fragment);
-  } else if (identifiers_.contains("#" + fragment)) {
-    target = identifiers_.at("#" + fragment);
+    target = json_.Resolve(fragment, document);
+  } else if (const std::string anchor = StrCat(document, "#", fragment); anchors_.contains(anchor)) {
+    target = anchors_.at(anchor);
   }
   if (target == kNoJson) return Refuse(RefusalKind::kInvalid, schema, "$ref", StrCat("'", ref, "' leads nowhere"));
   return target;

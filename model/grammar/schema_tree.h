@@ -37,6 +37,7 @@ class SchemaTree {
 
   // In drafts 4 to 7 nothing beside $ref counts.
   bool ref_stands_alone() const { return ref_stands_alone_; }
+  // What a reference in `schema` leads to; "#…" leads into the nearest schema around it that has a name.
   std::variant<JsonId, Refusal> Target(JsonId schema, std::string_view ref) const;
 
   // A schema of the values that do not fit `schema`. One step: what it says of parts is "not" them.
@@ -65,14 +66,19 @@ class SchemaTree {
   JsonId NegatedRequired(JsonId value);
   JsonId Add(JsonId from, JsonNode node);
   void FindIdentifiers();
+  void AddIdentifier(JsonId schema, std::string_view keyword, const std::string& text);
+  // The schema that "#" means there: the nearest that has a name of its own, or the root.
+  JsonId DocumentOf(JsonId schema) const;
 
   JsonTree json_;
   JsonId client_values_;
   std::vector<JsonId> from_;  // of what follows from others, by id - client_values_
   SteadyMap<JsonId, JsonId> negated_, exactly_;
-  SteadyMap<std::string, JsonId> identifiers_;  // by $id and $anchor
-  std::string root_id_;
+  SteadyMap<std::string, JsonId> identifiers_;  // by $id
+  SteadyMap<std::string, JsonId> anchors_;      // by document and "#name"
+  SteadyMap<JsonId, bool> documents_;           // those that have a name
   bool ref_stands_alone_ = false;
+  bool named_by_id_ = false;  // up to draft 5, and not by $id
 };
 
 }  // namespace hydrant::grammar

@@ -30,6 +30,38 @@ TEST(SchemaTree, ReferencesLeadToSchemas) {
   EXPECT_EQ(std::get<Refusal>(tree.Target(0, "http://elsewhere/s")).kind, RefusalKind::kUnsupportedKeyword);
 }
 
+// A schema that has its own name is a document of its own, wherever it stands.
+TEST(SchemaTree, FragmentsBelongToTheNearestNamedSchema) {
+  const auto target = [](const char* text, const char* from, const char* ref) {
+    const SchemaTree tree = Tree(text);
+    const auto found = tree.Target(tree.json().Resolve(from), ref);
+    return found.index() == 0 ? tree.PointerOf(std::get<JsonId>(found)) : "refused";
+  };
+  const char* bundled =
+      R"({"$id":"http://x/root","$defs":{"t":{"$anchor":"a"},"u":{},"s":{"$id":"http://x/s#","$defs":{"t":{"$anchor":"a"},)"
+      R"("v":{"$id":"#b"}},"properties":{"p":{}}}}})";
+  EXPECT_EQ(target(bundled, "/$defs/s/properties/p", "#/$defs/t"), "/$defs/s/$defs/t");
+  EXPECT_EQ(target(bundled, "/$defs/s", "#/$defs/t"), "/$defs/s/$defs/t");
+  EXPECT_EQ(target(bundled, "/$defs/s/properties/p", "#a"), "/$defs/s/$defs/t");
+  EXPECT_EQ(target(bundled, "/$defs/s/properties/p", "#"), "/$defs/s");
+  EXPECT_EQ(target(bundled, "/$defs/s/$defs/v", "#b"), "/$defs/s/$defs/v");
+  EXPECT_EQ(target(bundled, "/$defs/s", "#/$defs/u"), "refused");
+  EXPECT_EQ(target(bundled, "/$defs/s", "http://x/root#/$defs/u"), "/$defs/u");
+  EXPECT_EQ(target(bundled, "/$defs/u", "#/$defs/t"), "/$defs/t");
+  EXPECT_EQ(target(bundled, "/$defs/u", "#a"), "/$defs/t");
+  EXPECT_EQ(target(bundled, "/$defs/u", "#b"), "refused");
+  EXPECT_EQ(target(bundled, "/$defs/u", "http://x/s"), "/$defs/s");
+  EXPECT_EQ(target(bundled, "/$defs/u", "http://x/s#/$defs/v"), "/$defs/s/$defs/v");
+  EXPECT_EQ(target(bundled, "/$defs/u", "http://x/s#a"), "/$defs/s/$defs/t");
+  // 'id' names schemas up to draft 4, and until draft 7 no name counts beside '$ref'.
+  const std::string old = R"({"$schema":"http://json-schema.org/draft-04/schema#",)";
+  const std::string named = R"("definitions":{"t":{},"s":{"id":"s","definitions":{"t":{}},"items":{}}}})";
+  EXPECT_EQ(target((old + named).c_str(), "/definitions/s/items", "#/definitions/t"), "/definitions/s/definitions/t");
+  EXPECT_EQ(target(("{" + named).c_str(), "/definitions/s/items", "#/definitions/t"), "/definitions/t");
+  const std::string beside = R"("definitions":{"t":{},"s":{"id":"s","$ref":"#/definitions/t"}}})";
+  EXPECT_EQ(target((old + beside).c_str(), "/definitions/s", "#/definitions/t"), "/definitions/t");
+}
+
 TEST(SchemaTree, NegatesOneStepAtATime) {
   const auto negated = [](const char* text) {
     SchemaTree tree = Tree(text);
