@@ -39,10 +39,12 @@ def cell(text):
 
 
 def page(text):
-    """Groups are lines without indentation, each followed by its flags; what is above the first one is the head."""
+    """Groups are lines without indentation, each followed by its flags; what has none is about other things."""
     lines = [HEAD.rstrip("\n")]
-    for block in text.strip("\n").split("\n\n")[2:]:
+    for block in text.strip("\n").split("\n\n"):
         group, *flags = block.split("\n")
+        if not any(line.startswith("  --") for line in flags):
+            continue
         lines += ["", f"## {group}", "", "| flag | value | what it says | default |", "|---|---|---|---|"]
         for line in flags:
             flag = FLAG.fullmatch(line)
@@ -62,6 +64,11 @@ class Flags(unittest.TestCase):
     def test_values_defaults_and_bars_are_kept_apart(self):
         text = "h\n\nd\n\nHTTP\n  --a fair|fcfs   who (first) goes (default: fair)\n  --[no-]b        serve: * all\n"
         self.assertIn("| `--a` | `fair\\|fcfs` | who (first) goes | fair |\n| `--[no-]b` |  | serve: \\* all |  |\n", page(text))
+
+
+    def test_what_has_no_flags_is_no_group(self):
+        text = "h\n\nd\n\nOther commands: check --help.\n\nHTTP\n  --a   first\n"
+        self.assertEqual(re.findall("## .*", page(text)), ["## HTTP"])
 
 
 if __name__ == "__main__":
