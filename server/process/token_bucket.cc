@@ -22,6 +22,7 @@ double TokenBucket::LevelAt(int64_t now_us) const {
 void TokenBucket::SetLimit(int64_t per_minute, int64_t burst, int64_t now_us) {
   if (per_minute == per_minute_ && burst == burst_) return;
   const double level = LevelAt(now_us);
+  if (!limited() && per_minute > 0) ++era_;
   const double used = limited() ? static_cast<double>(burst_) - level : 0;
   per_minute_ = per_minute;
   burst_ = burst;

@@ -18,6 +18,8 @@ class TokenBucket {
   void SetLimit(int64_t per_minute, int64_t burst, int64_t now_us);
 
   bool limited() const { return per_minute_ > 0; }
+  // 0 without a limit, and another one for each that began with a full bucket. What was taken in one era is given back in no other.
+  int64_t era() const { return limited() ? era_ : 0; }
   int64_t limit() const { return burst_; }  // the most that can be taken at once
 
   // False: there is less than `amount`, and nothing is taken.
@@ -39,6 +41,7 @@ class TokenBucket {
 
   int64_t per_minute_ = 0;
   int64_t burst_ = 0;
+  int64_t era_ = 0;   // the last one
   double level_ = 0;  // at level_us_
   int64_t level_us_ = 0;
 };

@@ -225,6 +225,7 @@ std::shared_ptr<RequestAccount> RequestAccount::TryOpen(std::shared_ptr<TenantAc
   tenant.queued_ += count;
   tenant.queued_tokens_ += prompt_tokens;
   opened->first_of_tenant_ = first_tokens;
+  opened->era_ = tenant.tokens_.era();
   std::fill(opened->states_.begin(), opened->states_.end(), State::kQueued);
   return opened;
 }
@@ -263,11 +264,11 @@ void RequestAccount::OnEnded(int32_t choice, int32_t prompt_computed, int32_t ge
   // Negative when what a session had parked was gone, and more was computed than anybody could know.
   const int64_t unused = sequence.prompt_tokens + sequence.max_tokens - prompt_computed - generated;
   const int64_t now_us = MonotonicUs();
-  account_->tokens_.GiveBack(unused, now_us);
+  if (era_ == account_->tokens_.era()) account_->tokens_.GiveBack(unused, now_us);
   unused_ += unused;
   if (++ended_ < sequences_.size() || ask_ == nullptr) return;
   if (ask_->verdict() == LimitVerdict::kGranted) {
-    account_->tokens_seen_.GiveBack(unused_, now_us);
+    if (ask_->demand().per_minute > 0) account_->tokens_seen_.GiveBack(unused_, now_us);
     account_->tokens_known_ = {};  // there is more
   }
   store_->GiveBack(std::exchange(ask_, nullptr), unused_);

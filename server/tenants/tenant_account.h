@@ -167,6 +167,7 @@ class RequestAccount : public SequenceLedger {
   const std::vector<Sequence> sequences_;
   std::vector<State> states_;  // guarded by account_->mutex_
   bool first_of_tenant_ = false;
+  int64_t era_ = 0;  // of the bucket that its tokens were taken from; guarded by account_->mutex_
   // Guarded by account_->mutex_.
   LimitStore* store_ = nullptr;
   std::shared_ptr<LimitAsk> ask_;

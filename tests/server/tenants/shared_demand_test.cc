@@ -129,6 +129,21 @@ TEST_F(SharedDemandTest, FewerTokensThanWereRefusedAreAskedForWhereThereAreSoMan
   EXPECT_FALSE(known(150, 0));
 }
 
+TEST_F(SharedDemandTest, PlacesAloneBringNoTokensBack) {
+  const auto account = With({.sequences_max = 4});
+  const auto before = Take(account, 10, 990);
+  FakeStore fake(FakeStore::Granting);
+  LimitStore::Options options;
+  options.address = fake.address();
+  LimitStore store(std::move(options));
+  before->Hold(&store, Answered(*before->SharedDemand(), "*3\r\n:1\r\n:0\r\n:0\r\n"));
+  account->SetLimits({.tpm = 1000, .sequences_max = 4}, now_us_);
+  const auto after = Answered(*Take(account, 10, 990)->SharedDemand(), "*3\r\n:1\r\n:0\r\n:0\r\n");
+  ASSERT_FALSE(account->Judge(after.get(), true, now_us_).has_value());
+  before->OnEnded(0, 0, 0);
+  EXPECT_THAT(account->RateFields(now_us_), Contains(Pair("x-ratelimit-remaining-tokens", "0")));
+}
+
 TEST_F(SharedDemandTest, ARequestThatIsWithdrawnCountsForNothing) {
   const auto account = With({.concurrency_max = 1, .rpm = 1});
   ASSERT_FALSE(account->Open(now_us_).has_value());

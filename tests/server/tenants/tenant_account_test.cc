@@ -227,5 +227,23 @@ TEST_F(TenantAccountTest, NewLimitsHoldAtOnce) {
   EXPECT_EQ(account->Open(now_us_)->reason, RejectReason::kRpm);
 }
 
+TEST_F(TenantAccountTest, WhatWasTakenOfNoLimitComesBackToNone) {
+  const auto account = With({});
+  const auto unlimited = Take(account, 10, 990);
+  account->SetLimits({.tpm = 1000}, now_us_);
+  const auto first = Take(account, 10, 990);
+  ASSERT_NE(first, nullptr);
+  unlimited->OnEnded(0, 0, 0);
+  EXPECT_LT(account->snapshot(now_us_).tokens_remaining, 900);
+  account->SetLimits({}, now_us_);
+  account->SetLimits({.tpm = 1000}, now_us_);
+  const auto second = Take(account, 10, 990);
+  ASSERT_NE(second, nullptr) << "another limit, full";
+  first->OnEnded(0, 0, 0);
+  EXPECT_LT(account->snapshot(now_us_).tokens_remaining, 900);
+  second->OnEnded(0, 0, 0);
+  EXPECT_EQ(account->snapshot(now_us_).tokens_remaining, 1000);
+}
+
 }  // namespace
 }  // namespace hydrant
