@@ -21,6 +21,7 @@
 #include "server/http/origin_policy.h"
 #include "server/process/ascii_text.h"
 #include "server/speculative_config.h"
+#include "server/tenants/rotating_keys.h"
 #include "server/tensor_parallel.h"
 
 namespace hydrant {
@@ -72,8 +73,41 @@ std::string ParseBudget(const std::string& text, KvSpec* kv) {
   return "";
 }
 
+// What is wrong with the keys that flags give, and with where keys are. An empty one is a variable of somebody's script that is not
+// set, and would leave the server open.
+std::string WrongKeys(const Config& config) {
+  const std::pair<const char*, const std::string&> given[] = {{"api-key", config.api_key},
+                                                              {"api-key-file", config.api_key_path},
+                                                              {"admin-api-key", config.admin_key},
+                                                              {"admin-api-key-file", config.admin_key_path},
+                                                              {"metrics-api-key-file", config.metrics_key_path},
+                                                              {"tenants", config.tenants_path}};
+  for (const auto& [flag, value] : given) {
+    std::string setting = flag;
+    std::replace(setting.begin(), setting.end(), '-', '_');
+    if (value.empty() && config.origins.contains(setting)) return absl::StrCat("--", flag, ": must not be empty");
+  }
+  return "";
+}
+
+// Takes a key that no flag gave from the environment, where an empty variable is none. Returns what is wrong with it.
+std::string FinishKey(const std::string& setting, const char* variable, std::string* key, Config* config) {
+  const char* const text = std::getenv(variable);
+  const bool from_environment = key->empty() && text != nullptr;
+  if (from_environment) {
+    *key = text;
+    config->origins[setting] = "environment";
+  }
+  const std::string wrong = key->empty() ? "" : WrongKey(*key);
+  if (wrong.empty()) return "";
+  std::string flag = "--" + setting;
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return absl::StrCat(from_environment ? variable : flag, ": ", wrong);
+}
+
 // The part of Finish about who may use the server.
 std::string FinishTenants(const RawConfig& raw, Config* config) {
+  if (std::string wrong = WrongKeys(*config); !wrong.empty()) return wrong;
   if (!config->tenants_path.empty() && !(config->api_key.empty() && config->api_key_path.empty())) {
     return absl::StrCat(config->api_key.empty() ? "--api-key-file" : "--api-key",
                         ": with --tenants every key is in its file");
@@ -82,16 +116,14 @@ std::string FinishTenants(const RawConfig& raw, Config* config) {
   if (!config->admin_key.empty() && !config->admin_key_path.empty()) {
     return "--admin-api-key, --admin-api-key-file: give one of them";
   }
-  const auto from_environment = [config](const char* variable, const char* setting, std::string* value) {
-    const char* text = std::getenv(variable);
-    if (!value->empty() || text == nullptr) return;
-    *value = text;
-    config->origins[setting] = "environment";
-  };
   if (config->tenants_path.empty() && config->api_key_path.empty()) {
-    from_environment("HYDRANT_API_KEY", "api_key", &config->api_key);
+    if (std::string wrong = FinishKey("api_key", "HYDRANT_API_KEY", &config->api_key, config); !wrong.empty())
+      return wrong;
   }
-  if (config->admin_key_path.empty()) from_environment("HYDRANT_ADMIN_KEY", "admin_api_key", &config->admin_key);
+  if (config->admin_key_path.empty()) {
+    std::string wrong = FinishKey("admin_api_key", "HYDRANT_ADMIN_KEY", &config->admin_key, config);
+    if (!wrong.empty()) return wrong;
+  }
   if (raw.scheduling_policy != "fair" && raw.scheduling_policy != "fcfs") {
     return "--scheduling-policy: must be fair or fcfs; 'priority' orders the requests of a tenant under both";
   }

@@ -14,12 +14,13 @@ constexpr int64_t kKeyFileBytesMax = 8 << 10;
 constexpr size_t kKeysAtOnce = 2;      // the old one and the new one
 constexpr size_t kKeyBytesMax = 1024;  // far below what a header may have
 
-// Whether "Authorization: Bearer KEY" can carry it: visible ASCII.
-bool FitsHeader(std::string_view key) {
-  return std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < 0x7f; });
-}
-
 }  // namespace
+
+std::string WrongKey(std::string_view key) {
+  if (key.size() > kKeyBytesMax) return absl::StrCat("a key has at most ", kKeyBytesMax, " bytes");
+  const bool visible = std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < 0x7f; });
+  return visible ? "" : "a key has visible ASCII characters alone, and no spaces";
+}
 
 absl::StatusOr<std::vector<KeyDigest>> ParseKeys(std::string_view text, const std::string& file) {
   std::vector<KeyDigest> keys;
@@ -32,8 +33,7 @@ absl::StatusOr<std::vector<KeyDigest>> ParseKeys(std::string_view text, const st
     key = Trim(key);
     if (key.empty()) continue;
     const auto wrong = [&](const std::string& what) { return FileError(absl::StrCat(file, ":", line), what); };
-    if (key.size() > kKeyBytesMax) return wrong(absl::StrCat("a key has at most ", kKeyBytesMax, " bytes"));
-    if (!FitsHeader(key)) return wrong("a key has visible ASCII characters alone, and no spaces");
+    if (const std::string what = WrongKey(key); !what.empty()) return wrong(what);
     const KeyDigest digest = DigestOfKey(key);
     if (std::find(keys.begin(), keys.end(), digest) != keys.end()) return wrong("the key occurs twice");
     if (keys.size() == kKeysAtOnce) return wrong(absl::StrCat("there are more than ", kKeysAtOnce, " keys"));

@@ -18,6 +18,9 @@
 
 namespace hydrant {
 
+// What is wrong with a key, so that no "Authorization: Bearer KEY" of a client's is it; empty: nothing. Never holds any of it.
+std::string WrongKey(std::string_view key);
+
 // Keys, one a line, one or two of them; blank lines mean nothing. Errors: FAILED_PRECONDITION, "FILE: …" or "FILE:LINE: …", for
 // anything else, and for a key that no header field can carry. A message never holds any of the text.
 absl::StatusOr<std::vector<KeyDigest>> ParseKeys(std::string_view text, const std::string& file);

@@ -437,6 +437,43 @@ TEST(Config, TheKeyMayComeFromTheEnvironmentButAFlagWins) {
   unsetenv("HYDRANT_API_KEY");
 }
 
+TEST(Config, AKeyThatIsGivenIsOneThatClientsCanSend) {
+  const struct {
+    Arguments flags;
+    const char* wrong;
+  } cases[] = {
+      {{"--api-key", ""}, "--api-key: must not be empty"},
+      {{"--api-key="}, "--api-key"},
+      {{"--api-key-file", ""}, "--api-key-file: must not be empty"},
+      {{"--admin-api-key", "", "--admin-socket", "s"}, "--admin-api-key: must not be empty"},
+      {{"--metrics-api-key-file", ""}, "--metrics-api-key-file: must not be empty"},
+      {{"--tenants", ""}, "--tenants: must not be empty"},
+      {{"--api-key", "secret "}, "--api-key: a key has visible ASCII characters alone"},
+      {{"--api-key", "geheim\u00e4"}, "--api-key: a key has visible ASCII characters alone"},
+      {{"--admin-api-key", "secret\n"}, "--admin-api-key: a key has visible ASCII characters alone"},
+      {{"--api-key", std::string(1025, 'k')}, "--api-key: a key has at most 1024 bytes"},
+  };
+  for (const auto& test : cases) {
+    const ConfigResult result = Parse(test.flags);
+    EXPECT_EQ(result.exit_code, kExitUsage) << test.wrong;
+    EXPECT_THAT(result.message, HasSubstr(test.wrong));
+    EXPECT_THAT(result.message, Not(HasSubstr("secret")));
+  }
+}
+
+TEST(Config, AKeyOfTheEnvironmentIsSentByClientsOrThereIsNone) {
+  setenv("HYDRANT_API_KEY", "", 1);  // as compose.yaml says that there is none
+  EXPECT_EQ(Good({}).api_key, "");
+  for (const char* variable : {"HYDRANT_API_KEY", "HYDRANT_ADMIN_KEY"}) {
+    setenv(variable, "secret\n", 1);
+    const ConfigResult result = Parse({});
+    unsetenv(variable);
+    EXPECT_EQ(result.exit_code, kExitUsage);
+    EXPECT_THAT(result.message, HasSubstr(std::string(variable) + ": a key has visible ASCII characters alone"));
+    EXPECT_THAT(result.message, Not(HasSubstr("secret")));
+  }
+}
+
 TEST(Config, TheAdminKeyMayComeFromTheEnvironmentAndAPortNeedsOne) {
   unsetenv("HYDRANT_ADMIN_KEY");
   EXPECT_FALSE(Good({}).admin_port.has_value());
