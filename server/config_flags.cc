@@ -75,7 +75,7 @@ void AddHttpFlags(CLI::App& app, Config& config, RawConfig& raw) {
   group.Add("--allowed-origins", "LIST", raw.allowed_origins,
             "browser origins to allow, comma-separated; * allows all");
   group.Add("--allowed-hosts", "LIST", raw.allowed_hosts,
-            "Host names to allow besides our own, comma-separated; * allows all");
+            "Host names to allow besides our own, on the admin listener as well, comma-separated; * allows all");
   group.Add("--trusted-proxies", "LIST", raw.trusted_proxies,
             "addresses and networks whose word for a client's address is taken, comma-separated");
   group.AddWithDefault("--proxy-header", "NAME", raw.proxy_header,

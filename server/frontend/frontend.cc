@@ -78,7 +78,7 @@ Frontend::Frontend(FrontendOptions options, Metrics& metrics, TenantRegistry& te
   admin_context_.limits = options_.limits;
   admin_context_.limits.connections_max = kAdminConnections;
   admin_context_.authenticate = OperatorAuthentication(options_.admin.keys, tenants_, auth_limiter_, on_failure);
-  admin_context_.origins = OriginPolicy(options_.admin.host, {}, {});
+  admin_context_.origins = options_.origins.WithoutPages(options_.admin.host);
 }
 
 Frontend::~Frontend() {

@@ -11,6 +11,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "server/http/http_message.h"
@@ -22,6 +23,9 @@ class OriginPolicy {
   OriginPolicy() = default;
   OriginPolicy(std::string bound_host, std::vector<std::string> allowed_hosts,
                std::vector<std::string> allowed_origins);
+
+  // The policy of another listener: the same names besides its own address, and no pages of other origins.
+  OriginPolicy WithoutPages(std::string bound_host) const { return {std::move(bound_host), allowed_hosts_, {}}; }
 
   // `host` is the Host field, with or without a port. An empty one (HTTP/1.0) is accepted: no browser sends it.
   bool AdmitsHost(std::string_view host) const;

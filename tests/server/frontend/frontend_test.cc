@@ -270,6 +270,21 @@ class BusyIoThreads {
   std::atomic<int> busy_ = 0;
 };
 
+TEST(Frontend, TheOperatorsListenerHasTheSameNamesAndNoPages) {
+  TestServerOptions options;
+  options.http.origins = OriginPolicy("127.0.0.1", {"hydrant.internal"}, {"https://ui.example"});
+  options.http.admin.port = 0;
+  options.http.admin.keys = RotatingKeys::Of("admin-key");
+  TestServer server(std::move(options));
+  const auto ask = [&](const std::string& host, const std::string& fields = "") {
+    const std::string request = "GET /metrics HTTP/1.1\r\nHost: " + host + "\r\n" + fields;
+    return RawClient(server.http().admin_port()).Ask(request + "Authorization: Bearer admin-key\r\n\r\n").status;
+  };
+  EXPECT_EQ(ask("hydrant.internal:8001"), 200);
+  EXPECT_EQ(ask("evil.example"), 403);
+  EXPECT_EQ(ask("hydrant.internal:8001", "Origin: https://ui.example\r\n"), 403);
+}
+
 TEST(Frontend, TheOperatorIsHeardWhateverClientsDo) {
   Told told;
   TestServerOptions options;
