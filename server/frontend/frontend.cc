@@ -316,14 +316,15 @@ void Frontend::BeginDrain() {
 }
 
 void Frontend::PollDrain() {
-  if ((admission_->refusing() && generations_->in_flight() == 0) || (cancelled_ && MonotonicUs() > deadline_us_)) {
+  if (admission_->refusing()) context_.ending = true;
+  if ((context_.ending && context_.unanswered == 0) || (cancelled_ && MonotonicUs() > deadline_us_)) {
     if (!cancelled_) CancelRunning();  // the engine has nothing left; this ends its thread
     io_.stop();
     control_io_.stop();
     return;
   }
   if (MonotonicUs() > deadline_us_) {
-    Log(LogLevel::kWarning, absl::StrCat("ending ", generations_->in_flight(), " requests at the shutdown deadline"));
+    Log(LogLevel::kWarning, absl::StrCat("ending ", context_.unanswered.load(), " requests at the shutdown deadline"));
     CancelRunning();
   }
   // Whoever comes now waits in the backlog for the process that gets the socket next, instead of being refused by this one.

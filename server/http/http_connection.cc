@@ -63,6 +63,23 @@ bool Accepts(const HttpRoute& route, std::string_view method) {
 // "application/json; charset=utf-8" -> "application/json".
 std::string MediaType(std::string_view value) { return LowerCase(Trim(value.substr(0, value.find(';')))); }
 
+// A request among ListenerContext::unanswered, until this goes.
+class Unanswered {
+ public:
+  explicit Unanswered(ListenerContext& context) : context_(context), counts_(!context.ending.load()) {
+    if (counts_) ++context_.unanswered;
+  }
+  ~Unanswered() {
+    if (counts_) --context_.unanswered;
+  }
+  Unanswered(const Unanswered&) = delete;
+  Unanswered& operator=(const Unanswered&) = delete;
+
+ private:
+  ListenerContext& context_;
+  const bool counts_;
+};
+
 }  // namespace
 
 HttpConnection::HttpConnection(HttpSocket socket, ListenerContext& context, std::string peer,
@@ -104,6 +121,7 @@ asio::awaitable<void> HttpConnection::Run() {
     HttpHead head;
     const bool got = co_await ReadHead(&head);
     if (!got) break;
+    const Unanswered unanswered(context_);
     keep_alive_ = head.keep_alive;
     client_ = context_.proxies.ClientOf(peer_, head);
     HttpExchange exchange(*this, std::move(head), client_);

@@ -59,6 +59,10 @@ struct ListenerContext {
   // Set once, when balancers should send new requests elsewhere: /ready says so, and every response ends its connection.
   // Relaxed: a response that misses it is answered as if it had come earlier.
   std::atomic<bool> unready = false;
+  // Requests of which the head has come and not the end of the answer, to be waited for before the server ends. One that begins once
+  // `ending` is set does not count: who always has another one would keep the server.
+  std::atomic<int64_t> unanswered = 0;
+  std::atomic<bool> ending = false;
   // Admission to the engine is paused: /ready says so, and nothing else changes. Relaxed, likewise.
   std::atomic<bool> paused = false;
 };

@@ -81,6 +81,27 @@ TEST(Frontend, ADrainLetsStreamsFinishAndTurnsNewOnesAway) {
   EXPECT_EQ(server.Join(), 0);
 }
 
+TEST(Frontend, ARequestWhoseBodyIsOnItsWayIsAnsweredBeforeTheEnd) {
+  TestServer server;
+  RawClient idle(server.port());
+  ASSERT_EQ(idle.Ask(Get("/health")).status, 200);
+  const std::string body = R"({"prompt":"hi"})";
+  const auto begin = [&](RawClient& client, const std::string& path) {
+    client.Send("POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
+                std::to_string(body.size()) + "\r\nExpect: 100-continue\r\n\r\n");
+    EXPECT_THAT(client.ReadUntil("\r\n\r\n"), HasSubstr("100 Continue"));
+  };
+  RawClient generation(server.port());
+  RawClient work(server.port());
+  begin(generation, "/v1/completions");
+  begin(work, "/tokenize");
+  server.http().Shutdown();
+  ASSERT_TRUE(Drains(server));
+  EXPECT_EQ(generation.Ask(body).status, 503);
+  EXPECT_EQ(work.Ask(body).status, 200);
+  EXPECT_EQ(server.Join(), 0) << "and who is idle is not waited for";
+}
+
 TEST(Frontend, UntilTheDelayIsOverItServesBalancersThatHaveNotNoticed) {
   TestServerOptions options;
   options.http.shutdown_delay_s = 0.3;
