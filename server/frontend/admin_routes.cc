@@ -49,7 +49,10 @@ HttpResponse Reload(const State& state) {
     // The message names the file and the place in it; the operator wrote both.
     return ErrorResponse(InvalidField("", std::string(status.message()), "invalid_tenants_file"));
   }
-  return JsonResponse(absl::StrCat("{\"tenants\":", state.sources.tenants.table()->entries().size(), "}"));
+  const std::shared_ptr<const TenantTable> table = state.sources.tenants.table();
+  std::string json = absl::StrCat("{\"tenants\":", table->entries().size());
+  if (!table->warning().empty()) absl::StrAppend(&json, ",\"warning\":\"", std::string(table->warning()), "\"");
+  return JsonResponse(json + "}");
 }
 
 void AppendLimits(const TenantEntry& entry, const TenantAccount::Snapshot& now, std::string* out) {

@@ -145,6 +145,7 @@ absl::Status Frontend::Open(EnginePort& engine) {
     for (const int number : {SIGTERM, SIGINT, SIGHUP}) signals_.add(number);
     OnSignal();
   }
+  WarnOfTenants();
   listener_.Start();
   Tell("READY=1\nSTATUS=Serving");
   if (options_.watchdog_us > 0) AskIoThreads();
@@ -153,6 +154,11 @@ absl::Status Frontend::Open(EnginePort& engine) {
 
 void Frontend::Tell(std::string_view lines) const {
   if (options_.notify) options_.notify(lines);
+}
+
+void Frontend::WarnOfTenants() const {
+  const std::string_view warning = tenants_.table()->warning();
+  if (!warning.empty()) Log(LogLevel::kWarning, std::string(warning));
 }
 
 void Frontend::FeedWatchdog() {
@@ -214,6 +220,7 @@ absl::Status Frontend::Reload(std::string_view by) {
                              {"admin_keys", static_cast<int64_t>(options_.admin.keys->size())},
                              {"metrics_keys", static_cast<int64_t>(options_.metrics_keys->size())}};
   Log(LogLevel::kInfo, absl::StrCat("reloaded: ", table->entries().size(), " tenants"), fields);
+  WarnOfTenants();
   return status;
 }
 

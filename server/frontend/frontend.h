@@ -107,6 +107,7 @@ class Frontend {
   bool CanReload() const;
   // Everything that is in a file, as a whole or not at all. `by`: who asked, for the log.
   absl::Status Reload(std::string_view by);
+  void WarnOfTenants() const;
   void OnSignal();
   void OnHangup();
   void Tell(std::string_view lines) const;

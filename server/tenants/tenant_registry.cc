@@ -29,6 +29,11 @@ std::shared_ptr<const TenantEntry> TenantTable::Find(const std::string* authoriz
   return owner < 0 ? nullptr : entries_[static_cast<size_t>(owner)];
 }
 
+std::string_view TenantTable::warning() const {
+  if (keys_.size() > 0 || default_tenant_ != nullptr) return "";
+  return "no tenant has a key, and there is no default_tenant: every request is answered 401";
+}
+
 TenantRegistry::TenantRegistry(const TenantsConfig& config, const TenantFacts& facts) : facts_(facts) {
   const absl::Status status = Apply(config);
   assert(status.ok());

@@ -51,6 +51,8 @@ class TenantTable {
   // Whether some tenant has this key.
   bool HasKey(std::string_view key) const { return keys_.OwnerOf(key) >= 0; }
   size_t keys() const { return keys_.size(); }
+  // What is to be told of a configuration that lets nobody in; empty: it lets somebody in.
+  std::string_view warning() const;
   const std::vector<std::shared_ptr<const TenantEntry>>& entries() const { return entries_; }
   // Tenants that have left the configuration, or that AddGone named: nobody has their key, and what they left is the operator's.
   const std::vector<std::shared_ptr<const TenantEntry>>& gone() const { return gone_; }

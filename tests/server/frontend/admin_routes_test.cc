@@ -138,6 +138,30 @@ TEST_F(AdminRoutesTest, AReloadTakesEffectAtOnceOrNotAtAll) {
   EXPECT_EQ(Complete(R"({"prompt":"hi"})", "key-a").status, 401);
 }
 
+TEST_F(AdminRoutesTest, AFileThatLetsNobodyInIsToldOf) {
+  testing::internal::CaptureStderr();
+  StartLog(LogLevel::kInfo);
+  Start();
+  const auto reload = [this](const std::string& file) {
+    path_ = dir_.Write("tenants.json", file);
+    EXPECT_EQ(chmod(path_.c_str(), 0600), 0);
+    return Admin(Post("/admin/reload")).body;
+  };
+  EXPECT_EQ(reload(R"({"tenants":[{"name":"a"}],"default_tenant":"a"})"), R"({"tenants":1})");
+  const std::string warning = "no tenant has a key, and there is no default_tenant: every request is answered 401";
+  EXPECT_EQ(reload(R"({"tenants":[{"name":"a"}]})"), R"({"tenants":1,"warning":")" + warning + R"("})");
+  server_.reset();
+  TestServerOptions options;
+  options.tenants_path = path_;
+  server_ = std::make_unique<TestServer>(std::move(options));
+  server_.reset();
+  StopLog();
+  const std::string text = testing::internal::GetCapturedStderr();
+  const size_t first = text.find(warning);
+  ASSERT_NE(first, std::string::npos);
+  EXPECT_NE(text.find(warning, first + 1), std::string::npos) << "at a start, too";
+}
+
 // Files of keys beside the tenants: a reload puts all of them into force, or none.
 class KeyFilesTest : public AdminRoutesTest {
  protected:
