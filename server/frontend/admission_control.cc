@@ -37,7 +37,7 @@ class AdmissionControl::Place : public RequestPlace {
   Place& operator=(const Place&) = delete;
 
   std::optional<Refusal> Open() {
-    std::optional<Refusal> refusal = tenant_->account->Open(opened_us_);
+    std::optional<Refusal> refusal = tenant_->account->Open(opened_us_, generates_);
     open_ = !refusal.has_value();
     return refusal;
   }
@@ -62,7 +62,7 @@ class AdmissionControl::Place : public RequestPlace {
     answer_bytes_ += bytes;
   }
   void Close() override {
-    if (open_) tenant_->account->Close(opened_us_, MonotonicUs());
+    if (open_) tenant_->account->Close(opened_us_, MonotonicUs(), generates_);
     open_ = false;
     if (ask_ != nullptr) control_.store_->GiveBack(std::exchange(ask_, nullptr), 0);
   }
@@ -87,7 +87,7 @@ class AdmissionControl::Place : public RequestPlace {
     }
     if (!refusal.has_value()) co_return std::nullopt;
     ReleaseBody();  // none of it is kept, however slowly it comes
-    account.Withdraw(MonotonicUs());
+    account.Withdraw(MonotonicUs(), generates_);
     open_ = false;
     // An answer that is still to come may have counted it.
     if (ask_ != nullptr) store.GiveBack(ask_, ask_->demand().amount);

@@ -230,8 +230,9 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   routes.push_back(OnBody("/tokenize", *sources, TokenizeNow));
   routes.push_back(OnBody("/detokenize", *sources, DetokenizeNow));
   routes.push_back({"GET", "/load", false, [sources](HttpExchange& exchange) -> asio::awaitable<void> {
-                      const int64_t load = sources->shared ? exchange.caller()->account->snapshot(MonotonicUs()).open
-                                                           : sources->generations.in_flight();
+                      const int64_t load = sources->shared
+                                               ? exchange.caller()->account->snapshot(MonotonicUs()).generations
+                                               : sources->generations.in_flight();
                       HttpResponse response = JsonResponse(LoadJson(load));
                       co_await exchange.Respond(std::move(response));
                     }});

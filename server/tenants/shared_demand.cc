@@ -29,10 +29,11 @@ std::optional<LimitDemand> TenantAccount::SharedDemand() const {
                      limits_.concurrency_max > 0 ? 1 : 0};
 }
 
-void TenantAccount::Withdraw(int64_t now_us) {
+void TenantAccount::Withdraw(int64_t now_us, bool generates) {
   const std::lock_guard<std::mutex> lock(mutex_);
   assert(open_ > 0);
   --open_;
+  if (generates) --generations_;
   requests_.GiveBack(1, now_us);
 }
 

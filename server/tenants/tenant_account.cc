@@ -95,7 +95,7 @@ std::optional<Refusal> TenantAccount::TakeRequest(int64_t now_us) {
                  requests_.SecondsUntil(1, now_us));
 }
 
-std::optional<Refusal> TenantAccount::Open(int64_t now_us) {
+std::optional<Refusal> TenantAccount::Open(int64_t now_us, bool generates) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (limits_.concurrency_max > 0 && open_ >= limits_.concurrency_max) {
     // One of those that run ends, on average, after its share of a request's time.
@@ -104,13 +104,15 @@ std::optional<Refusal> TenantAccount::Open(int64_t now_us) {
   }
   if (std::optional<Refusal> refusal = TakeRequest(now_us)) return refusal;
   ++open_;
+  if (generates) ++generations_;
   return std::nullopt;
 }
 
-void TenantAccount::Close(int64_t opened_us, int64_t now_us) {
+void TenantAccount::Close(int64_t opened_us, int64_t now_us, bool generates) {
   const std::lock_guard<std::mutex> lock(mutex_);
   assert(open_ > 0);
   --open_;
+  if (generates) --generations_;
   requests_known_.places_until_us = 0;  // there is one
   request_s_ += kDurationWeight * (static_cast<double>(now_us - opened_us) * 1e-6 - request_s_);
 }
@@ -146,6 +148,7 @@ TenantAccount::Snapshot TenantAccount::snapshot(int64_t now_us) const {
   Snapshot snapshot;
   snapshot.limits = limits_;
   snapshot.open = open_;
+  snapshot.generations = generations_;
   snapshot.queued = queued_;
   if (tokens_.limited()) snapshot.tokens_remaining = Remaining(tokens_, tokens_seen_, now_us);
   if (requests_.limited()) snapshot.requests_remaining = Remaining(requests_, requests_seen_, now_us);

@@ -47,14 +47,14 @@ class TenantAccount {
 
   void SetLimits(const TenantLimits& limits, int64_t now_us);
 
-  // A request arrived: concurrency_max and rpm. Every success is followed by one Close.
-  std::optional<Refusal> Open(int64_t now_us);
-  void Close(int64_t opened_us, int64_t now_us);
+  // A request arrived: concurrency_max and rpm. Every success is followed by one Close, or Withdraw, that says the same of it.
+  std::optional<Refusal> Open(int64_t now_us, bool generates = false);
+  void Close(int64_t opened_us, int64_t now_us, bool generates = false);
 
   // What LimitStore is to be asked beside Open; nullopt: none of these limits is set.
   std::optional<LimitDemand> SharedDemand() const;
   // In the place of Close, for a request that was opened and that the store refused: it counts for nothing.
-  void Withdraw(int64_t now_us);
+  void Withdraw(int64_t now_us, bool generates = false);
   // Why a request may not go on after it was asked about; null `ask`: the store was away, `fails_open` what that means. What the
   // answer says of the rate is in x-ratelimit-* from now on.
   std::optional<Refusal> Judge(const LimitAsk* ask, bool fails_open, int64_t now_us);
@@ -73,6 +73,7 @@ class TenantAccount {
   struct Snapshot {
     TenantLimits limits;
     int32_t open = 0;
+    int32_t generations = 0;  // of those
     int64_t queued = 0;
     int64_t tokens_remaining = -1;    // -1: no limit
     int64_t requests_remaining = -1;  // -1: no limit
@@ -113,6 +114,7 @@ class TenantAccount {
   Known requests_known_;
   Known tokens_known_;
   int32_t open_ = 0;
+  int32_t generations_ = 0;    // of those
   int64_t sequences_ = 0;      // accepted and not yet ended
   int64_t queued_ = 0;         // of those, not yet admitted
   int64_t queued_tokens_ = 0;  // of their prompts

@@ -162,6 +162,23 @@ TEST_F(AdminRoutesTest, AFileThatLetsNobodyInIsToldOf) {
   EXPECT_NE(text.find(warning, first + 1), std::string::npos) << "at a start, too";
 }
 
+TEST_F(AdminRoutesTest, TheLoadOfATenantIsItsGenerations) {
+  Start();
+  const auto load = [this] { return server_->Ask(Get("/load", "Authorization: Bearer key-a\r\n")).body; };
+  const std::string key = "Authorization: Bearer key-a\r\n";
+  RawClient work(server_->port());
+  work.Send(Post("/tokenize", key + "Content-Length: 100\r\nExpect: 100-continue\r\n"));
+  ASSERT_THAT(work.ReadUntil("\r\n\r\n"), HasSubstr("100 Continue"));
+  EXPECT_EQ(load(), R"({"server_load":0})");
+  server_->executor().Hold();
+  RawClient generation(server_->port());
+  generation.Send(CompletionPost(kLong, key));
+  EXPECT_TRUE(Eventually([&] { return load() == R"({"server_load":1})"; })) << load();
+  generation.Close();
+  server_->executor().Release();
+  EXPECT_TRUE(Eventually([&] { return load() == R"({"server_load":0})"; })) << load();
+}
+
 // Files of keys beside the tenants: a reload puts all of them into force, or none.
 class KeyFilesTest : public AdminRoutesTest {
  protected:
