@@ -491,14 +491,16 @@ void Metrics::ObserveSequence(int32_t tenant, const SequenceReport& report) {
   if (times.admitted_us < 0) return;
   series_->queue->Observe(Seconds(times.admitted_us - times.arrival_us));
   series_->tenant(tenant).queue->Observe(Seconds(times.admitted_us - times.arrival_us));
-  if (times.first_token_us < 0) return;
+  const bool tokens = times.first_token_us >= 0;
+  if (!tokens && !EndsByItself(report.reason)) return;
+  // What is asked for no token, a vector, comes with the end.
+  const int64_t first_us = tokens ? times.first_token_us : report.ended_us;
+  const int64_t last_us = tokens ? times.last_token_us : report.ended_us;
   series_->prefill_computed->Observe(report.prompt_tokens - report.cached - report.restored);
-  series_->prefill->Observe(Seconds(times.first_token_us - times.admitted_us));
-  series_->inference->Observe(Seconds(times.last_token_us - times.admitted_us));
-  series_->decode->Observe(Seconds(times.last_token_us - times.first_token_us));
-  if (report.generated > 1) {
-    series_->time_per_token->Observe(Seconds(times.last_token_us - times.first_token_us) / (report.generated - 1));
-  }
+  series_->prefill->Observe(Seconds(first_us - times.admitted_us));
+  series_->inference->Observe(Seconds(last_us - times.admitted_us));
+  series_->decode->Observe(Seconds(last_us - first_us));
+  if (report.generated > 1) series_->time_per_token->Observe(Seconds(last_us - first_us) / (report.generated - 1));
 }
 
 void Metrics::ObserveRequest(int32_t n, int32_t generated_tokens_max) {

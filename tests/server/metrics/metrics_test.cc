@@ -269,6 +269,29 @@ TEST(Metrics, TheEnginesNumbersAreThoseOfTheSnapshotAndCountersNeverFall) {
   }
 }
 
+// As vLLM has it: what has no token comes with its end, and no time passes after it.
+TEST(Metrics, WhatHasNoTokenComesWithItsEnd) {
+  Metrics metrics(FewOptions());
+  SequenceReport embedding;
+  embedding.reason = FinishReason::kLength;
+  embedding.prompt_tokens = 30;
+  embedding.times.arrival_us = 0;
+  embedding.times.admitted_us = 1'000'000;
+  embedding.ended_us = 3'000'000;
+  metrics.ObserveSequence(0, embedding);
+  embedding.reason = FinishReason::kAbort;
+  metrics.ObserveSequence(0, embedding);
+  const Exposition text(metrics.Render(EngineCounters(), SessionCounts(), false));
+  const std::map<std::string, double> sums = {{"vllm:request_prefill_kv_computed_tokens", 30},
+                                              {"vllm:request_prefill_time_seconds", 2},
+                                              {"vllm:request_inference_time_seconds", 2},
+                                              {"vllm:request_decode_time_seconds", 0}};
+  for (const auto& [name, sum] : sums) {
+    EXPECT_DOUBLE_EQ(text.Value(name + "_sum"), sum) << name;
+    EXPECT_EQ(text.Value(name + "_count"), 1) << name;
+  }
+}
+
 TEST(Metrics, ASequencesTimesFallIntoTheirHistograms) {
   Metrics metrics(FewOptions());
   SequenceReport report;
