@@ -188,6 +188,7 @@ asio::awaitable<void> SessionTransfer::Give(HttpExchange& exchange, Caller tenan
     response.content_type = kSessionFileType;
     response.fields.emplace_back("etag", SessionTag(kept.value().past->turn));
     response.fields.emplace_back("cache-control", "no-store");
+    response.fields.emplace_back(kSessionHolderField, instance_);
     if (with_kv == "1") kv = context_.sessions->SendKv(kept.value());
     const SessionFile file = FileOf(kept.value(), *tenant, id);
     response.body =

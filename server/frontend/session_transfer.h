@@ -15,6 +15,7 @@
 #include "server/generation/generation_prepare.h"
 #include "server/http/http_exchange.h"
 #include "server/http/worker_pool.h"
+#include "server/process/random_id.h"
 #include "server/sessions/session_store.h"
 #include "server/sessions/transfer/session_file.h"
 
@@ -27,7 +28,7 @@ class SessionTransfer {
                   int64_t past_bytes_max)
       : context_(context), admission_(admission), workers_(workers), past_bytes_max_(past_bytes_max) {}
 
-  // GET …/state of a session of `tenant`: 200 with its file, whose tag is its last turn. With `kv=1` its KV comes along where it is on
+  // GET …/state of a session of `tenant`: 200 with its file, whose tag is its last turn, and who gives it. With `kv=1` its KV comes along where it is on
   // the disk, or parked, and then is written first; it counts as an answer of 2 MiB.
   boost::asio::awaitable<void> Give(HttpExchange& exchange, Caller tenant, std::string id) const;
   // PUT …/state, in two steps: what is wrong with the request's head, before a byte of its body is read; then 201 once the session is
@@ -50,6 +51,7 @@ class SessionTransfer {
   const AdmissionControl& admission_;
   WorkerPool& workers_;
   const int64_t past_bytes_max_;
+  const std::string instance_ = RandomId();
 };
 
 }  // namespace hydrant

@@ -97,11 +97,11 @@ absl::StatusOr<SessionFile> DirectoryPlace::Read(const SessionName& name) {
   return file;
 }
 
-absl::StatusOr<std::string> DirectoryPlace::Export(const std::string& tenant, const std::string& id) {
+absl::StatusOr<ExportedSession> DirectoryPlace::Export(const std::string& tenant, const std::string& id) {
   const absl::StatusOr<SessionFile> file = Read(directory_->NameOf(tenant, id));
   if (absl::IsNotFound(file.status())) return NoSession(tenant, id);
   if (!file.ok()) return file.status();
-  return WriteSessionFile(*file);
+  return ExportedSession{WriteSessionFile(*file), path_};
 }
 
 bool DirectoryPlace::Write(LogRecord record) { return log_->Write({&record, 1}, MonotonicUs()).front(); }

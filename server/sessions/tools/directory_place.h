@@ -27,7 +27,7 @@ class DirectoryPlace : public SessionPlace {
 
   const std::string& name() const override { return path_; }
   absl::StatusOr<std::vector<PlacedSession>> List(const std::string& tenant) override;
-  absl::StatusOr<std::string> Export(const std::string& tenant, const std::string& id) override;
+  absl::StatusOr<ExportedSession> Export(const std::string& tenant, const std::string& id) override;
   absl::StatusOr<bool> Import(const std::string& tenant, const std::string& file) override;
   absl::StatusOr<bool> IsDurable(const std::string&, const std::string&) override { return true; }
   absl::StatusOr<bool> Forget(const std::string& tenant, const std::string& id, uint64_t turn) override;

@@ -16,6 +16,14 @@ constexpr double kPauseS = 0.5;  // between two looks at sessions that were busy
 // Whether the next session would end the same way.
 bool EndsAll(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsPermissionDenied(status); }
 
+// Why a session that is at both may be there only once; null: it is there twice. Addresses do not say: a server may have several, and
+// a gateway's is that of many.
+const char* WhyOne(const std::string& from, const std::string& to) {
+  if (from.empty() || to.empty())
+    return "it is there already, and an older server does not say whether the two are one";
+  return from == to ? "both addresses lead to the server that has it" : nullptr;
+}
+
 class Handover {
  public:
   Handover(SessionPlace& from, SessionPlace& to, const HandoverOptions& options)
@@ -62,10 +70,15 @@ class Handover {
     if (!state.ok()) return state.status();
     const int64_t kv_bytes = state->kv == nullptr ? 0 : state->kv->bytes();
     const int64_t bytes = std::ssize(state->file.past) + kv_bytes;
-    std::string kv;
-    const absl::StatusOr<ImportOutcome> outcome = ImportOnce(to_, session.tenant, *state, /*replaces=*/true, &kv);
-    if (!outcome.ok()) return outcome.status();
-    const bool came = *outcome == ImportOutcome::kImported || *outcome == ImportOutcome::kNotDurable;
+    const absl::StatusOr<ImportReport> report = ImportOnce(to_, session.tenant, *state, /*replaces=*/true);
+    if (!report.ok()) return report.status();
+    const ImportOutcome outcome = report->outcome;
+    const std::string& kv = report->kv;
+    const bool came = outcome == ImportOutcome::kImported || outcome == ImportOutcome::kNotDurable;
+    if (const char* why = WhyOne(state->holder, report->holder); !came && why != nullptr) {
+      Stays(session, why);
+      return absl::OkStatus();
+    }
     if (came && !state->kv_lost.empty()) {
       ++report_.kv_lost;
       Say(session, absl::StrCat(" goes without its KV: ", state->kv_lost));
@@ -75,7 +88,7 @@ class Handover {
       report_.kv_taken += kv == "taken" ? 1 : 0;
       if (kv != "taken") Say(session, absl::StrCat(" goes without its KV: ", kv.empty() ? "nobody takes it" : kv));
     }
-    if (*outcome == ImportOutcome::kNotDurable || *outcome == ImportOutcome::kPresentNotDurable) {
+    if (outcome == ImportOutcome::kNotDurable || outcome == ImportOutcome::kPresentNotDurable) {
       ++report_.not_durable;
       report_.bytes += came ? bytes : 0;
       return absl::OkStatus();
@@ -83,8 +96,8 @@ class Handover {
     const absl::StatusOr<bool> forgotten = from_.Forget(session.tenant, session.id, state->file.turn);
     if (absl::IsOutOfRange(forgotten.status())) return absl::AbortedError("it has gone on meanwhile");
     if (!forgotten.ok() && !absl::IsNotFound(forgotten.status())) return forgotten.status();
-    ++(*outcome == ImportOutcome::kPresent ? report_.present : report_.moved);
-    if (*outcome == ImportOutcome::kImported) report_.bytes += bytes;
+    ++(outcome == ImportOutcome::kPresent ? report_.present : report_.moved);
+    if (outcome == ImportOutcome::kImported) report_.bytes += bytes;
     return absl::OkStatus();
   }
   void Stays(const PlacedSession& session, const std::string& why) {

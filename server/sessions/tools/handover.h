@@ -1,7 +1,7 @@
 // Handover moves all sessions of a server that is to end, or of its directory, to another one.
 //
 // A session is at one of the two all along, or at both, and never at neither: it is copied, and leaves its old place only where it has
-// not gone on there meanwhile and no restart of the new one will lose it. So a handover may be broken off and begun again.
+// not gone on there meanwhile, no restart of the new one will lose it, and the two are two. So a handover may be broken off and begun again.
 //
 // Thread: one at a time; waits.
 #ifndef HYDRANT_SERVER_SESSIONS_TOOLS_HANDOVER_H_
@@ -31,7 +31,7 @@ struct HandoverReport {
   int64_t present = 0;      // had been copied before, and have left now
   int64_t gone = 0;         // ended by themselves meanwhile
   int64_t not_durable = 0;  // copied, and still where they were: a restart of the new place would lose them
-  int64_t left = 0;         // not copied: busy to the end, or refused
+  int64_t left = 0;         // not copied: busy to the end, refused, or on its way to where it is
   int64_t bytes = 0;        // of their files
   int64_t kv_sent = 0;      // of `moved`: with KV
   int64_t kv_lost = 0;      // sessions whose KV broke off on its way from the old place, and came without

@@ -173,11 +173,11 @@ absl::StatusOr<std::vector<PlacedSession>> HttpPlace::List(const std::string& te
   return sessions;
 }
 
-absl::StatusOr<std::string> HttpPlace::Export(const std::string& tenant, const std::string& id) {
+absl::StatusOr<ExportedSession> HttpPlace::Export(const std::string& tenant, const std::string& id) {
   absl::StatusOr<HttpClient::Reply> reply = Ask("GET", Target(tenant, absl::StrCat("/", id, "/state")));
   if (!reply.ok()) return reply.status();
   if (reply->status != 200) return ErrorOf(*reply);
-  return std::move(reply->body);
+  return ExportedSession{std::move(reply->body), reply->Field(kSessionHolderField)};
 }
 
 absl::StatusOr<MovingSession> HttpPlace::ExportState(const std::string& tenant, const std::string& id) {
@@ -190,6 +190,7 @@ absl::StatusOr<MovingSession> HttpPlace::ExportState(const std::string& tenant, 
   absl::Status status = reply.status();
   if (reply.ok() && reader != nullptr) {
     absl::StatusOr<MovingSession> state = reader->Finish();
+    if (state.ok()) state->holder = reply->Field(kSessionHolderField);
     if (state.ok()) return state;
     status = state.status();
   }
@@ -203,7 +204,7 @@ absl::StatusOr<bool> HttpPlace::Import(const std::string& tenant, const std::str
   absl::StatusOr<SessionFile> file = ReadSessionFile(bytes);
   if (!file.ok()) return file.status();
   std::string kv;
-  return ImportState(tenant, {*std::move(file), nullptr, 0, ""}, &kv);
+  return ImportState(tenant, {*std::move(file), nullptr, 0, "", ""}, &kv);
 }
 
 absl::StatusOr<bool> HttpPlace::ImportState(const std::string& tenant, const MovingSession& state, std::string* kv) {
@@ -260,13 +261,13 @@ absl::StatusOr<VerifyReport> HttpPlace::Verify(const std::string& tenant) {
   if (!sessions.ok()) return sessions.status();
   VerifyReport report;
   for (const PlacedSession& session : *sessions) {
-    const absl::StatusOr<std::string> bytes = Export(session.tenant, session.id);
+    const absl::StatusOr<ExportedSession> exported = Export(session.tenant, session.id);
     // One that has a turn in progress was read for it; one that is gone is not there to be read.
-    if (absl::IsAborted(bytes.status()) || absl::IsNotFound(bytes.status())) continue;
-    if (!bytes.ok() && !absl::IsDataLoss(bytes.status())) return bytes.status();
+    if (absl::IsAborted(exported.status()) || absl::IsNotFound(exported.status())) continue;
+    if (!exported.ok() && !absl::IsDataLoss(exported.status())) return exported.status();
     ++report.sessions;
-    report.bytes += bytes.ok() ? std::ssize(*bytes) : 0;
-    const absl::Status read = bytes.ok() ? ReadSessionFile(*bytes).status() : bytes.status();
+    report.bytes += exported.ok() ? std::ssize(exported->file) : 0;
+    const absl::Status read = exported.ok() ? ReadSessionFile(exported->file).status() : exported.status();
     if (read.ok()) continue;
     report.Add(absl::StrCat("session ", session.tenant, session.tenant.empty() ? "" : "/", session.id),
                std::string(read.message()));

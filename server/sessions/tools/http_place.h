@@ -24,7 +24,7 @@ class HttpPlace : public SessionPlace {
 
   const std::string& name() const override { return client_.url(); }
   absl::StatusOr<std::vector<PlacedSession>> List(const std::string& tenant) override;
-  absl::StatusOr<std::string> Export(const std::string& tenant, const std::string& id) override;
+  absl::StatusOr<ExportedSession> Export(const std::string& tenant, const std::string& id) override;
   absl::StatusOr<bool> Import(const std::string& tenant, const std::string& file) override;
   absl::StatusOr<MovingSession> ExportState(const std::string& tenant, const std::string& id) override;
   absl::StatusOr<bool> ImportState(const std::string& tenant, const MovingSession& state, std::string* kv) override;

@@ -44,6 +44,7 @@ struct MovingSession {
   std::shared_ptr<const KvSpool> kv;  // null: there is none
   uint32_t kv_crc = 0;
   std::string kv_lost;  // why there is none, though there was some
+  std::string holder;   // who had it: a run of a server, or a directory; empty: nobody says
 
   // What the state begins with; its KV follows. `with_kv` false: without.
   std::string Head(bool with_kv = true) const {

@@ -49,6 +49,11 @@ struct VerifyReport {
   }
 };
 
+struct ExportedSession {
+  std::string file;
+  std::string holder;  // MovingSession's
+};
+
 class SessionPlace {
  public:
   virtual ~SessionPlace() = default;
@@ -57,18 +62,18 @@ class SessionPlace {
   virtual const std::string& name() const = 0;
   // By tenant and id. `tenant` empty: all of them.
   virtual absl::StatusOr<std::vector<PlacedSession>> List(const std::string& tenant) = 0;
-  // The session's file (session_file.h). Errors: NOT_FOUND; DATA_LOSS; ABORTED for one with a turn in progress.
-  virtual absl::StatusOr<std::string> Export(const std::string& tenant, const std::string& id) = 0;
+  // The session's file (session_file.h), and who has it. Errors: NOT_FOUND; DATA_LOSS; ABORTED for one with a turn in progress.
+  virtual absl::StatusOr<ExportedSession> Export(const std::string& tenant, const std::string& id) = 0;
   // Puts in what Export gave, under that tenant. True: and no restart will lose it. Errors: ALREADY_EXISTS where there is a session of
   // this tenant and id; FAILED_PRECONDITION for one that this place cannot go on from; INVALID_ARGUMENT for what is no such file.
   virtual absl::StatusOr<bool> Import(const std::string& tenant, const std::string& file) = 0;
   // The same with its KV, where this place has it at hand. It is in memory nowhere as a whole.
   virtual absl::StatusOr<MovingSession> ExportState(const std::string& tenant, const std::string& id) {
-    const absl::StatusOr<std::string> bytes = Export(tenant, id);
-    if (!bytes.ok()) return bytes.status();
-    absl::StatusOr<SessionFile> file = ReadSessionFile(*bytes);
+    const absl::StatusOr<ExportedSession> exported = Export(tenant, id);
+    if (!exported.ok()) return exported.status();
+    absl::StatusOr<SessionFile> file = ReadSessionFile(exported->file);
     if (!file.ok()) return file.status();
-    return MovingSession{*std::move(file), nullptr, 0, ""};
+    return MovingSession{*std::move(file), nullptr, 0, "", exported->holder};
   }
   // Import of that. `kv`: what became of its KV, "taken" or why not; empty: there was none, or nobody here knows of KV.
   virtual absl::StatusOr<bool> ImportState(const std::string& tenant, const MovingSession& state, std::string* kv) {

@@ -171,18 +171,19 @@ absl::Status Tool::Import(SessionPlace& place) {
       Fail(path, state.status());
       continue;
     }
-    std::string kv;
-    const absl::StatusOr<ImportOutcome> outcome = ImportOnce(place, options_.tenant, *state, /*replaces=*/false, &kv);
-    if (!outcome.ok()) {
-      Fail(path, outcome.status());
+    const absl::StatusOr<ImportReport> report = ImportOnce(place, options_.tenant, *state, /*replaces=*/false);
+    if (!report.ok()) {
+      Fail(path, report.status());
       continue;
     }
-    const bool came = *outcome == ImportOutcome::kImported || *outcome == ImportOutcome::kNotDurable;
+    const ImportOutcome outcome = report->outcome;
+    const bool came = outcome == ImportOutcome::kImported || outcome == ImportOutcome::kNotDurable;
     came ? ++imported : ++present;
-    if (state->kv != nullptr && came && kv != "taken") {
-      streams_.error(absl::StrCat(path, ": is there without its KV: ", kv.empty() ? "nobody takes it" : kv));
+    if (state->kv != nullptr && came && report->kv != "taken") {
+      streams_.error(
+          absl::StrCat(path, ": is there without its KV: ", report->kv.empty() ? "nobody takes it" : report->kv));
     }
-    const bool is_kept = *outcome == ImportOutcome::kImported || *outcome == ImportOutcome::kPresent;
+    const bool is_kept = outcome == ImportOutcome::kImported || outcome == ImportOutcome::kPresent;
     fleeting += is_kept ? 0 : 1;
   }
   streams_.error(absl::StrCat("imported ", imported, " of ", paths->size(), " sessions; ", present,

@@ -136,25 +136,31 @@ absl::StatusOr<MovingSession> StateFiles::Read(const std::string& path) {
   return reader.Finish();
 }
 
-absl::StatusOr<ImportOutcome> ImportOnce(SessionPlace& place, const std::string& tenant_in, const MovingSession& state,
-                                         bool replaces, std::string* kv) {
+absl::StatusOr<ImportReport> ImportOnce(SessionPlace& place, const std::string& tenant_in, const MovingSession& state,
+                                        bool replaces) {
+  ImportReport report;
   const SessionFile& file = state.file;
   const std::string tenant = tenant_in.empty() ? file.facts.tenant : tenant_in;
   // A second time where the one that was there has given way, or has gone by itself.
   for (int attempt = 0;; ++attempt) {
-    const absl::StatusOr<bool> durable = place.ImportState(tenant, state, kv);
-    if (durable.ok()) return *durable ? ImportOutcome::kImported : ImportOutcome::kNotDurable;
+    const absl::StatusOr<bool> durable = place.ImportState(tenant, state, &report.kv);
+    if (durable.ok()) {
+      report.outcome = *durable ? ImportOutcome::kImported : ImportOutcome::kNotDurable;
+      return report;
+    }
     if (!absl::IsAlreadyExists(durable.status()) || attempt == 2) return durable.status();
-    const absl::StatusOr<std::string> there = place.Export(tenant, file.facts.id);
+    const absl::StatusOr<ExportedSession> there = place.Export(tenant, file.facts.id);
     if (absl::IsNotFound(there.status())) continue;
     if (!there.ok()) return there.status();
-    const absl::StatusOr<SessionFile> other = ReadSessionFile(*there);
+    const absl::StatusOr<SessionFile> other = ReadSessionFile(there->file);
     if (!other.ok()) return other.status();
     const Kinship kinship = KinshipOf(file, *other);
     if (kinship == Kinship::kSame || kinship == Kinship::kSecondGoesOn) {
       const absl::StatusOr<bool> is_durable = place.IsDurable(tenant, file.facts.id);
       if (!is_durable.ok()) return is_durable.status();
-      return *is_durable ? ImportOutcome::kPresent : ImportOutcome::kPresentNotDurable;
+      report.outcome = *is_durable ? ImportOutcome::kPresent : ImportOutcome::kPresentNotDurable;
+      report.holder = there->holder;
+      return report;
     }
     if (kinship == Kinship::kOthers || !replaces) return durable.status();
     const absl::StatusOr<bool> gone = place.Forget(tenant, file.facts.id, other->turn);

@@ -40,11 +40,16 @@ enum class ImportOutcome {
   kPresentNotDurable,  // both
 };
 
+struct ImportReport {
+  ImportOutcome outcome = ImportOutcome::kImported;
+  std::string kv;      // as SessionPlace::ImportState's
+  std::string holder;  // of one that was there already: MovingSession's
+};
+
 // Imports a session so that it does not matter whether that was done before. `tenant`: whose it becomes; empty: as the file says.
-// `replaces`: one there that the session goes on from gives way. `kv`: as SessionPlace::ImportState's. Errors: SessionPlace::Import's;
-// ALREADY_EXISTS where the two differ.
-absl::StatusOr<ImportOutcome> ImportOnce(SessionPlace& place, const std::string& tenant, const MovingSession& state,
-                                         bool replaces, std::string* kv);
+// `replaces`: one there that the session goes on from gives way. Errors: SessionPlace::Import's; ALREADY_EXISTS where the two differ.
+absl::StatusOr<ImportReport> ImportOnce(SessionPlace& place, const std::string& tenant, const MovingSession& state,
+                                        bool replaces);
 
 }  // namespace hydrant
 

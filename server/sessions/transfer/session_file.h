@@ -28,6 +28,8 @@
 namespace hydrant {
 
 inline constexpr std::string_view kSessionFileType = "application/vnd.hydrant.session";
+// The field that names who gives it: another one for every run of a server.
+inline constexpr std::string_view kSessionHolderField = "x-hydrant-instance";
 inline constexpr uint16_t kSessionFileMajor = 1;
 inline constexpr uint16_t kSessionFileMinor = 0;
 

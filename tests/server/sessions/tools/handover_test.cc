@@ -31,20 +31,21 @@ std::string FileOf(const std::string& id, const std::string& text, uint64_t turn
 // Sessions of one tenant, in memory.
 class MemoryPlace : public SessionPlace {
  public:
+  explicit MemoryPlace(std::string holder_in) : holder(std::move(holder_in)) {}
   const std::string& name() const override { return name_; }
   absl::StatusOr<std::vector<PlacedSession>> List(const std::string&) override {
     std::vector<PlacedSession> sessions;
     for (const auto& [id, file] : files) sessions.push_back({.tenant = "acme", .id = id, .turn = TurnOf(file)});
     return sessions;
   }
-  absl::StatusOr<std::string> Export(const std::string&, const std::string& id) override {
+  absl::StatusOr<ExportedSession> Export(const std::string&, const std::string& id) override {
     if (down) return absl::UnavailableError("down");
     if (busy[id] > 0) {
       --busy[id];
       return absl::AbortedError("busy");
     }
     if (!files.contains(id)) return absl::NotFoundError("none");
-    return files[id];
+    return ExportedSession{files[id], holder};
   }
   absl::StatusOr<MovingSession> ExportState(const std::string& tenant, const std::string& id) override {
     absl::StatusOr<MovingSession> state = SessionPlace::ExportState(tenant, id);
@@ -79,7 +80,7 @@ class MemoryPlace : public SessionPlace {
 
   std::map<std::string, std::string> files;
   std::map<std::string, int> busy;  // so many more times
-  std::string refuses, loses_kv;
+  std::string holder, refuses, loses_kv;
   bool durable = true;
   bool down = false;
   std::function<void()> on_import;
@@ -103,7 +104,7 @@ class HandoverTest : public testing::Test {
     return report.ok() ? *report : HandoverReport();
   }
 
-  MemoryPlace from_, to_;
+  MemoryPlace from_{"one"}, to_{"another"};
   int64_t now_us_ = 0;
   std::string said_;
   absl::Status status_;
@@ -134,6 +135,22 @@ TEST_F(HandoverTest, WhatWasCopiedBeforeItWasBrokenOffLeaves) {
   EXPECT_EQ(report.moved, 1);
   EXPECT_THAT(from_.ids(), IsEmpty());
   EXPECT_EQ(MemoryPlace::TurnOf(to_.files["b"]), 3u);
+}
+
+TEST_F(HandoverTest, WhatMayBeThereOnlyOnceStays) {
+  to_.files = from_.files;
+  from_.holder = to_.holder;
+  HandoverReport report = Run();
+  EXPECT_EQ(report.left, 3);
+  EXPECT_FALSE(report.complete());
+  EXPECT_THAT(from_.ids(), ElementsAre("a", "b", "c"));
+  EXPECT_THAT(said_, HasSubstr("session acme/a stays: both addresses lead to the server that has it"));
+  to_.holder = "";
+  EXPECT_EQ(Run().left, 3);
+  EXPECT_THAT(from_.ids(), ElementsAre("a", "b", "c"));
+  EXPECT_THAT(said_, HasSubstr("session acme/a stays: it is there already, and an older server does not say"));
+  from_.files["d"] = FileOf("d", "said by d", 1);
+  EXPECT_EQ(Run().moved, 1) << "what was not there has come to another one";
 }
 
 TEST_F(HandoverTest, TheOneThatHasGoneOnWins) {

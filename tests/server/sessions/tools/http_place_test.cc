@@ -153,6 +153,23 @@ TEST_F(HttpPlaceTools, WhatIsForgottenIsPurgedAlsoWhenTheLastOneStays) {
   EXPECT_EQ(busy.ReadResponse().status, 200);
 }
 
+TEST(HttpPlaceHandover, AServerThatIsGivenItsOwnSessionsKeepsThem) {
+  const TempDir temp;
+  DurableServer durable(temp.File("d"));
+  const std::string url = "http://127.0.0.1:" + std::to_string(durable.server->port());
+  for (const char* id : {"a", "b"}) {
+    const auto answer = durable.server->Ask(
+        CompletionPost(R"({"session_id":")" + std::string(id) + R"(","max_tokens":2,"prompt":"Hello there."})"));
+    ASSERT_EQ(answer.status, 200) << answer.body;
+  }
+  const std::string before = RunTool({"list", "--url", url}).out;
+  const ToolRun run = RunTool({"handover", "--from", url, "--to", url + "/"});
+  EXPECT_EQ(run.exit_code, kExitIncomplete) << run.out;
+  EXPECT_THAT(run.out, HasSubstr("2 stay"));
+  EXPECT_THAT(run.error, HasSubstr("session a stays: both addresses lead to the server that has it"));
+  EXPECT_EQ(RunTool({"list", "--url", url}).out, before);
+}
+
 TEST_F(HttpPlaceTools, ADirectoryIsHandedToAServerAndTheOtherWayRound) {
   SessionsOnDisk disk(temp_.File("d"));
   disk.Stop();
