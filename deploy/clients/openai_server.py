@@ -20,12 +20,17 @@ class Failure(Exception):
 
 class Server:
     def __init__(self, url, key):
-        parts = urllib.parse.urlsplit(url if "://" in url else "http://" + url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise Failure(f"{url} is no address of a server: try {DEFAULT_URL}")
+        wrong = Failure(f"{url} is no address of a server: try {DEFAULT_URL}")
+        try:
+            parts = urllib.parse.urlsplit(url if "://" in url else "http://" + url)
+            port = parts.port
+        except ValueError:  # what is no port, or no IPv6 address
+            raise wrong from None
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+            raise wrong
         path = parts.path.rstrip("/")
         self.prefix = path[: -len("/v1")] if path.endswith("/v1") else path
-        self.scheme, self.host, self.port = parts.scheme, parts.hostname, parts.port
+        self.scheme, self.host, self.port = parts.scheme, parts.hostname, port
         self.url = f"{parts.scheme}://{parts.netloc}{self.prefix}"
         self.key = key
 

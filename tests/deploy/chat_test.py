@@ -75,8 +75,12 @@ def check_errors(server):
     expect(code == 1 and "./hydrant up" in told, "no server: what to do", told)
     code, _, told = chat(server.base, ["Hello."], "--model", "other")
     expect(code == 1 and "not other" in told, "no such model: which there are", told)
-    code, _, told = chat("ftp://x", [])
-    expect(code == 1 and "no address" in told, "no address", told)
+
+
+def check_addresses():
+    for url in ("ftp://x", "http://x:99999", "http://x:0", "http://x:y", "http://[::1"):
+        code, _, told = chat(url, [])
+        expect(code == 1 and f"{url} is no address of a server" in told and told.count("\n") == 1, f"{url} is no address", told)
 
 
 def read_until(terminal, words, seconds=60):
@@ -121,6 +125,7 @@ def check_controls():
 def main():
     path = folder("chat")
     check_controls()
+    check_addresses()
     flags = ("--max-model-len", 1024, "--num-gpu-blocks-override", 512)
     with ServerProcess(BINARY, small_model(path), flags) as server:
         check_talk(server)

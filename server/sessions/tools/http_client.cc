@@ -8,6 +8,7 @@
 #include <boost/beast/core/error.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
+#include <charconv>
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
@@ -49,6 +50,12 @@ struct PieceBody {
 constexpr std::string_view kHttp = "http://";
 constexpr std::string_view kUnix = "unix:";
 
+bool IsPort(std::string_view text) {
+  uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return error == std::errc() && end == text.data() + text.size() && port > 0;
+}
+
 }  // namespace
 
 std::string HttpClient::Reply::Field(std::string_view name) const {
@@ -82,6 +89,8 @@ absl::StatusOr<HttpClient> HttpClient::To(const std::string& url) {
   const size_t colon = host.rfind(':');
   const bool has_port = colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos;
   client.port_ = has_port ? host.substr(colon + 1) : "80";
+  // The resolver takes any number, and of a large one its last 16 bits.
+  if (!IsPort(client.port_)) return wrong("is no port from 1 to 65535");
   host = host.substr(0, has_port ? colon : host.size());
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   client.name_ = host;

@@ -20,6 +20,11 @@ TEST(HttpClient, AnAddressIsHttpOrASocket) {
                                                        {"http://", "is no address"},
                                                        {"http://host/v1", "is no address"},
                                                        {"http://host\r\nX: y", "is no address"},
+                                                       {"http://host:99999", "is no port"},
+                                                       {"http://host:0", "is no port"},
+                                                       {"http://[::1]:-1", "is no port"},
+                                                       {"http://host:", "is no port"},
+                                                       {"http://host:http", "is no port"},
                                                        {"unix:", "is no path"}};
   for (const auto& [url, why] : wrong) {
     const auto client = HttpClient::To(url);
