@@ -358,7 +358,10 @@ std::string Finish(const RawConfig& raw, Config* config) {
 std::string ReadConfigFile(const std::string& path, std::vector<std::string>* arguments) {
   std::ifstream file(path);
   std::stringstream text;
-  if (!file || !(text << file.rdbuf())) return absl::StrCat(path, ": cannot be read");
+  file.peek();
+  if (!file.is_open() || file.bad()) return absl::StrCat(path, ": cannot be read");
+  if (file.eof()) return absl::StrCat(path, ": is empty");
+  text << file.rdbuf();
   std::string not_json;
   const std::optional<JsonBody> document = JsonBody::ParseFile(path, text.str(), &not_json);
   if (!document.has_value()) return not_json;
@@ -368,6 +371,8 @@ std::string ReadConfigFile(const std::string& path, std::vector<std::string>* ar
     std::string name(member.key());
     std::replace(name.begin(), name.end(), '_', '-');
     std::string flag = "--" + name;
+    if (name == "help" || name == "help-all" || name == "config")
+      return absl::StrCat(path, ": ", name, ": is no setting");
     if (member.absent()) continue;
     if (member.is_bool()) {
       // A flag that is off is a flag that is not there, but for those that are on without being asked for.

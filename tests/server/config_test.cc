@@ -544,7 +544,10 @@ TEST(Config, AWrongFileIsExit78AndOneLineThatNamesFileAndKey) {
     const char* text;
     const char* word;
   } cases[] = {
-      {"", ""},
+      {"", "c.json: is empty"},
+      {R"({"help": true})", "c.json: help: is no setting"},
+      {R"({"help_all": true})", "c.json: help-all: is no setting"},
+      {R"({"config": "other.json"})", "c.json: config: is no setting"},
       {"{\n\"port\": }", "c.json:2: is not valid JSON"},
       {R"({"kv_policy": "h2o", "kv_budget": "many"})", "--kv-budget: "},
       {"[1]", "object"},
@@ -566,7 +569,8 @@ TEST(Config, AWrongFileIsExit78AndOneLineThatNamesFileAndKey) {
   }
   const ConfigResult missing = Parse({"--config", dir.File("missing.json")});
   EXPECT_EQ(missing.exit_code, kExitConfig);
-  EXPECT_THAT(missing.message, HasSubstr("missing.json"));
+  EXPECT_THAT(missing.message, HasSubstr("missing.json: cannot be read"));
+  EXPECT_THAT(Parse({"--config", dir.File("")}).message, HasSubstr("cannot be read")) << "a directory";
 }
 
 }  // namespace
