@@ -18,6 +18,9 @@ RequestError ErrorOfStatus(int status) {
   return RequestError::kHttpOther;
 }
 
+// Whether an answer that ends so is one that the server gave up, whatever came before.
+bool IsFailure(std::string_view finish_reason) { return finish_reason == "abort" || finish_reason == "error"; }
+
 }  // namespace
 
 void AnswerRecorder::Fail(RequestError error, std::string_view text, double now_s) {
@@ -54,6 +57,9 @@ void AnswerRecorder::OnEvent(const StreamEvent& event, double now_s) {
       if (!record_->counted_by_server) ++record_->output_tokens;
       if (answer_ != nullptr) answer_->append(event.text);
       if (!event.finish_reason.empty()) record_->finish_reason.assign(event.finish_reason);
+      if (IsFailure(event.finish_reason)) {
+        Fail(RequestError::kStream, absl::StrCat("the server ended it: ", std::string(event.finish_reason)), now_s);
+      }
       break;
     case StreamEvent::Kind::kError:
       Fail(RequestError::kStream, event.error, now_s);

@@ -118,6 +118,20 @@ TEST(AnswerRecorder, NamesBrokenStreams) {
   }
 }
 
+TEST(AnswerRecorder, AnAnswerThatTheServerEndedFailed) {
+  for (const std::string reason : {"abort", "error"}) {
+    Answer answer;
+    answer.recorder.OnStatus(200);
+    answer.recorder.OnBody(kToken, 1);
+    answer.recorder.OnBody(
+        R"(data: {"choices":[{"text":"","finish_reason":")" + reason + "\"}]}\n\n" + std::string(kDone), 2);
+    answer.recorder.OnEnd(2);
+    EXPECT_EQ(answer.record.error, RequestError::kStream);
+    EXPECT_EQ(answer.record.error_text, "the server ended it: " + reason);
+    EXPECT_EQ(answer.record.finish_reason, reason);
+  }
+}
+
 TEST(AnswerRecorder, TheFirstFailureStays) {
   Answer answer;
   answer.recorder.Fail(RequestError::kTimeout, "late", 1);
