@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +12,8 @@
 namespace hydrant {
 namespace {
 
-using Value = std::function<double(const RequestRecord&)>;
+// Nothing where an answer has no such value.
+using Value = std::function<std::optional<double>(const RequestRecord&)>;
 using PairedRecords = std::vector<std::vector<std::pair<const RequestRecord*, const RequestRecord*>>>;
 
 double Ms(double seconds) { return 1000 * seconds; }
@@ -71,7 +73,10 @@ std::vector<CompareLine> CompareServers(const std::vector<CompareRound>& rounds,
   const PairedRecords paired = PairUp(rounds);
   const std::pair<const char*, Value> values[] = {
       {"TTFT (ms)", [](const RequestRecord& record) { return Ms(record.ttft_s()); }},
-      {"TPOT (ms)", [](const RequestRecord& record) { return Ms(record.tpot_s()); }},
+      {"TPOT (ms)",
+       [](const RequestRecord& record) {
+         return record.output_tokens > 1 ? std::optional<double>(Ms(record.tpot_s())) : std::nullopt;
+       }},
       {"E2E (ms)", [](const RequestRecord& record) { return Ms(record.e2e_s()); }}};
   const std::pair<const char*, Statistic> statistics[] = {
       {"mean ", [](std::span<const double> sample) { return Mean(sample); }},
@@ -87,7 +92,10 @@ std::vector<CompareLine> CompareServers(const std::vector<CompareRound>& rounds,
     std::vector<std::vector<Pair>> pairs;
     for (const auto& round : paired) {
       auto& list = pairs.emplace_back();
-      for (const auto& [first, second] : round) list.push_back({value(*first), value(*second)});
+      for (const auto& [first, second] : round) {
+        const std::optional<double> of_first = value(*first), of_second = value(*second);
+        if (of_first.has_value() && of_second.has_value()) list.push_back({*of_first, *of_second});
+      }
     }
     for (const auto& [name, statistic] : statistics) {
       lines.push_back(Line(absl::StrCat(name, value_name), pairs, statistic, seed));

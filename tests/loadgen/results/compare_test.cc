@@ -69,6 +69,18 @@ TEST(Compare, SeesNoDifferenceWhereNothingWasMeasured) {
   EXPECT_FALSE(Find(CompareServers({}, 1), "mean TTFT (ms)").differs());
 }
 
+TEST(Compare, AnswersOfOneTokenHaveNoTimePerToken) {
+  CompareRound round{Round(1, 1, 4), Round(1, 2, 4)};
+  round.first.records[0].output_tokens = 1;
+  round.second.records[1].output_tokens = 0;
+  const std::vector<CompareLine> lines = CompareServers({round}, 1);
+  const CompareLine& line = Find(lines, "mean TPOT (ms)");
+  EXPECT_EQ(line.pairs, 2u);
+  EXPECT_NEAR(line.first, 100, 1e-3);
+  EXPECT_NEAR(line.second, 100, 1e-3);
+  EXPECT_EQ(Find(lines, "mean E2E (ms)").pairs, 4u);
+}
+
 TEST(Compare, FailuresAreLeftOutOnBothSides) {
   CompareRound round{Round(1, 1, 3), Round(1, 1, 3)};
   round.second.records[0].error = RequestError::kTimeout;
