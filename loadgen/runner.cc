@@ -62,6 +62,14 @@ class Runner::Impl {
   };
 
   double NowS() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  Clock::time_point TimeOf(double at_s) const {
+    return start_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(at_s, kFarS)));
+  }
+  // REQUIRES: there is a limit. How many conversations there may be at a time.
+  int32_t UsersNow() const {
+    const ArrivalSpec& arrivals = spec_.arrivals;
+    return arrivals.users_ramp_s > 0 ? arrivals.UsersAt(NowS()) : spec_.concurrency_max;
+  }
   // Sleeps until then or until Stop.
   asio::awaitable<void> SleepUntil(double at_s);
   asio::awaitable<void> Dispatch();
@@ -83,7 +91,7 @@ class Runner::Impl {
   std::string session_id_prefix_;
   asio::io_context io_{1};
   Clock::time_point start_;
-  asio::steady_timer slot_freed_;  // cancelled whenever a conversation ends
+  asio::steady_timer slot_freed_;  // until another user comes; cancelled whenever a conversation ends
   asio::signal_set signals_;
   std::set<asio::steady_timer*> sleeping_;
   std::list<Active> active_;
@@ -120,8 +128,7 @@ RunResult Runner::Impl::Run() {
 }
 
 asio::awaitable<void> Runner::Impl::SleepUntil(double at_s) {
-  const std::chrono::duration<double> after(std::min(at_s, kFarS));
-  asio::steady_timer timer(io_, start_ + std::chrono::duration_cast<Clock::duration>(after));
+  asio::steady_timer timer(io_, TimeOf(at_s));
   sleeping_.insert(&timer);
   error_code ignored;
   if (!stopping_) co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
@@ -133,11 +140,14 @@ asio::awaitable<void> Runner::Impl::Dispatch() {
   while (std::optional<PlannedConversation> next = plan_.Next()) {
     if (next->scheduled_s > NowS()) co_await SleepUntil(next->scheduled_s);
     double due_s = next->scheduled_s;
-    while (!stopping_ && spec_.concurrency_max > 0 && conversations_ >= static_cast<size_t>(spec_.concurrency_max)) {
-      slot_freed_.expires_at(Clock::time_point::max());
-      error_code ignored;
-      co_await slot_freed_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-      due_s = NowS();
+    while (!stopping_ && spec_.concurrency_max > 0) {
+      const int32_t users = UsersNow();
+      if (conversations_ < static_cast<size_t>(users)) break;
+      const double next_user_s = users < spec_.concurrency_max ? spec_.arrivals.UserComesS(users) : kFarS;
+      slot_freed_.expires_at(TimeOf(next_user_s));
+      error_code freed;
+      co_await slot_freed_.async_wait(asio::redirect_error(asio::use_awaitable, freed));
+      due_s = freed ? NowS() : next_user_s;
     }
     if (stopping_ || due_s > spec_.arrivals.duration_s) break;
     ++conversations_;

@@ -11,6 +11,11 @@ constexpr uint64_t kArrivalStream = 1;
 
 }  // namespace
 
+int32_t ArrivalSpec::UsersAt(double now_s) const {
+  if (now_s >= users_ramp_s) return users;
+  return std::min(users, 1 + static_cast<int32_t>(std::max(0.0, now_s) * users / users_ramp_s));
+}
+
 ArrivalSchedule::ArrivalSchedule(const ArrivalSpec& spec) : spec_(spec), random_(spec.seed, kArrivalStream) {
   if (spec_.ramp != Ramp::kNone || spec_.count == 0 || !spec_.trace.empty() || std::isinf(spec_.rate)) return;
   // A first pass over the same gaps says how long they take.
@@ -66,8 +71,7 @@ std::optional<double> ArrivalSchedule::Next() {
     if (next_ == spec_.trace.size()) return std::nullopt;
     at_s = spec_.trace[next_++];
   } else if (std::isinf(spec_.rate) && spec_.ramp == Ramp::kNone) {
-    const double user = std::min(static_cast<double>(next_++), static_cast<double>(spec_.users));
-    at_s = spec_.users > 0 ? user * spec_.users_ramp_s / spec_.users : 0;
+    ++next_;
   } else {
     at_s = Unscaled() * scale_;
   }

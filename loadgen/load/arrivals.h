@@ -1,5 +1,5 @@
 // When conversations begin. Open loop: a rate, constant, Poisson or burstier, or a recorded trace; closed loop: all at
-// once, or one user after the other, and as many at a time as may run.
+// once, and as many at a time as there are users, who may come one after the other.
 //
 // Thread: any (an instance belongs to one caller).
 #ifndef HYDRANT_LOADGEN_LOAD_ARRIVALS_H_
@@ -33,7 +33,7 @@ struct ArrivalSpec {
   double duration_s = kInfinity;  // none after it
   // Seconds since the start, ascending; not empty: the only arrivals, `rate` and ramp are ignored.
   std::vector<double> trace;
-  // Closed loop: the first `users` arrive evenly over `users_ramp_s` seconds, the rest when there is room.
+  // Closed loop: a conversation begins when one of so many users is free. They come evenly over `users_ramp_s` seconds.
   int32_t users = 0;
   double users_ramp_s = 0;
   uint64_t seed = 0;
@@ -42,6 +42,9 @@ struct ArrivalSpec {
   bool has_rate() const { return ramp == Ramp::kNone && trace.empty(); }
   // A conversation begins when another one ends: no time is scheduled for any.
   bool closed_loop() const { return has_rate() && rate == kInfinity && users > 0; }
+  // When the user of this number, from 0 on, comes, and how many are there at a time.
+  double UserComesS(int32_t user) const { return users > 0 ? user * users_ramp_s / users : 0; }
+  int32_t UsersAt(double now_s) const;
 };
 
 // The arrivals of a spec, in order. With a count and no ramp the gaps are scaled so that the last one arrives at

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "tests/loadgen/replay_server.h"
 
@@ -81,6 +83,32 @@ TEST(Runner, ADurationEndsAClosedLoop) {
   const RunResult run = load.Run();
   EXPECT_GT(run.records.size(), 1u);
   for (const RequestRecord& record : run.records) EXPECT_LE(record.due_s, 0.1);
+}
+
+TEST(Runner, AUserGoesOnWhileTheOthersAreStillToCome) {
+  ReplayServer server(Tokens(1));
+  Load load(server);
+  load.spec.arrivals.duration_s = 60;
+  load.spec.arrivals.users = load.spec.concurrency_max = 2;
+  load.spec.arrivals.users_ramp_s = 1e6;
+  EXPECT_EQ(load.Run().records.size(), 10u);
+  EXPECT_EQ(server.connections(), 1);
+}
+
+TEST(Runner, AUserComesWhileAnotherOneIsAnswered) {
+  std::atomic<int> requests{0};
+  ReplayServer server([&](const std::string&, const std::string&) {
+    ++requests;
+    while (requests < 2) std::this_thread::yield();
+    return TokensReply(1);
+  });
+  Load load(server);
+  load.spec.arrivals.count = 2;
+  load.spec.arrivals.users = load.spec.concurrency_max = 2;
+  load.spec.arrivals.users_ramp_s = 0.02;
+  const RunResult run = load.Run();
+  ASSERT_EQ(run.records.size(), 2u);
+  EXPECT_GE(std::max(run.records[0].due_s, run.records[1].due_s), 0.01);
 }
 
 TEST(Runner, AConnectionClosedWhileIdleIsReplaced) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 namespace hydrant {
@@ -66,7 +67,12 @@ TEST(Arrivals, ADurationEndsThem) {
 TEST(Arrivals, WithoutARateAllComeAtOnce) { EXPECT_EQ(All({.count = 3}), (std::vector<double>{0, 0, 0})); }
 
 TEST(Arrivals, UsersComeOneAfterTheOther) {
-  EXPECT_EQ(All({.count = 6, .users = 4, .users_ramp_s = 2}), (std::vector<double>{0, 0.5, 1, 1.5, 2, 2}));
+  const ArrivalSpec spec{.count = 6, .users = 4, .users_ramp_s = 2};
+  const std::pair<double, int32_t> there[] = {{0, 1}, {0.49, 1}, {0.5, 2}, {1.25, 3}, {1.5, 4}, {2, 4}, {9, 4}};
+  for (const auto& [at_s, users] : there) EXPECT_EQ(spec.UsersAt(at_s), users) << at_s;
+  EXPECT_EQ(spec.UserComesS(3), 1.5);
+  EXPECT_EQ((ArrivalSpec{.users = 4}.UsersAt(0)), 4);
+  EXPECT_EQ(All(spec), std::vector<double>(6, 0)) << "whoever is there begins again when it is free";
 }
 
 TEST(Arrivals, ALinearRampGoesByTheRequestAsVllms) {
