@@ -76,7 +76,7 @@ class Runner::Impl {
   asio::awaitable<void> Converse(std::unique_ptr<Dialogue> dialogue, size_t conversation_idx, double scheduled_s,
                                  double due_s);
   asio::awaitable<void> Ask(Dialogue* dialogue, RequestRecord* record, std::string* answer);
-  // One attempt over one connection. False: the connection had been closed while idle, nothing was answered.
+  // One attempt over one connection. False: the connection had been closed while idle, and nobody has read the request.
   asio::awaitable<bool> Exchange(Connection* connection, bool reused, const std::string& request, Active* active,
                                  AnswerRecorder* recorder, bool* reusable);
   asio::awaitable<void> Heartbeat();
@@ -206,8 +206,9 @@ asio::awaitable<void> Runner::Impl::Ask(Dialogue* dialogue, RequestRecord* recor
   Active& active = active_.emplace_back();
   const auto where = std::prev(active_.end());
   active.deadline_s = record->sent_s + spec_.request_timeout_s;
-  for (bool answered = false; !answered;) {
-    const bool reused = !idle_.empty();
+  // A second time it is a connection of its own, so there is no third.
+  for (bool answered = false, again = false; !answered; again = true) {
+    const bool reused = !again && !idle_.empty();
     std::unique_ptr<Connection> connection;
     if (reused) {
       connection = std::move(idle_.back());
@@ -253,9 +254,9 @@ asio::awaitable<bool> Runner::Impl::Exchange(Connection* connection, bool reused
     now_s = NowS();
     connection->Take(reader.Feed(connection->unread()));
   }
-  if (error && !reader.started() && reused && active->why == RequestError::kNone) {
+  if (error && !reader.started() && reused && active->why == RequestError::kNone && connection->Unread(error)) {
     connection->Close();
-    co_return false;  // the server closed it while it was idle
+    co_return false;
   }
   if (error == asio::error::eof) reader.FeedEnd();
   if (!reader.done()) {

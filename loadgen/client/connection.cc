@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "loadgen/client/acknowledged_bytes.h"
 
 namespace hydrant {
 namespace {
@@ -63,6 +64,7 @@ asio::awaitable<error_code> Connection::Open() {
 
 asio::awaitable<error_code> Connection::Write(std::string_view bytes) {
   error_code error;
+  acknowledged_ = AcknowledgedBytes(socket().native_handle());
   const asio::const_buffer buffer(bytes.data(), bytes.size());
   if (tls_ != nullptr) {
     co_await asio::async_write(*tls_, buffer, asio::redirect_error(asio::use_awaitable, error));
@@ -86,6 +88,12 @@ asio::awaitable<error_code> Connection::Read() {
     end_ += co_await socket_.async_read_some(buffer, asio::redirect_error(asio::use_awaitable, error));
   }
   co_return error;
+}
+
+bool Connection::Unread(const error_code& error) {
+  // A system says so where a process closes a connection, or ends, and has not read all that had come.
+  if (error == asio::error::connection_reset || error == asio::error::broken_pipe) return true;
+  return AcknowledgedBytes(socket().native_handle()) == acknowledged_;
 }
 
 void Connection::Close() {

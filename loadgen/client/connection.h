@@ -10,6 +10,7 @@
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -38,6 +39,8 @@ class Connection {
 
   boost::asio::awaitable<boost::system::error_code> Open();
   boost::asio::awaitable<boost::system::error_code> Write(std::string_view bytes);
+  // Whether the peer cannot have read all of what was written last. `error`: what a read ended with. False: it may have.
+  bool Unread(const boost::system::error_code& error);
   // Reads what there is, at least one byte, after what is unread.
   boost::asio::awaitable<boost::system::error_code> Read();
   // Bytes read and not taken; valid until Read.
@@ -53,6 +56,7 @@ class Connection {
   Peer* const peer_;
   boost::asio::ip::tcp::socket socket_;
   std::unique_ptr<boost::asio::ssl::stream<boost::asio::ip::tcp::socket>> tls_;
+  uint64_t acknowledged_ = 0;  // before what was written last
   std::vector<char> buffer_;
   size_t begin_ = 0;
   size_t end_ = 0;

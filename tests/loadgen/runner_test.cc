@@ -122,6 +122,21 @@ TEST(Runner, AConnectionClosedWhileIdleIsReplaced) {
   for (const RequestRecord& record : load.Run().records) EXPECT_TRUE(record.succeeded()) << record.error_text;
 }
 
+TEST(Runner, ARequestThatAServerHadReadIsNotSentAgain) {
+  std::atomic<int> requests{0};
+  ReplayServer server([&](const std::string&, const std::string&) {
+    return ++requests == 2 ? Reply{{}, true} : TokensReply(1);  // the second one dies with it
+  });
+  Load load(server);
+  load.spec.concurrency_max = 1;
+  load.spec.arrivals.count = 3;
+  const RunResult run = load.Run();
+  EXPECT_EQ(requests, 3);
+  ASSERT_EQ(run.records.size(), 3u);
+  EXPECT_EQ(run.records[1].error, RequestError::kProtocol) << run.records[1].error_text;
+  EXPECT_TRUE(run.records[2].succeeded()) << run.records[2].error_text;
+}
+
 TEST(Runner, FailuresHaveTheirKinds) {
   const std::pair<Reply, RequestError> cases[] = {
       {PlainReply(429, "{\"error\":{\"message\":\"slow\"}}"), RequestError::kHttp429},
