@@ -184,6 +184,11 @@ void FactReader::ReadFormat(JsonId schema, SchemaFacts& facts) {
   if (value == kNoJson || tree_.at(value).kind != JsonKind::kString) return;
   const std::string name = tree_.at(value).text;
   if (const auto number = NumberFormatOf(name)) {
+    // Strings fit it all the same, and numbers outside may fit a reader's.
+    if (negated) {
+      branches_.Refuse(RefusalKind::kUnsupportedKeyword, schema, "format",
+                       StrCat("the format '", name, "' cannot be enforced below 'not'"));
+    }
     if (negated || number->least.empty()) return;
     facts.numbers.AtLeast({*Decimal::Parse(number->least), false});
     facts.numbers.AtMost({*Decimal::Parse(number->most), false});

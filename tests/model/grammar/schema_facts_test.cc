@@ -58,6 +58,8 @@ TEST(SchemaFacts, RefusalsNamePlaceAndKeyword) {
   };
   const std::vector<Case> cases = {
       {R"({"properties":{"a":{"format":"color"}}})", "/properties/a", "format", RefusalKind::kUnsupportedKeyword},
+      {R"({"not":{"format":"int32"}})", "/not/format", "format", RefusalKind::kUnsupportedKeyword},
+      {R"({"not":{"format":"double"}})", "/not/format", "format", RefusalKind::kUnsupportedKeyword},
       {R"_({"items":{"pattern":"(?=a)"}})_", "/items", "pattern", RefusalKind::kInvalidRegex},
       {R"({"patternProperties":{"(":{}}})", "/patternProperties", "patternProperties", RefusalKind::kInvalidRegex},
       {R"({"pattern":3})", "", "pattern", RefusalKind::kInvalid},
