@@ -17,6 +17,7 @@ import openai_server
 from openai_server import Failure, Server, events
 
 BUSY_S = 3
+KV = {"budget": int, "policy": str}  # what a conversation has of a cache
 
 HELP = """\
 /budget N | off    keep N tokens of the conversation in the cache, or all of it
@@ -121,6 +122,8 @@ class Chat:
             self.out.write("" if text.endswith("\n") else "\n")
         if finish is None:
             raise Failure("The connection ended before the answer did.")
+        if finish in ("abort", "error"):
+            raise Failure("The server stopped before the answer ended.")
         self.messages.append({"role": "assistant", "content": text})
         return self.summary(usage or {}, finish, began, first or time.monotonic())
 
@@ -159,9 +162,10 @@ class Chat:
         return HELP
 
     def do_budget(self, rest):
+        budget = None if rest in ("", "off") else number(rest, int, "/budget")
         self.kv.pop("budget", None)
-        if rest not in ("", "off"):
-            self.kv["budget"] = number(rest, int, "/budget")
+        if budget is not None:
+            self.kv["budget"] = budget
         self.rename()  # a session has one budget for its life
         return f"The cache keeps {self.kv.get('budget', 'everything')}" + (" tokens." if "budget" in self.kv else ".")
 
@@ -239,9 +243,11 @@ class Chat:
             isinstance(message, dict) and isinstance(message.get("role"), str) and isinstance(message.get("content"), str)
             for message in messages
         )
-        if not good:
+        kv = saved.get("kv", self.kv) if good else None
+        if not isinstance(kv, dict) or not all(isinstance(kv[name], kind) for name, kind in KV.items() if name in kv):
             raise Failure(f"{rest} is no conversation that /save wrote.")
         self.messages = messages
+        self.kv = {name: kv[name] for name in KV if name in kv}
         self.rename()
         return f"{len(messages)} messages are there again."
 

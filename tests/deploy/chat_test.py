@@ -2,6 +2,7 @@
 """`./hydrant chat` as a user has it: against the real server, with lines on its standard input."""
 
 import fcntl
+import http.server
 import json
 import os
 import pty
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
 import time
 
 from serving import BINARY, ROOT, ServerProcess, expect, folder, small_model
@@ -118,6 +120,53 @@ def check_interrupt(server):
     os.close(terminal)
 
 
+def check_scripted(path):
+    """What a real server does too rarely, or never where a test looks: beside scripted answers."""
+    bodies, finish = [], ["stop"]
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+        def reply(self, body):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self):
+            self.reply(json.dumps({"data": [{"id": "m", "kv_block_bytes": 1, "kv_policies": ["h2o", "full"]}]}).encode())
+
+        def do_POST(self):
+            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            choices = {"delta": {"content": "Half of an"}, "finish_reason": None}, {"delta": {}, "finish_reason": finish[0]}
+            self.reply("".join(f"data: {json.dumps({'choices': [choice]})}\n\n" for choice in choices).encode() + b"data: [DONE]\n\n")
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{server.server_address[1]}"
+
+    code, _, told = chat(base, ["Hello.", "/budget 25O", "Again."], "--budget", "256")
+    expect(code == 1 and "wants a number" in told, "a budget that is no number is told", told)
+    expect([body.get("kv") for body in bodies] == [{"budget": 256}] * 2, "and changes nothing", bodies)
+    expect(bodies[0]["session_id"] == bodies[1]["session_id"], "the session goes on")
+
+    saved = path / "kv.json"
+    chat(base, ["Hello.", f"/save {saved}"], "--budget", "64", "--policy", "h2o")
+    chat(base, [f"/load {saved}", "More."], "--budget", "256")
+    expect(bodies[-1].get("kv") == {"budget": 64, "policy": "h2o"}, "/load takes budget and policy along", bodies[-1])
+    saved.write_text(json.dumps({"messages": [], "kv": {"budget": "x"}}))
+    code, _, told = chat(base, [f"/load {saved}"])
+    expect(code == 1 and "no conversation" in told, "where they are some", told)
+
+    for finish[0] in ("abort", "error"):
+        bodies.clear()
+        code, _, told = chat(base, ["Hello.", "And?"])
+        expect(code == 1 and "The server stopped before the answer ended." in told, f"{finish[0]}: half an answer is none", told)
+        expect([message["content"] for message in bodies[-1]["messages"]] == ["And?"], "and no part of the conversation", bodies[-1])
+    server.shutdown()
+    server.server_close()
+
+
 def check_controls():
     expect("\x1b[2Ja\x07\x9b\n\tb".translate(CONTROLS) == "[2Ja\n\tb", "an answer cannot command the terminal")
 
@@ -126,6 +175,7 @@ def main():
     path = folder("chat")
     check_controls()
     check_addresses()
+    check_scripted(path)
     flags = ("--max-model-len", 1024, "--num-gpu-blocks-override", 512)
     with ServerProcess(BINARY, small_model(path), flags) as server:
         check_talk(server)
