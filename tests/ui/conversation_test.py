@@ -429,6 +429,14 @@ class Conversation(page_case.PageCase):
         self.assertEqual(body["messages"][-1], {"role": "assistant", "content": "One, two,"})
         self.assertEqual((body["continue_final_message"], body["add_generation_prompt"]), (True, False))
 
+    def test_an_answer_that_the_server_stopped_is_no_whole_one(self):
+        for reason in ("abort", "error"):
+            self.server.chat = lambda request, reason=reason: (200, [piece("The answer is"), ended(reason)])
+            self.chat()
+            self.wait("document.getElementById('chat-error').textContent === 'The server stopped before the answer ended.'")
+            self.assertIn("Stopped", self.browser.evaluate("document.querySelector('.message:last-child .note').textContent"))
+            self.browser.click("#renew")
+
     # --- the command line -----------------------------------------------------------------------------------------------
 
     def curl(self):

@@ -192,6 +192,25 @@ class Page(page_case.PageCase):
         given.set()
         self.browser.wait("document.querySelector('.message.assistant .said')?.textContent === 'An answer.'")
 
+    def test_a_key_that_no_header_can_have_is_not_taken(self):
+        answered = self.server.models
+        self.server.models = lambda request: answered(request) if request.headers.get("Authorization") == "Bearer right" else REFUSED
+        form = "document.getElementById('key-form').hidden"
+        # Pasted with an invisible character; and as a page may still have it.
+        for at_first in ("sessionStorage.clear()", "sessionStorage.setItem('hydrant.key', 'right\\u200b')"):
+            self.browser.evaluate(at_first)
+            self.browser.go(self.server.base + "/ui")
+            self.browser.wait(f"!{form}")
+            self.browser.evaluate("document.getElementById('key').focus()")
+            self.browser.type("right\u200b")
+            self.browser.press("Enter")
+            self.browser.wait("document.getElementById('key-error').textContent === 'A key has only plain characters.'")
+            self.assertFalse(self.hidden("key-form"))
+            self.set("key", "right")
+            self.browser.press("Enter")
+            self.browser.wait(form)
+            self.browser.wait("document.getElementById('model').textContent === 'a-model'")
+
     def test_looking_back_a_little_is_not_undone(self):
         self.server.known = 600
         self.chat()

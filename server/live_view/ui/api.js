@@ -3,7 +3,14 @@
 import { find } from "./dom.js";
 
 const KEY = "hydrant.key";
-export const keyNow = () => sessionStorage.getItem(KEY);
+const isKey = (text) => /^[\x21-\x7e]+$/.test(text); // a browser sends nothing with others in its head
+export const keyNow = () => {
+  const key = sessionStorage.getItem(KEY) ?? "";
+  return isKey(key) ? key : null;
+};
+
+// How the server ends an answer that is no whole one.
+const STOPPED = ["abort", "error"];
 
 export class ApiError extends Error {
   // `retry_after`: seconds, where the server says that the same may be asked again then; else null.
@@ -35,14 +42,19 @@ function askForKey(refused) {
   find("key-error").textContent = refused;
   find("key").focus();
   waiting ??= new Promise((resolve) => {
-    find("key-form").addEventListener("submit", (event) => {
+    find("key-form").onsubmit = (event) => {
       event.preventDefault();
-      sessionStorage.setItem(KEY, find("key").value.trim());
+      const key = find("key").value.trim();
+      if (!isKey(key)) {
+        find("key-error").textContent = "A key has only plain characters.";
+        return;
+      }
+      sessionStorage.setItem(KEY, key);
       find("key").value = "";
       find("key-form").hidden = true;
       waiting = null;
       resolve();
-    }, { once: true });
+    };
   });
   return waiting;
 }
@@ -91,10 +103,12 @@ export const post = (path, session, body, signal) => ask(path, {
   signal,
 });
 
-// Its parsed events, one by one. An error inside the stream is thrown like any other.
+// Its parsed events, one by one. An error inside the stream is thrown like any other, an answer that the server stopped after its
+// last event.
 export async function* eventsOf(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let pending = "";
+  let stopped = false;
   while (true) {
     const { value, done } = await reader.read();
     if (done) throw new ApiError(0, "The connection ended before the answer did.", null);
@@ -104,9 +118,13 @@ export async function* eventsOf(response) {
       pending = pending.slice(end + 2);
       if (!event_text.startsWith("data: ")) continue; // a comment: there is nothing to say at present
       const data = event_text.slice("data: ".length);
-      if (data === "[DONE]") return;
+      if (data === "[DONE]") {
+        if (stopped) throw new ApiError(200, "The server stopped before the answer ended.", null);
+        return;
+      }
       const event = JSON.parse(data);
       if (event.error) throw new ApiError(200, event.error.message, event.error.code);
+      stopped ||= (event.choices ?? []).some(({ finish_reason }) => STOPPED.includes(finish_reason));
       yield event;
     }
   }
