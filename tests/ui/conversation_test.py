@@ -134,6 +134,26 @@ class Conversation(page_case.PageCase):
         self.wait(f"{ANSWERS}[0] === 'Now.'")
         self.assertIsNone(self.browser.evaluate(PROGRESS), "there is something to read instead")
 
+    def test_what_a_model_thinks_is_waited_for_in_peace(self):
+        """A line that goes and comes is read out each time."""
+        go = threading.Event()
+        self.addCleanup(go.set)
+
+        def events():
+            yield {"choices": [{"delta": {"reasoning_content": "Hm."}, "finish_reason": None}], "usage": None}
+            go.wait()
+            yield piece("Now.")
+
+        self.server.chat = lambda request: (200, events())
+        self.say("Hello.")
+        self.wait(f"{PROGRESS}?.textContent === 'Thinking.'")
+        # One that is asked for after the next has been taken in.
+        looked = len(self.server.asked())
+        page_case.wait_for("the page looks", lambda: len(self.server.asked()) >= looked + 3)
+        self.assertEqual(self.browser.evaluate(f"{PROGRESS}?.textContent"), "Thinking.")
+        go.set()
+        self.wait(f"{ANSWERS}[0] === 'Now.'")
+
     def test_an_answer_that_is_set_aside_says_so_and_goes_on(self):
         go, said = threading.Event(), {"aside": False}
         self.addCleanup(go.set)
@@ -428,6 +448,19 @@ class Conversation(page_case.PageCase):
         body = self.posts()[-1].body
         self.assertEqual(body["messages"][-1], {"role": "assistant", "content": "One, two,"})
         self.assertEqual((body["continue_final_message"], body["add_generation_prompt"]), (True, False))
+
+    def test_what_was_cut_still_goes_on_after_a_refusal(self):
+        self.server.chat = lambda request: (200, [piece("One, two,"), ended("length")])
+        self.chat("Count.")
+        foot = "document.querySelector('.message.assistant .foot').textContent"
+        before = self.browser.evaluate(foot)
+        self.assertIn("Go on", before)
+        self.server.chat = lambda request: (500, BUSY)
+        self.click("Go on")
+        self.wait("!document.getElementById('chat-error').hidden")
+        self.wait(DONE)
+        self.assertEqual(self.browser.evaluate(foot), before)
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('.stopped').length"), 0)
 
     def test_an_answer_that_the_server_stopped_is_no_whole_one(self):
         for reason in ("abort", "error"):

@@ -10,6 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from browser import Browser, find_chromium
 from scripted_server import ScriptedServer
+from server_process import wait_for  # noqa: F401: for its tests
 
 SKIPPED = 77
 

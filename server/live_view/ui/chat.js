@@ -55,6 +55,7 @@ export class Chat {
     this.abort = null;
     this.answer = null; // the message that is being written
     this.said = ""; // what it says so far, without its calls
+    this.thinks = false;
     this.renew();
     for (const text of SUGGESTIONS) {
       find("suggestions").append(make("button", { type: "button", class: "suggestion", onclick: () => this.say(text) }, text));
@@ -280,7 +281,9 @@ export class Chat {
   async receive(answer, goes_on, before) {
     const { messages } = this;
     const { signal } = this.abort;
-    let said = this.said = goes_on ? messages.at(-1).content : "";
+    const begun = goes_on ? messages.at(-1).content : "";
+    let said = this.said = begun;
+    this.thinks = false;
     const calls = []; // what has some does not go on
     const end = { usage: null, stopped: false, cut: false };
     try {
@@ -291,7 +294,10 @@ export class Chat {
         const piece = choice?.delta?.content ?? choice?.text ?? "";
         const parts = choice?.delta?.tool_calls ?? [];
         for (const part of parts) addPart(calls, part);
-        if (choice?.delta?.reasoning_content) this.follow(() => answer.wait("Thinking."));
+        if (choice?.delta?.reasoning_content) {
+          this.thinks = true;
+          this.follow(() => answer.wait("Thinking."));
+        }
         if (piece === "" && parts.length === 0) continue;
         this.said = said += piece;
         answer.write(withCalls(said, calls), (change) => this.follow(change));
@@ -302,7 +308,9 @@ export class Chat {
     }
     const whole = calls.filter(isWhole); // half a call is none
     if (whole.length < calls.length) answer.write(withCalls(said, whole), (change) => this.follow(change));
-    this.follow(() => answer.end(end));
+    const refused = goes_on && end.stopped && said === begun && whole.length === 0;
+    this.follow(() => refused ? answer.rest() : answer.end(end));
+    if (refused) return false;
     if (said === "" && whole.length === 0) {
       answer.element.remove();
       if (before) this.putBack(messages, before);
@@ -372,7 +380,7 @@ export class Chat {
       this.follow(() => answer.wait(kv.aside ? "Set aside for others, back in a moment." : ""));
       return;
     }
-    if (!this.busy || answer.text !== "" || !answer.progress.hidden && answer.progress.querySelector("button")) return;
+    if (!this.busy || this.thinks || answer.text !== "" || !answer.progress.hidden && answer.progress.querySelector("button")) return;
     const tell = (text, more) => this.follow(() => answer.wait(text, more));
     if (kv.ahead > 0) tell(`Waiting: ${plural(kv.ahead, "request")} before yours.`);
     else if (kv.ahead === 0) tell("Waiting: yours is next.");

@@ -21,6 +21,7 @@ function costOf(usage, time_s) {
 export class Message {
   constructor(role, text = "") {
     this.text = text;
+    this.stopped = false;
     this.said = make("div", { class: "said" });
     this.progress = make("p", { class: "progress", hidden: true });
     this.progress.setAttribute("role", "status");
@@ -54,11 +55,17 @@ export class Message {
     this.formatted.update(this.text);
   }
 
-  end({ usage = null, stopped = false, cut = false }) {
+  // Nothing is written any more. Where nothing was, what its end was before is its end.
+  rest() {
     this.flush();
     this.said.classList.remove("writing");
     this.said.removeAttribute("aria-busy");
-    this.said.classList.toggle("stopped", stopped);
+    this.said.classList.toggle("stopped", this.stopped);
+  }
+
+  end({ usage = null, stopped = false, cut = false }) {
+    this.stopped = stopped;
+    this.rest();
     const why = stopped ? "Stopped" : cut ? "As long as an answer may be" : "";
     const cost = costOf(usage, (performance.now() - this.begun) / 1000);
     this.note = [why, cost].filter((words) => words !== "").join(". ");
