@@ -224,7 +224,7 @@ def kv():
         stat("Held", "Live of logical tokens. 1: nothing was evicted.", f"{live} / ({logical} > 0)", unit="percentunit"),
         stat("Evicted per second", "Positions dropped, once per sequence.", total_rate("hydrant_evicted_tokens_total")),
         POOL,
-        graph("Held and promised", "Admission promises a sequence the most it may still need, so sequences can wait bescore blocks that are not in "
+        graph("Held and promised", "Admission promises a sequence the most it may still need, so sequences can wait before blocks that are not in "
               "use: lower max_tokens, or give budgets. Shared blocks count once per sequence.",
               [(f"sum({of('hydrant_blocks')})", "held"), (f"sum({of('hydrant_reserved_blocks')})", "held or promised"),
                (f"sum({of('hydrant_kv_blocks')})", "pool")]),

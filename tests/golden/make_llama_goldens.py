@@ -203,7 +203,7 @@ def plain_goldens(name, tokenizer):
             return {"logprob_error": float(f"{error:.3g}"), "prompts": goldens}
 
 
-# Preset, heavy, recent, prompt length, tokens: budgets and prompts on and bescore block edges, P below, at and just above
+# Preset, heavy, recent, prompt length, tokens: budgets and prompts on and before block edges, P below, at and just above
 # the budget, heavy 0 and recent 1; then many in which few recent and many heavy tokens give evictions a real choice.
 H2O_CASES = [
     ("h2o", 8, 8, 40, 17), ("h2o", 13, 2, 15, 32), ("h2o", 14, 2, 17, 32), ("h2o", 15, 2, 16, 32), ("h2o", 15, 1, 33, 17),
