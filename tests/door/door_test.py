@@ -36,10 +36,10 @@ class Door(unittest.TestCase):
         path.write_text(f"#!/bin/sh\n{body}")
         path.chmod(0o755)
 
-    def hydrant(self, *arguments):
+    def hydrant(self, *arguments, cwd=None, door=ROOT / "hydrant"):
         started = time.monotonic()
-        command = [ROOT / "hydrant", *arguments]
-        result = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60)
+        command = [door, *arguments]
+        result = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60, cwd=cwd)
         result.seconds = time.monotonic() - started
         return result
 
@@ -155,6 +155,36 @@ class Door(unittest.TestCase):
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.assertIn(f"usage: {script.name}", result.stdout)
         self.assertEqual({path: path.stat().st_mtime_ns for path in pictures.iterdir()}, before)
+
+    def test_paths_are_those_of_the_folder_it_is_called_from(self):
+        elsewhere = pathlib.Path(self.folder.name) / "elsewhere"
+        elsewhere.mkdir()
+        door = elsewhere / "door"
+        door.symlink_to(ROOT / "hydrant")
+        (elsewhere / "in.jsonl").write_text('{"custom_id": "a", "url": "/v1/completions", "body": {}}\n')
+        result = self.hydrant("batch", "in.jsonl", "out.jsonl", "--url", "http://127.0.0.1:9", cwd=elsewhere, door=door)
+        self.assertIn("There is no server", result.stderr)  # the file has been read
+
+        # Programs that are built: stand-ins, that say where they are and what they are given.
+        self.environment["HYDRANT_SKIP_PACKAGES"] = "1"
+        for name in ("cmake", "ninja"):
+            self.write(pathlib.Path(self.folder.name) / "bin" / name, "exit 0\n")
+        (self.build / "release").mkdir(parents=True)
+        for name in ("hydrantd", "hydrant-loadgen"):
+            self.write(self.build / "release" / name, 'pwd -P; echo "$*"\n')
+        (elsewhere / "model.gguf").touch()
+        catalogued = next(line.split()[2] for line in (ROOT / "deploy/models/smollm2-135m.txt").read_text().splitlines() if "# file:" in line)
+        for arguments, given in (
+            (["up", "model.gguf", "--port", "0"], "serve model.gguf --port 0"),
+            (["up", "--port=0"], f"serve {ROOT}/models/{catalogued} --port=0"),
+            (["load", "--save", "x"], "--save x"),
+            (["sessions", "import", "file"], "sessions import file"),
+        ):
+            with self.subTest(arguments):
+                if catalogued in given and not (ROOT / "models" / catalogued).exists():
+                    self.skipTest("the default model is not here")
+                result = self.hydrant(*arguments, cwd=elsewhere)
+                self.assertEqual(result.stdout.splitlines(), [str(elsewhere.resolve()), given], result.stderr)
 
     def test_a_bench_builds_its_own_targets(self):
         self.environment["HYDRANT_SKIP_PACKAGES"] = "1"
