@@ -42,6 +42,7 @@ ChannelReader::Output ChannelReader::Push(std::string_view text) {
   Output output;
   while (state_ == State::kHead ? ReadHead(&output) : ReadBody(&output)) {
   }
+  while (!tokens_.empty() && tokens_.front() < pushed_ - static_cast<int64_t>(held_.size())) tokens_.pop_front();
   return output;
 }
 
@@ -49,24 +50,38 @@ ChannelReader::Output ChannelReader::Finish() {
   Output output;
   if (state_ != State::kHead) {
     Pass(held_, &output);
-  } else if (first_ && held_.find(marks_.channel) == std::string::npos) {
+  } else if (first_ && Find(marks_.channel) == std::string::npos) {
     output.text = held_;
   }
   held_.clear();
   return output;
 }
 
+bool ChannelReader::MayMark(size_t at) const {
+  const int64_t byte = pushed_ - static_cast<int64_t>(held_.size() - at);
+  return !marks_.are_tokens || std::binary_search(tokens_.begin(), tokens_.end(), byte);
+}
+
+size_t ChannelReader::Find(std::string_view mark) const {
+  size_t at = held_.find(mark);
+  while (at != held_.npos && !MayMark(at)) at = held_.find(mark, at + 1);
+  return at;
+}
+
 bool ChannelReader::IsHead(std::string_view head, bool whole) const {
   if (head.size() > kHeadBytesMax + (whole ? 0 : marks_.message.size() - 1)) return false;
+  const size_t size = head.size();
   head = WithoutBlank(head);
+  const bool may_mark = head.empty() || MayMark(size - head.size());
   const auto begins = [&](std::string_view mark) {
     return head.starts_with(mark) || (!whole && mark.starts_with(head));
   };
-  return first_ ? begins(marks_.channel) || begins(kFor) : begins(marks_.start);
+  if (!first_) return may_mark && begins(marks_.start);
+  return (may_mark && begins(marks_.channel)) || begins(kFor);
 }
 
 bool ChannelReader::ReadHead(Output* output) {
-  const size_t end = held_.find(marks_.message);
+  const size_t end = Find(marks_.message);
   const bool whole = end != std::string::npos;
   const std::string_view head = std::string_view(held_).substr(0, end);
   if (!IsHead(head, whole)) {
@@ -88,7 +103,8 @@ bool ChannelReader::ReadHead(Output* output) {
 }
 
 void ChannelReader::BeginMessage(std::string_view head, Output* output) {
-  const size_t channel = head.find(marks_.channel), to = head.find(kFor);
+  const size_t mark = Find(marks_.channel), channel = mark < head.size() ? mark : head.npos;
+  const size_t to = head.find(kFor);
   const std::string_view name = channel == head.npos ? "" : Word(head.substr(channel + marks_.channel.size()));
   const std::string_view whom = to == head.npos ? "" : Word(head.substr(to + kFor.size()));
   is_call_ = whom.starts_with(kFunctions);
@@ -112,7 +128,7 @@ bool ChannelReader::ReadBody(Output* output) {
     Pass(std::exchange(held_, {}), output);
     return false;
   }
-  const size_t end = held_.find(marks_.end), next = held_.find(marks_.start);
+  const size_t end = Find(marks_.end), next = Find(marks_.start);
   if (end == held_.npos && next == held_.npos) {
     const size_t held = std::max(HeldBytes(held_, marks_.end), HeldBytes(held_, marks_.start));
     Pass(std::string_view(held_).substr(0, held_.size() - held), output);

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +23,8 @@ namespace hydrant {
 // The texts around messages; ChannelFormat has examples.
 struct ChannelMarks {
   std::string start, channel, message, end;
-  std::string thought;  // the channel of reasoning; empty: what is there is text as well
+  std::string thought;      // the channel of reasoning; empty: what is there is text as well
+  bool are_tokens = false;  // each begins with a special token: what spells it otherwise is text
 };
 
 class ChannelReader {
@@ -38,6 +40,8 @@ class ChannelReader {
   // Where the prompt left the answer. REQUIRES: no mark but `thought` is empty.
   ChannelReader(ChannelMarks marks, Begin begin);
 
+  // At this byte of the text, not pushed yet, a special token begins. REQUIRES: behind all that were named before.
+  void TokenAt(int64_t byte) { tokens_.push_back(byte); }
   Output Push(std::string_view text);
   // Ends the text. A head that is not whole is nobody's.
   Output Finish();
@@ -56,6 +60,10 @@ class ChannelReader {
   // Whether that is a head, or the beginning of one, perhaps with a part of the mark behind it.
   bool IsHead(std::string_view head, bool whole) const;
   void BeginMessage(std::string_view head, Output* output);
+  // Where a mark is in what is held; npos: nowhere.
+  size_t Find(std::string_view mark) const;
+  // Whether a mark may begin there.
+  bool MayMark(size_t at) const;
   void Pass(std::string_view text, Output* output);
   void SetReasoning(bool reasons, int64_t from);
 
@@ -73,6 +81,7 @@ class ChannelReader {
   std::string ended_;             // the end of a message of text behind which no head was seen yet
   std::string blank_;             // white space that more reasoning may follow
   int64_t pushed_ = 0;            // bytes
+  std::deque<int64_t> tokens_;    // special ones that may be in what is held
   std::vector<int64_t> borders_;  // ascending: where reasoning begins, where it ends, where it begins again, …
 };
 

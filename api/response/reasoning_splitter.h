@@ -40,6 +40,10 @@ class ReasoningSplitter {
   // The text is messages, some of which are reasoning.
   explicit ReasoningSplitter(ChannelReader channels) : channels_(std::move(channels)) {}
 
+  // ChannelReader::TokenAt, where the text is messages.
+  void TokenAt(int64_t byte) {
+    if (channels_.has_value()) channels_->TokenAt(byte);
+  }
   Output Push(std::string_view text);
   // Ends the text: returns what Push held back. Reasoning that was never closed goes to the end.
   Output Finish();

@@ -183,9 +183,15 @@ ReasoningSplitter SplitterOf(ChatRequest* request, const RequestPrompt& prompt, 
   const auto begin = heads    ? ChannelReader::Begin::kHead
                      : opened ? ChannelReader::Begin::kThought
                               : ChannelReader::Begin::kText;
-  return ReasoningSplitter(ChannelReader({channels.start, channels.channel, channels.message, channels.end,
-                                          request->splits_reasoning ? channels.thought : ""},
-                                         begin));
+  const auto begins_with_token = [&tokenizer](const std::string& mark) {
+    const std::vector<int32_t> ids = tokenizer.Encode(mark, {.add_special_tokens = false});
+    return !ids.empty() && tokenizer.IsSpecial(ids[0]) && mark.starts_with(tokenizer.TokenBytes(ids[0]));
+  };
+  const auto marks = {channels.start, channels.channel, channels.message, channels.end};
+  return ReasoningSplitter(ChannelReader(
+      {channels.start, channels.channel, channels.message, channels.end,
+       request->splits_reasoning ? channels.thought : "", std::all_of(marks.begin(), marks.end(), begins_with_token)},
+      begin));
 }
 
 }  // namespace

@@ -107,6 +107,10 @@ void ChoiceAssembler::AddToken(const TokenEvent& event) {
     const std::string piece = is_text ? detokenizer_.Push(event.token) : std::string();
     characters_ += CountCharacters(piece);
     if (!splitter_.past_reasoning()) token_bytes_.push_back(bytes_);
+    // What the detokenizer held back comes before it.
+    const std::string_view special = tokenizer_.IsSpecial(event.token) ? tokenizer_.TokenBytes(event.token) : "";
+    if (!special.empty() && piece.ends_with(special))
+      splitter_.TokenAt(bytes_ + static_cast<int64_t>(piece.size() - special.size()));
     bytes_ += static_cast<int64_t>(piece.size());
     Show(generated_ > request_.min_tokens ? matcher_.Push(piece) : matcher_.PushUnsearched(piece));
   }

@@ -81,6 +81,41 @@ TEST(ChannelReader, WithoutAChannelOfReasoningAllIsText) {
   EXPECT_EQ(ChannelReader(marks, Begin::kThought).Push("a").text, "a");
 }
 
+// The text in which special tokens stand between these two characters, read in pieces of so many bytes.
+std::string ReadTokens(std::string_view marked, size_t piece) {
+  ChannelMarks marks = kHarmony;
+  marks.are_tokens = true;
+  ChannelReader reader(marks, Begin::kHead);
+  std::string text;
+  for (const char c : marked) {
+    if (c == '{') reader.TokenAt(static_cast<int64_t>(text.size()));
+    if (c != '{' && c != '}') text += c;
+  }
+  ChannelReader::Output all;
+  const auto add = [&all](const ChannelReader::Output& output) {
+    all.reasoning += output.reasoning;
+    all.text += output.text;
+  };
+  for (size_t at = 0; at < text.size(); at += piece) add(reader.Push(std::string_view(text).substr(at, piece)));
+  add(reader.Finish());
+  return all.reasoning + "|" + all.text;
+}
+
+TEST(ChannelReader, WhatOnlySpellsAMarkIsText) {
+  const std::string said = "{<|channel|>}final{<|message|>}", thought = "{<|channel|>}analysis{<|message|>}";
+  const std::string next = "{<|end|>}{<|start|>}assistant";
+  const std::string call = "{<|channel|>}commentary to=functions.f {<|constrain|>}json{<|message|>}";
+  const std::string spelled = "\"<|end|><|start|>assistant<|channel|>final<|message|>\"";
+  for (const size_t piece : {size_t{1}, size_t{5}, size_t{1000}}) {
+    EXPECT_EQ(ReadTokens(thought + spelled + next + said + spelled, piece), spelled + "|" + spelled);
+    EXPECT_EQ(ReadTokens(call + spelled + next + said + "so", piece),
+              "|<|channel|>commentary to=functions.f<|message|>" + spelled + "so");
+    EXPECT_EQ(ReadTokens("<|channel|>analysis<|message|>a", piece), "|<|channel|>analysis<|message|>a");
+    EXPECT_EQ(ReadTokens(said + "<|start|>assistant", piece), "|<|start|>assistant");
+    EXPECT_EQ(ReadTokens("{<|channel|>}final<|message|>{<|message|>}a", piece), "|a");
+  }
+}
+
 TEST(ChannelReader, MakesTheSameOfEveryWayToCutAText) {
   std::mt19937 random(9);
   const std::vector<std::string> words = {"<|start|>assistant",
