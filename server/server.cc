@@ -97,15 +97,9 @@ ServingContext MakeContext(const Config& config, const Limits& limits, const Che
   context.sentence_ends = std::make_shared<const SentenceEnds>(*checkpoint.tokenizer);
   context.eos_ids = model.eos_ids;
   context.chat = std::move(chat);
-  const ToolCallFormat calls = context.chat.tool_calls;
   context.shapes = std::make_shared<ShapeCache>(std::make_shared<const ShapeVocabulary>(
-      checkpoint.tokenizer, model.vocab, model.eos_ids, ToolCallMarkers(calls)));
-  if (calls != ToolCallFormat::kNone) {
-    request.tool_format = ToolCallFormatName(calls);
-    request.tool_markers = context.shapes->vocabulary().markers();
-    request.call_mark = CallMarkOf(calls, request.tool_markers);
-    request.calls_are_json_answers = CallsAreJsonAnswers(calls);
-  }
+      checkpoint.tokenizer, model.vocab, model.eos_ids, AnswerMarkers(context.chat, *checkpoint.tokenizer)));
+  DescribeCalls(context.chat, context.shapes->vocabulary(), &request);
   context.limits = limits;
   context.prefix_caching = config.prefix_caching;
   context.ranks = config.ranks;

@@ -116,7 +116,8 @@ ChannelFormat ChannelsOf(const ReasoningFormat& format, std::string_view prompt)
           .channel = std::string(channel),
           .message = std::string(message),
           .end = format.close,
-          .thought = std::string(thought)};
+          .thought = std::string(thought),
+          .answer = std::string(said.substr(0, said.size() - message.size()))};
 }
 
 // The format that a conversation shows which has reasoning as `member` of its last message. `prompt`: the same conversation
@@ -186,6 +187,10 @@ ReasoningFormat DetectReasoning(const ChatTemplate& chat, std::string_view sourc
   ReasoningFormat format = Find(chat, source, prompt->text);
   format.open_in_prompt = OpensReasoning(format, prompt->text, prompt->client, /*continues=*/false);
   return format;
+}
+
+bool EndsWithStart(const ChannelFormat& channels, std::string_view prompt) {
+  return channels.known() && Trimmed(prompt).ends_with(channels.start);
 }
 
 bool OpensReasoning(const ReasoningFormat& format, std::string_view prompt, std::span<const ByteRange> client,

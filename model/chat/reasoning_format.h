@@ -21,6 +21,7 @@ struct ChannelFormat {
   std::string message;  // "<|message|>": ends a head
   std::string end;      // "<|end|>": ends a message
   std::string thought;  // "analysis": the channel of reasoning
+  std::string answer;   // "final": that of answers
 
   bool known() const { return !channel.empty(); }
 };
@@ -46,6 +47,9 @@ std::optional<nlohmann::ordered_json> WithReasoningPlaced(const ReasoningFormat&
 
 // `source`: of `chat`.
 ReasoningFormat DetectReasoning(const ChatTemplate& chat, std::string_view source);
+
+// Whether the prompt, which does not go on with the client's own text, ends behind the start of a message.
+bool EndsWithStart(const ChannelFormat& channels, std::string_view prompt);
 
 // Whether what follows the prompt, of which a client wrote the ranges `client`, is reasoning already: the template opened it,
 // or, where the prompt `continues` the last message, that begins with it and has not closed it.

@@ -3,7 +3,7 @@
 #include <utility>
 #include <variant>
 
-#include "model/grammar/json_tree.h"
+#include "model/grammar/notation/json_tree.h"
 
 namespace hydrant::grammar {
 namespace {

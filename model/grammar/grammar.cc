@@ -5,6 +5,7 @@
 
 #include "model/grammar/gbnf_reader.h"
 #include "model/grammar/grammar_parts.h"
+#include "model/grammar/message_script.h"
 #include "model/grammar/structural_tag.h"
 #include "model/grammar/tool_calls.h"
 #include "model/text/str_cat.h"
@@ -57,7 +58,7 @@ std::optional<Refusal> Build(const GrammarSpec& spec, GrammarParts& parts) {
     case GrammarKind::kStructuralTag:
       return BuildStructuralTag(spec.text, parts);
     case GrammarKind::kToolCalls:
-      return BuildToolCalls(spec.text, parts);
+      return BuildToolCalls(spec.text, spec.messages, parts);
     case GrammarKind::kGbnf:
       return BuildGbnf(spec.text, parts);
   }
@@ -70,6 +71,16 @@ std::variant<std::shared_ptr<Grammar>, Refusal> Grammar::Compile(const GrammarSp
   const int64_t most = fuel.left;
   GrammarParts parts{{}, {}, {}, spec.schema, fuel};
   if (std::optional<Refusal> refusal = Build(spec, parts)) return *std::move(refusal);
+  if (spec.messages.has_value() && spec.kind != GrammarKind::kToolCalls) {
+    Script& script = parts.script;
+    NodeId form = script.root;
+    if (script.empty()) {
+      const ValueShape& root = parts.shapes.values[static_cast<size_t>(parts.shapes.root)];
+      const bool is_text = root.objects.empty() && root.arrays.empty();  // which may be empty
+      form = is_text ? script.Text(root.scalars, kReturnNode) : script.Value(parts.shapes.root, kReturnNode);
+    }
+    script.root = FormInMessages(*spec.messages, form, parts);
+  }
   if (parts.script.too_large()) return Refusal{RefusalKind::kTooLarge, "", "", "too many rules and tags"};
   const bool ends = parts.script.empty() || parts.script.Prune(parts.dfa, fuel);
   if (fuel.empty()) return Refusal{RefusalKind::kTooComplex, "", "", "takes too much work"};

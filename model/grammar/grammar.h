@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "model/grammar/json_machine.h"
+#include "model/grammar/notation/message_marks.h"
 #include "model/grammar/refusal.h"
 #include "model/grammar/regex/fuel.h"
 #include "model/grammar/shape_builder.h"
@@ -39,6 +40,8 @@ struct GrammarSpec {
   int white_space_max =
       8;  // bytes of white space in a row between two tokens of JSON; more where that is deep. 0: none
   bool keys_may_repeat = false;  // of an object, those that no schema names
+  // The answer is messages, one of which is what is said above; nullopt: it is that alone.
+  std::optional<MessageMarks> messages;
 };
 
 inline constexpr size_t kChoicesMax = 4096;

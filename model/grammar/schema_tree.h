@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "model/grammar/json_tree.h"
+#include "model/grammar/notation/json_tree.h"
 #include "model/grammar/refusal.h"
 #include "model/grammar/regex/steady_map.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/grammar/json_tree.h"
+#include "model/grammar/notation/json_tree.h"
 #include "model/grammar/regex/char_class.h"
 #include "model/grammar/regex/steady_map.h"
 #include "model/grammar/schema_branches.h"

@@ -1,13 +1,15 @@
 #include "model/grammar/tool_calls.h"
 
 #include <algorithm>
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "model/grammar/json_tree.h"
+#include "model/grammar/message_script.h"
+#include "model/grammar/notation/json_tree.h"
 #include "model/grammar/notation/tool_format.h"
 #include "model/grammar/regex/char_class.h"
 #include "model/grammar/regex/marker_bytes.h"
@@ -16,6 +18,8 @@
 namespace hydrant::grammar {
 namespace {
 
+// The channel of what is said before calls.
+constexpr std::string_view kPreamble = "commentary";
 constexpr std::string_view kAnyName = "[A-Za-z0-9_.\\-]{1,64}";
 
 // A reader takes as much as there is; who is held to a call must not be able to write nothing else.
@@ -40,16 +44,22 @@ std::string Escaped(std::string_view text) {
 
 class CallsBuilder {
  public:
-  CallsBuilder(JsonTree json, GrammarParts& parts) : json_(std::move(json)), parts_(parts), script_(parts.script) {}
+  CallsBuilder(JsonTree json, const std::optional<MessageMarks>& messages, GrammarParts& parts)
+      : json_(std::move(json)), messages_(messages), parts_(parts), script_(parts.script) {}
 
   std::optional<Refusal> Build() {
     if (!Read()) return refusal_;
+    if (messages_.has_value() && !FindMessageFormats(format_->name).empty()) {
+      BuildMessages();
+      return refusal_;
+    }
     if (format_->trigger.empty()) {
       BuildWhole();
     } else {
       BuildTriggered();
     }
-    if (answer_ != kNoJson) AddAnswer();
+    if (answer_ != kNoJson) script_.root = script_.Fork({script_.root, Answer()});
+    if (messages_.has_value()) script_.root = FormInMessages(*messages_, script_.root, parts_);
     return refusal_;
   }
 
@@ -123,9 +133,7 @@ class CallsBuilder {
       ways.push_back(Pattern(each.before_pattern, Calls(Pattern(each.after_pattern, again))));
     }
     const NodeId first = script_.Fork(std::move(ways));
-    const std::string spelled(format_->trigger);
-    const auto marker = std::ranges::find(markers_, spelled, &Marker::first);
-    const std::string own = marker == markers_.end() ? spelled : std::string(1, marker->second);
+    const std::string spelled(format_->trigger), own = WithMarkers(spelled);
     const NodeId trigger = script_.Text(Literal(own), first, Region::kMarkup);
     const NodeId spaced = Pattern("[ \n]{0,2}", trigger);
     const NodeId text = own == spelled ? script_.Free({own}, {first}, kReturnNode)
@@ -158,15 +166,41 @@ class CallsBuilder {
     script_.root = script_.Fork({calls, script_.Text(text, kReturnNode)});
   }
 
-  // Calls, or a value of the schema and nothing else.
-  void AddAnswer() {
+  // Messages of calls and of text.
+  void BuildMessages() {
+    // What text spells is read back as a call.
+    MessageScript messages(*messages_, parts_, {std::string(format_->trigger)});
+    const NodeId head = script_.Reserve();
+    // Behind a call there is no other answer.
+    const NodeId again = answer_ == kNoJson ? head : script_.Reserve();
+    const NodeId behind = parallel_ ? script_.Fork({kReturnNode, messages.Next(again)}) : kReturnNode;
+    std::vector<NodeId> ways;
+    for (const ToolFormat& each : FindMessageFormats(format_->name)) {
+      format_ = &each;
+      ways.push_back(script_.Text(Literal(WithMarkers(each.trigger)), Names(behind), Region::kCall));
+    }
+    if (again != head) messages.FillHead(again, ways);
+    NodeId text = messages.Next(head);  // required: of a message that has begun there is no more
+    if (answer_ != kNoJson) {
+      text = Answer();
+      ways.push_back(messages.On(messages_->answer, text));
+    } else if (!required_) {
+      text = messages.FreeText(head);
+      ways.push_back(messages.On(kPreamble, text));
+      ways.push_back(messages.On(messages_->answer, messages.FreeText(kNoNode)));
+    }
+    messages.FillHead(head, std::move(ways));
+    script_.root = messages.Root(head, text);
+  }
+
+  // A value of the answer's schema.
+  NodeId Answer() {
     auto shape = parts_.Schema(json_.Dump(answer_), "");
     if (auto* refusal = std::get_if<Refusal>(&shape)) {
       if (!refusal_) refusal_ = std::move(*refusal);
-      return;
+      return kReturnNode;
     }
-    const NodeId value = script_.Value(std::get<ShapeId>(shape), kReturnNode);
-    script_.root = script_.Fork({script_.root, value});
+    return script_.Value(std::get<ShapeId>(shape), kReturnNode);
   }
 
   NodeId Calls(NodeId after) {
@@ -250,7 +284,7 @@ class CallsBuilder {
 
   // Arguments are an object, whatever else a schema allows.
   ShapeId ObjectOf(const Tool& tool) {
-    if (tool.parameters == kNoJson && any_object_ != kNoShape) return any_object_;
+    if (const auto known = objects_.find(tool.parameters); known != objects_.end()) return known->second;
     const ShapeId whole = SchemaShape(tool.parameters);
     if (whole == kNoShape) return kNoShape;
     ValueShape object = parts_.shapes.values[static_cast<size_t>(whole)];
@@ -259,7 +293,7 @@ class CallsBuilder {
     if (object.objects.empty()) Fail(tool.parameters, "no object fits the schema", RefusalKind::kUnsatisfiable);
     parts_.shapes.values.push_back(std::move(object));
     const auto shape = static_cast<ShapeId>(parts_.shapes.values.size()) - 1;
-    if (tool.parameters == kNoJson) any_object_ = shape;
+    objects_[tool.parameters] = shape;
     return shape;
   }
 
@@ -386,6 +420,13 @@ class CallsBuilder {
     parts_.fuel.Spend(static_cast<int64_t>(text.size()));
     return parts_.dfa.arena().Literal(text);
   }
+  std::string WithMarkers(std::string_view text) const {
+    std::string own(text);
+    for (const auto& [marker, byte] : markers_) {
+      for (size_t at = 0; (at = own.find(marker, at)) != own.npos;) own.replace(at, marker.size(), 1, byte);
+    }
+    return own;
+  }
   // REQUIRES: one of a format's, which all are right.
   RegexId PatternOf(std::string_view pattern) {
     std::string bounded(pattern);
@@ -420,6 +461,7 @@ class CallsBuilder {
   }
 
   JsonTree json_;
+  const std::optional<MessageMarks>& messages_;
   GrammarParts& parts_;
   Script& script_;
   std::optional<Refusal> refusal_;
@@ -431,18 +473,20 @@ class CallsBuilder {
   std::vector<Marker> markers_;
   std::span<const std::string_view> known_markers_;  // of the format that is asked for
   JsonId answer_ = kNoJson;
-  ShapeId any_object_ = kNoShape, any_value_ = kNoShape;
+  std::map<JsonId, ShapeId> objects_;  // of the schemas of tools
+  ShapeId any_value_ = kNoShape;
 };
 
 }  // namespace
 
-std::optional<Refusal> BuildToolCalls(std::string_view text, GrammarParts& parts) {
+std::optional<Refusal> BuildToolCalls(std::string_view text, const std::optional<MessageMarks>& messages,
+                                      GrammarParts& parts) {
   auto json = JsonTree::Parse(text, {.bytes_max = kToolsBytesMax + 4096, .values_max = 100'000, .depth_max = 68});
   if (auto* error = std::get_if<std::string>(&json)) {
     const bool large = error->starts_with("more than") || error->starts_with("nested");
     return Refusal{large ? RefusalKind::kTooLarge : RefusalKind::kInvalid, "", "", std::move(*error)};
   }
-  return CallsBuilder(std::move(std::get<JsonTree>(json)), parts).Build();
+  return CallsBuilder(std::move(std::get<JsonTree>(json)), messages, parts).Build();
 }
 
 }  // namespace hydrant::grammar

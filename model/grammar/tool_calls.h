@@ -7,6 +7,8 @@
 //    "answer": a schema; with it there is a value of that or there are calls, and no other text}
 // With "markers": [texts of the format], those are special tokens (marker_bytes.h), and text that spells one is none.
 // With "loose": true calls are written as FindReadFormats says, that is as a model may write them of itself.
+// Where `messages` are given, each call of a format that has such is one (FindMessageFormats), beside messages of text; all that other formats
+// write is a message.
 // Without "tools" any name is one, and calls are as FindReadFormats says; without "format" or with another member it is refused.
 //
 // Thread: the one that compiles.
@@ -17,6 +19,7 @@
 #include <string_view>
 
 #include "model/grammar/grammar_parts.h"
+#include "model/grammar/notation/message_marks.h"
 
 namespace hydrant::grammar {
 
@@ -24,7 +27,8 @@ inline constexpr size_t kToolsMax = 128;
 inline constexpr size_t kToolsBytesMax = 1 << 20;
 
 // Sets the script's root, or says why not.
-std::optional<Refusal> BuildToolCalls(std::string_view text, GrammarParts& parts);
+std::optional<Refusal> BuildToolCalls(std::string_view text, const std::optional<MessageMarks>& messages,
+                                      GrammarParts& parts);
 
 }  // namespace hydrant::grammar
 

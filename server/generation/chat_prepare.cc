@@ -12,7 +12,6 @@
 #include "api/response/chat_writer.h"
 #include "api/response/messages_writer.h"
 #include "api/response/tool_call_parser.h"
-#include "model/text/text_pieces.h"
 #include "server/generation/shape_start.h"
 #include "server/process/random_id.h"
 
@@ -178,8 +177,7 @@ ReasoningSplitter SplitterOf(ChatRequest* request, const RequestPrompt& prompt, 
   const bool opened = OpensReasoning(format, prompt.text, prompt.client_ranges, conversation.continue_final_message);
   const ChannelFormat& channels = format.channels;
   if (!channels.known()) return ReasoningSplitter(prompt.reasoning, opened);
-  const bool heads =
-      std::string_view(prompt.text).substr(0, prompt.text.find_last_not_of(kWhiteSpace) + 1).ends_with(channels.start);
+  const bool heads = !conversation.continue_final_message && EndsWithStart(channels, prompt.text);
   const auto begin = heads    ? ChannelReader::Begin::kHead
                      : opened ? ChannelReader::Begin::kThought
                               : ChannelReader::Begin::kText;

@@ -1,7 +1,9 @@
 #include "server/generation/chat_setup.h"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -44,6 +46,34 @@ ChatSetup MakeChatSetup(ChatTemplateSources sources, std::string_view bos, std::
   parse(setup.for_all, setup.for_tools.source.empty() ? "chats" : "chats without tools");
   parse(setup.for_tools, "chats with tools");
   return setup;
+}
+
+std::vector<std::string_view> AnswerMarkers(const ChatSetup& setup, const Tokenizer& tokenizer) {
+  const std::span<const std::string_view> of_calls = ToolCallMarkers(setup.tool_calls);
+  std::vector<std::string_view> markers(of_calls.begin(), of_calls.end());
+  for (const ChatSetup::Template* chat : {&setup.for_all, &setup.for_tools}) {
+    const ChannelFormat& channels = chat->reasoning.channels;
+    for (const std::string* mark : {&channels.channel, &channels.message, &channels.start, &channels.end}) {
+      for (const int32_t id : tokenizer.Encode(*mark, {.add_special_tokens = false})) {
+        const std::string_view text = tokenizer.TokenBytes(id);
+        const bool is_new = std::find(markers.begin(), markers.end(), text) == markers.end();
+        if (is_new && tokenizer.IsSpecial(id)) markers.push_back(text);
+      }
+    }
+  }
+  return markers;
+}
+
+void DescribeCalls(const ChatSetup& setup, const ShapeVocabulary& vocabulary, RequestContext* request) {
+  const ToolCallFormat calls = setup.tool_calls;
+  if (calls == ToolCallFormat::kNone) return;
+  request->tool_format = ToolCallFormatName(calls);
+  const std::span<const std::string_view> own = ToolCallMarkers(calls);
+  for (const std::string& marker : vocabulary.markers()) {
+    if (std::find(own.begin(), own.end(), marker) != own.end()) request->tool_markers.push_back(marker);
+  }
+  request->call_mark = CallMarkOf(calls, request->tool_markers);
+  request->calls_are_json_answers = CallsAreJsonAnswers(calls);
 }
 
 absl::StatusOr<std::string> ReadChatTemplateFile(const std::string& path) {

@@ -11,9 +11,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "api/request/request_context.h"
 #include "api/response/tool_call_parser.h"
 #include "model/chat/chat_template.h"
 #include "model/chat/reasoning_format.h"
+#include "model/tokenizer/tokenizer.h"
+#include "server/shapes/shape_vocabulary.h"
 
 namespace hydrant {
 
@@ -43,6 +46,12 @@ std::vector<std::string> ToolCallParserNames();
 // parse leaves the server without the chats that it is for, and with a warning: completions need none.
 ChatSetup MakeChatSetup(ChatTemplateSources sources, std::string_view bos, std::string_view eos,
                         std::string_view tool_call_parser, std::vector<std::string>* warnings);
+
+// The special tokens of which answers are made up: those of the format of calls, in its order, and those around messages.
+// They are the tokenizer's texts.
+std::vector<std::string_view> AnswerMarkers(const ChatSetup& setup, const Tokenizer& tokenizer);
+// Says how the model writes calls.
+void DescribeCalls(const ChatSetup& setup, const ShapeVocabulary& vocabulary, RequestContext* request);
 
 // The text of a template file that the operator names (--chat-template).
 absl::StatusOr<std::string> ReadChatTemplateFile(const std::string& path);

@@ -91,6 +91,7 @@ struct PreparedPrompt : PromptText {
 // Where an answer stands before its first token, and how it has begun already.
 struct AnswerStart : ShapeStart {
   std::string prefix;
+  std::optional<grammar::MessageMarks> messages = std::nullopt;  // that the answer is made of
 };
 
 struct PreparedGeneration {

@@ -109,8 +109,9 @@ void GenerationRun::Cancel() noexcept {
 
 ShapeCache::Key GenerationRun::ShapeKey() const {
   const Constraint& constraint = *prepared_.fields.constraint;
-  if (constraint.calls_only) return {tenant_, "", constraint.spec, /*is_asked_for=*/false};
-  return {tenant_, prepared_.fields.cache_salt, constraint.spec};
+  const std::optional<grammar::MessageMarks>& messages = prepared_.shape_start.messages;
+  if (constraint.calls_only) return {tenant_, "", constraint.spec, /*is_asked_for=*/false, messages};
+  return {tenant_, prepared_.fields.cache_salt, constraint.spec, /*is_asked_for=*/true, messages};
 }
 
 std::optional<ApiError> GenerationRun::SetShape(const ShapeResult& shape) {

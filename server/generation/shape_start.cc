@@ -1,6 +1,7 @@
 #include "server/generation/shape_start.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,37 @@ std::string AnswerOf(std::string content, const ReasoningFormat& reasoning, cons
   return content;
 }
 
+// The messages of which the answer to the prompt has to be made; nullopt: the vocabulary cannot write them.
+std::optional<grammar::MessageMarks> MessagesOf(const ChannelFormat& channels, const RequestPrompt& prompt,
+                                                const Conversation& conversation, bool opened,
+                                                const ShapeVocabulary& vocabulary) {
+  using Begin = grammar::MessageMarks::Begin;
+  grammar::MessageMarks marks;
+  for (const auto& [text, mark] :
+       {std::pair(&channels.start, &marks.start), std::pair(&channels.channel, &marks.channel),
+        std::pair(&channels.message, &marks.message), std::pair(&channels.end, &marks.end)}) {
+    std::optional<std::string> bytes = vocabulary.AnswerBytes(*text);
+    if (!bytes.has_value()) return std::nullopt;
+    *mark = *std::move(bytes);
+  }
+  marks.thought = channels.thought;
+  marks.answer = channels.answer;
+  marks.begin = opened                                 ? Begin::kThought
+                : conversation.continue_final_message  ? Begin::kText
+                : EndsWithStart(channels, prompt.text) ? Begin::kHead
+                                                       : Begin::kStart;
+  return marks;
+}
+
+// What a form cannot do with a model whose template says more before an answer than can be held to it.
+ApiError AnnouncedError(const Constraint& constraint) {
+  const bool calls = constraint.spec.kind == ConstraintKind::kToolCalls;
+  return UnsupportedField(constraint.field,
+                          absl::StrCat(calls ? "A call that is required, or of a function that is 'strict',"
+                                             : absl::StrCat("'", constraint.field, "'"),
+                                       " with a model that announces its answers"));
+}
+
 }  // namespace
 
 ApiResult<AnswerStart> MakeShapeStart(ChatRequest& request, const RequestPrompt& prompt,
@@ -38,20 +70,19 @@ ApiResult<AnswerStart> MakeShapeStart(ChatRequest& request, const RequestPrompt&
   start.calls_only = constraint.calls_only;
   start.from_arguments = constraint.from_arguments;
   const ReasoningFormat& reasoning = context.chat.For(!conversation.tools.is_null()).reasoning;
-  if (reasoning.known() && !constraint.in_reasoning) {
+  const bool opened = OpensReasoning(reasoning, prompt.text, prompt.client_ranges, conversation.continue_final_message);
+  if (reasoning.channels.known() && !constraint.calls_only) {
+    start.messages = MessagesOf(reasoning.channels, prompt, conversation, opened, context.shapes->vocabulary());
+    if (!start.messages.has_value()) return AnnouncedError(constraint);
+    if (constraint.in_reasoning || !conversation.enable_thinking.value_or(true)) start.messages->thought.clear();
+  } else if (reasoning.known() && !constraint.in_reasoning) {
     if (!reasoning.lead.empty()) {
-      if (constraint.calls_only) {
-        request.constraint.reset();
-        return start;
-      }
-      const bool calls = constraint.spec.kind == ConstraintKind::kToolCalls;
-      return UnsupportedField(constraint.field,
-                              absl::StrCat(calls ? "A call that is required, or of a function that is 'strict',"
-                                                 : absl::StrCat("'", constraint.field, "'"),
-                                           " with a model that announces its answers"));
+      if (!constraint.calls_only) return AnnouncedError(constraint);
+      request.constraint.reset();
+      return start;
     }
     start.thinking_closes = reasoning.close;
-    start.thinks = OpensReasoning(reasoning, prompt.text, prompt.client_ranges, conversation.continue_final_message);
+    start.thinks = opened;
     // Where the model begins to think by itself it may do so, with one token. Who is not masked may also where its client asked for none.
     const bool may_think =
         constraint.calls_only || (!conversation.continue_final_message && conversation.enable_thinking.value_or(true));
@@ -65,7 +96,8 @@ ApiResult<AnswerStart> MakeShapeStart(ChatRequest& request, const RequestPrompt&
       }
     }
   }
-  if (conversation.continue_final_message && !start.thinks && !constraint.calls_only) {
+  const bool thinks = start.thinks || (opened && reasoning.channels.known());
+  if (conversation.continue_final_message && !thinks && !constraint.calls_only) {
     const nlohmann::ordered_json& last = conversation.messages.back();
     const auto content = last.find("content");
     if (content != last.end() && content->is_string()) {

@@ -12,9 +12,9 @@
 
 namespace hydrant {
 
-// `prompt`: of the request's conversation. Errors: 400 unsupported where calls are read from the answer and its form is not one of calls,
-// or the model's template puts text of its own between thinking and answer. Where calls alone would be held the request then loses its
-// constraint. REQUIRES: the request has one.
+// `prompt`: of the request's conversation. Errors: 400 unsupported
+// where calls are read from the answer and its form is not one of calls, or the model's template puts text of its own between thinking and
+// answer that is no message. Where calls alone would be held the request then loses its constraint. REQUIRES: the request has one.
 ApiResult<AnswerStart> MakeShapeStart(ChatRequest& request, const RequestPrompt& prompt, const ServingContext& context);
 
 }  // namespace hydrant

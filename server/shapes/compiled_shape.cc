@@ -48,6 +48,23 @@ GrammarSpec SpecOf(const ConstraintSpec& spec) {
   return made;
 }
 
+// What comes before a form: the head of the message that has it.
+std::string BeforeForm(const grammar::MessageMarks& marks) {
+  using Begin = grammar::MessageMarks::Begin;
+  const std::string head = marks.channel + marks.answer + marks.message;
+  switch (marks.begin) {
+    case Begin::kStart:
+      return marks.start + head;
+    case Begin::kHead:
+      return head;
+    case Begin::kThought:
+      return marks.end + marks.start + head;
+    case Begin::kText:
+      break;
+  }
+  return "";
+}
+
 // Where an answer stands behind the byte that it has to begin with; nothing where several may be first.
 std::optional<grammar::GrammarState> BehindOnlyByte(const grammar::GrammarState& begin, Grammar& grammar) {
   std::optional<grammar::GrammarState> behind;
@@ -73,9 +90,12 @@ grammar::GrammarState CopyOf(grammar::GrammarState& state, Grammar& grammar) {
 }  // namespace
 
 std::variant<std::shared_ptr<CompiledShape>, grammar::Refusal> CompiledShape::Compile(
-    const ConstraintSpec& spec, std::shared_ptr<const ShapeVocabulary> vocabulary) {
+    const ConstraintSpec& spec, std::shared_ptr<const ShapeVocabulary> vocabulary,
+    const std::optional<grammar::MessageMarks>& messages) {
   grammar::Fuel fuel;
-  auto made = Grammar::Compile(SpecOf(spec), fuel);
+  GrammarSpec grammar_spec = SpecOf(spec);
+  grammar_spec.messages = messages;
+  auto made = Grammar::Compile(grammar_spec, fuel);
   if (auto* refusal = std::get_if<grammar::Refusal>(&made)) return std::move(*refusal);
   std::shared_ptr<Grammar>& grammar = std::get<0>(made);
   std::shared_ptr<CompiledShape> shape(new CompiledShape(std::move(grammar), std::move(vocabulary), fuel));
@@ -85,7 +105,9 @@ std::variant<std::shared_ptr<CompiledShape>, grammar::Refusal> CompiledShape::Co
   // Here nobody waits for it but who asked, and a spec whose first mask is too much work is refused before it has a row.
   std::vector<uint32_t> first(shape->vocabulary().words());
   grammar::GrammarState state = shape->Begin();
-  if (shape->Mask(state, first) == Grammar::Verdict::kLimit) {
+  const bool in_message = messages.has_value() && spec.kind != ConstraintKind::kToolCalls;
+  if (shape->Advance(state, in_message ? BeforeForm(*messages) : "") == Grammar::Verdict::kLimit ||
+      shape->Mask(state, first) == Grammar::Verdict::kLimit) {
     return grammar::Refusal{grammar::RefusalKind::kTooComplex, "", "",
                             "which tokens may come first takes too much work to find out"};
   }

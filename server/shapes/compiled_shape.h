@@ -28,9 +28,10 @@ namespace hydrant {
 
 class CompiledShape {
  public:
-  // Any thread; at most Fuel::kCompile of work, and that of a mask.
+  // Any thread; at most Fuel::kCompile of work, and that of a mask. `messages`: the answer is these, one of which keeps to the spec.
   static std::variant<std::shared_ptr<CompiledShape>, grammar::Refusal> Compile(
-      const ConstraintSpec& spec, std::shared_ptr<const ShapeVocabulary> vocabulary);
+      const ConstraintSpec& spec, std::shared_ptr<const ShapeVocabulary> vocabulary,
+      const std::optional<grammar::MessageMarks>& messages = std::nullopt);
 
   const ShapeVocabulary& vocabulary() const { return *vocabulary_; }
 

@@ -94,7 +94,7 @@ ShapeResult ShapeCache::Get(const Key& key) {
   const int64_t begin_us = MonotonicUs();
   std::optional<ShapeResult> result, kept;
   try {
-    kept = result = CompiledShape::Compile(key.spec, vocabulary_);
+    kept = result = CompiledShape::Compile(key.spec, vocabulary_, key.messages);
   } catch (...) {
     lock.lock();
     Forget(entry);

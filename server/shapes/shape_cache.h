@@ -52,11 +52,13 @@ class ShapeCache {
     std::string salt;
     ConstraintSpec spec;
     bool is_asked_for = true;  // else it is compiled because that is better
+    std::optional<grammar::MessageMarks> messages = std::nullopt;
 
     bool operator==(const Key&) const = default;
     template <typename H>
     friend H AbslHashValue(H h, const Key& key) {
-      return H::combine(std::move(h), key.tenant, key.salt, key.spec, key.is_asked_for);
+      h = H::combine(std::move(h), key.tenant, key.salt, key.spec, key.is_asked_for, key.messages.has_value());
+      return key.messages.has_value() ? H::combine(std::move(h), *key.messages) : std::move(h);
     }
   };
 

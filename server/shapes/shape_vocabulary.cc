@@ -13,7 +13,7 @@ ShapeVocabulary::ShapeVocabulary(std::shared_ptr<const Tokenizer> tokenizer, int
                                  std::vector<int32_t> ends, std::span<const std::string_view> markers)
     : tokenizer_(std::move(tokenizer)), ends_(std::move(ends)) {
   std::erase_if(ends_, [vocab_size](int32_t id) { return id < 0 || id >= vocab_size; });
-  for (size_t place = 0; place < markers.size(); ++place) {
+  for (size_t place = 0; place < std::min(markers.size(), grammar::kMarkersMax); ++place) {
     const std::vector<int32_t> ids = tokenizer_->Encode(markers[place], {.add_special_tokens = false});
     if (ids.size() != 1 || ids[0] >= vocab_size || !tokenizer_->IsSpecial(ids[0]) || IsEnd(ids[0])) continue;
     markers_.emplace_back(markers[place]);
@@ -45,6 +45,16 @@ std::string_view ShapeVocabulary::BytesOf(int32_t token) const {
   }
   const std::string_view text = tokenizer_->TokenBytes(token);
   return grammar::HasMarkerBytes(text) ? std::string_view() : text;
+}
+
+std::optional<std::string> ShapeVocabulary::AnswerBytes(std::string_view text) const {
+  std::string bytes;
+  for (const int32_t id : tokenizer_->Encode(text, {.add_special_tokens = false})) {
+    const std::string_view own = BytesOf(id);
+    if (own.empty()) return std::nullopt;
+    bytes.append(own);
+  }
+  return bytes;
 }
 
 std::string_view ShapeVocabulary::MarkupOf(int32_t token) const {

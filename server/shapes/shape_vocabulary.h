@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,8 @@ class ShapeVocabulary {
   // None also of text that has a marker's bytes, which is in no UTF-8.
   std::string_view BytesOf(int32_t token) const;
   const std::vector<std::string>& markers() const { return markers_; }  // those that there are
+  // What text that has markers adds, special tokens as the tokenizer reads them; nullopt: one of them is none of the markers.
+  std::optional<std::string> AnswerBytes(std::string_view text) const;
   // The same of every token, special or not: what a template's markers are made of.
   std::string_view MarkupOf(int32_t token) const;
   bool IsEnd(int32_t token) const;

@@ -14,6 +14,7 @@ constexpr ToolFormat kFormats[] = {
      .arguments_pattern = R"( ?(<\|constrain\|>)?(json)?<\|message\|>\s*)",
      .next_pattern = "-",
      .text_follows = true,
+     .markers = {"<|channel|>", "<|constrain|>", "<|message|>"},
      .in_template = {"<|channel|>commentary", "functions."}},
     // Ministral 3, Mistral Small 3.2, Devstral: [TOOL_CALLS]name[ARGS]{…}
     {.name = "mistral_args",
@@ -159,6 +160,26 @@ constexpr ToolFormat kReadFormats[] = {
      .in_template = {}},
 };
 
+// Models name the function behind the channel, or before it, as their template does.
+constexpr ToolFormat kMessageFormats[] = {
+    {.name = "harmony",
+     .trigger = "<|channel|>commentary to=functions.",
+     .arguments_pattern = R"( (<\|constrain\|>)?json<\|message\|>)",
+     .next_pattern = "-",
+     .in_template = {}},
+    {.name = "harmony",
+     .trigger = " to=functions.",
+     .arguments_pattern = R"(<\|channel\|>commentary (<\|constrain\|>)?json<\|message\|>)",
+     .next_pattern = "-",
+     .in_template = {}},
+};
+
+std::span<const ToolFormat> RowsOf(std::span<const ToolFormat> formats, std::string_view name) {
+  const auto is_it = [&](const ToolFormat& format) { return format.name == name; };
+  const auto begin = std::ranges::find_if(formats, is_it);
+  return {begin, std::find_if_not(begin, formats.end(), is_it)};
+}
+
 }  // namespace
 
 std::span<const ToolFormat> ToolFormats() { return kFormats; }
@@ -172,13 +193,13 @@ const ToolFormat* FindToolFormat(std::string_view name) {
 
 std::span<const ToolFormat> FindReadFormats(std::string_view name) {
   if (name == "mistral_args") name = "mistral";
-  const auto is_it = [&](const ToolFormat& format) { return format.name == name; };
-  const auto* const begin = std::find_if(std::begin(kReadFormats), std::end(kReadFormats), is_it);
-  const auto* const end = std::find_if_not(begin, std::end(kReadFormats), is_it);
-  if (begin != end) return {begin, end};
+  const std::span<const ToolFormat> rows = RowsOf(kReadFormats, name);
+  if (!rows.empty()) return rows;
   const ToolFormat* own = FindToolFormat(name);
   return own == nullptr ? std::span<const ToolFormat>() : std::span(own, 1);
 }
+
+std::span<const ToolFormat> FindMessageFormats(std::string_view name) { return RowsOf(kMessageFormats, name); }
 
 const ToolFormat* DetectToolFormat(std::string_view chat_template) {
   const auto says = [&](std::string_view text) { return chat_template.find(text) != chat_template.npos; };

@@ -47,6 +47,9 @@ const ToolFormat* FindToolFormat(std::string_view name);
 // The rows by which calls of this format are read back: models space JSON as they like, and take one format's key for another's. They
 // have one trigger and one style. Empty for other names.
 std::span<const ToolFormat> FindReadFormats(std::string_view name);
+// The rows by which calls of this format are written as messages of their own (MessageMarks): a trigger begins a message's head. Empty for
+// formats whose calls are none.
+std::span<const ToolFormat> FindMessageFormats(std::string_view name);
 // The format that a chat template asks its model for; null where it is none of these.
 const ToolFormat* DetectToolFormat(std::string_view chat_template);
 

@@ -66,14 +66,21 @@ TEST(ReasoningFormat, AnswersAreMessagesWhereTheirHeadsNameChannels) {
     const auto chat = ChatTemplate::Parse(source, "", "");
     if (!chat.ok()) return std::string("does not parse");
     const ChannelFormat found = DetectReasoning(*chat, source).channels;
-    return found.start + "|" + found.channel + found.thought + found.message + found.end;
+    return found.start + "|" + found.channel + found.thought + found.message + found.end + found.answer;
   };
   EXPECT_EQ(channels("<s>assistant<c>think<m>{{ m.thinking }}<e><s>assistant<c>say<m>{{ m.content }}", "<s>assistant"),
-            "<s>assistant|<c>think<m><e>");
+            "<s>assistant|<c>think<m><e>say");
   EXPECT_EQ(channels("<s>assistant<c>think<m>{{ m.thinking }}<e><s>assistant<c>say<m>{{ m.content }}", "<s>model"), "|")
       << "its prompts do not begin a head";
   EXPECT_EQ(channels("<think>{{ m.thinking }}</think><text>{{ m.content }}", ""), "|");
   EXPECT_EQ(channels("<s>assistant<c>think<m>{{ m.thinking }}<e>{{ m.content }}", "<s>assistant"), "|");
+}
+
+TEST(ReasoningFormat, PromptsEndBehindTheStartOfAMessage) {
+  const ChannelFormat channels = {.start = "<s>a", .channel = "<c>", .message = "<m>", .end = "<e>", .thought = "t"};
+  EXPECT_TRUE(EndsWithStart(channels, "<s>u<m>hi<e><s>a\n"));
+  EXPECT_FALSE(EndsWithStart(channels, "<s>u<m>hi<e>"));
+  EXPECT_FALSE(EndsWithStart({}, "<s>a"));
 }
 
 TEST(ReasoningFormat, AnswersBeginWithinItWhereThePromptEndsWithinIt) {

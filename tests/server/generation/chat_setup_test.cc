@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/byte_tokenizer.h"
+
 namespace hydrant {
 namespace {
 
@@ -48,6 +50,35 @@ TEST(ChatSetup, KnowsHowEachTemplateMarksReasoning) {
   EXPECT_EQ(setup.For(false).reasoning.close, "</think>");
   EXPECT_TRUE(setup.For(false).reasoning.open_in_prompt);
   EXPECT_FALSE(setup.For(true).reasoning.known());
+}
+
+// Spells the tag between messages as one token.
+class TagTokenizer : public ByteTokenizer {
+ public:
+  std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const override {
+    if (text.starts_with("<s>")) return {kEos};
+    return ByteTokenizer::Encode(text, options);
+  }
+  std::string_view TokenBytes(int32_t id) const override { return id == kEos ? "<s>" : ByteTokenizer::TokenBytes(id); }
+};
+
+TEST(ChatSetup, AnswersAreMadeUpOfTheMarksOfCallsAndOfMessages) {
+  std::vector<std::string> warnings;
+  const ChatSetup setup = MakeChatSetup(
+      {"{% for m in messages %}{% if m.role == 'assistant' %}<s>a<c>t<m>{{ m.thinking }}<e><s>a<c>say<m>{% endif %}{{ "
+       "m.content }}{% endfor %}{% if add_generation_prompt %}<s>a{% endif %}",
+       ""},
+      "", "", "mistral_args", &warnings);
+  ASSERT_TRUE(setup.for_all.reasoning.channels.known());
+  EXPECT_EQ(AnswerMarkers(setup, TagTokenizer()),
+            (std::vector<std::string_view>{"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "<s>"}))
+      << "those of calls at their places; of the others what is a special token";
+  EXPECT_TRUE(AnswerMarkers(ChatSetup(), ByteTokenizer()).empty());
+  const auto tokenizer = std::make_shared<TagTokenizer>();
+  RequestContext request;
+  DescribeCalls(setup, ShapeVocabulary(tokenizer, 258, {}, AnswerMarkers(setup, *tokenizer)), &request);
+  EXPECT_EQ(request.tool_format, "mistral_args");
+  EXPECT_TRUE(request.tool_markers.empty()) << "what stands around messages is none of a call's";
 }
 
 TEST(ChatSetup, NamesATemplateFileThatCannotBeRead) {

@@ -66,6 +66,60 @@ TEST(ShapeStart, ToolsAreRefusedBesideIt) {
   EXPECT_TRUE(PreparedChat(kShapeTemplate, kAskedChat, kAskedRegex + tools + R"(,"tool_choice":"none")").ok());
 }
 
+// Its answers are messages.
+constexpr const char* kChannelTemplate =
+    "{% for m in messages %}{% if m.role == 'assistant' %}{% if m.thinking %}<s>a<c>t<m>{{ m.thinking }}<e>{% endif "
+    "%}<s>a<c>say<m>{{ m.content }}{% else %}<s>u<m>{{ m.content }}<e>{% endif %}{% endfor %}{% if "
+    "add_generation_prompt %}<s>a{% endif %}";
+
+// Where the answer begins, what is around it, and its prefix.
+std::string Messages(const std::string& more, const std::string& messages = kAskedChat) {
+  const auto made = PreparedChat(kChannelTemplate, messages, more);
+  if (!made.ok()) return made.error().code;
+  const PreparedGeneration& prepared = made.value();
+  const std::optional<grammar::MessageMarks>& marks = prepared.shape_start.messages;
+  if (!marks.has_value() || prepared.shape_start.thinks || prepared.shape_start.thinks_behind >= 0)
+    return "no messages";
+  constexpr std::string_view kBegins[] = {"start", "head", "thought", "text"};
+  return std::string(kBegins[static_cast<size_t>(marks->begin)]) + " " + marks->start + marks->channel +
+         marks->thought + marks->message + marks->end + marks->answer + prepared.shape_start.prefix;
+}
+
+TEST(ShapeStart, AnswersThatAreMessagesBeginWithAHead) {
+  const std::string regex = kAskedRegex;
+  EXPECT_EQ(Messages(regex), "head <s>a<c>t<m><e>say");
+  EXPECT_EQ(Messages(R"(,"structured_outputs":{"regex":"a+","in_reasoning":true})"), "head <s>a<c><m><e>say")
+      << "and with no thinking";
+  EXPECT_EQ(Messages(regex + R"(,"enable_thinking":false)"), "head <s>a<c><m><e>say");
+  EXPECT_EQ(Messages(regex + R"(,"add_generation_prompt":false)"), "start <s>a<c>t<m><e>say");
+  const std::string begun = std::string(kAskedChat) + R"(,{"role":"assistant","content":"a<s>a"})";
+  EXPECT_EQ(Messages(regex + R"(,"add_generation_prompt":false,"continue_final_message":true)", begun),
+            "text <s>a<c>t<m><e>saya<s>a");
+}
+
+// Two tags are special tokens, of which the vocabulary of shapes knows none.
+class OtherTags : public ByteTokenizer {
+ public:
+  std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options) const override {
+    if (text == "<e>") return {kEos};
+    return text == "<c>" ? std::vector<int32_t>{kBos} : ByteTokenizer::Encode(text, options);
+  }
+};
+
+TEST(ShapeStart, MessagesThatCannotBeWrittenAreRefused) {
+  ServingContext context = ByteContext(4096);
+  std::vector<std::string> warnings;
+  context.chat = MakeChatSetup({kChannelTemplate, ""}, "", "", "auto", &warnings);
+  context.tokenizer = std::make_shared<OtherTags>();
+  context.shapes = std::make_shared<ShapeCache>(std::make_shared<const ShapeVocabulary>(
+      context.tokenizer, ByteTokenizer::kVocab, std::vector<int32_t>{ByteTokenizer::kEos}));
+  const auto refused =
+      PrepareChat(R"({"max_tokens":8,"messages":[)" + std::string(kAskedChat) + "]" + kAskedRegex + "}", context);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, "unsupported");
+  EXPECT_EQ(refused.error().param, "structured_outputs.regex");
+}
+
 // What becomes of the calls of a chat for which nothing is promised: whether they are held, and where.
 std::string HeldCalls(const char* source, const std::string& more = "", const std::string& messages = kAskedChat) {
   ServingContext context = ByteContext(4096);

@@ -37,6 +37,11 @@ TEST(ShapeVocabulary, MarkersOfTheFormatThatAreSpecialHaveBytesThatNoTextHas) {
   EXPECT_EQ(vocabulary.BytesOf(0xf4), "\xf4");
   EXPECT_EQ(vocabulary.BytesOf(0xf6), "") << "that byte is no text";
   EXPECT_EQ(vocabulary.trie()->tokens().size(), 246u);
+  EXPECT_EQ(vocabulary.AnswerBytes("<bos>ab"),
+            "\xf6"
+            "ab");
+  EXPECT_EQ(vocabulary.AnswerBytes("<eos>"), "<eos>") << "this tokenizer spells it";
+  EXPECT_EQ(ShapeVocabulary(std::make_shared<ByteTokenizer>(), 258, {}).AnswerBytes("<bos>ab"), std::nullopt);
   const std::vector<std::string_view> end = {"<bos>"};
   EXPECT_TRUE(ShapeVocabulary(std::make_shared<ByteTokenizer>(), 258, {ByteTokenizer::kBos}, end).markers().empty());
 }

@@ -31,8 +31,21 @@ TEST(ToolFormat, MarkersAreWhatTheFormatIsWrittenWith) {
     for (const ToolFormat& row : FindReadFormats(format.name)) add(row);
     for (const std::string_view marker : format.markers) EXPECT_NE(written.find(marker), written.npos) << marker;
     if (format.trigger.empty() || format.markers[0].empty()) continue;
-    EXPECT_EQ(format.markers[0], format.trigger) << format.name;
+    EXPECT_TRUE(format.trigger.starts_with(format.markers[0])) << format.name;
   }
+}
+
+TEST(ToolFormat, CallsThatAreMessagesHaveTheSameMarkers) {
+  size_t rows = 0;
+  for (const ToolFormat& format : ToolFormats()) {
+    for (const ToolFormat& row : FindMessageFormats(format.name)) {
+      ++rows;
+      EXPECT_EQ(row.name, format.name);
+      EXPECT_FALSE(row.trigger.empty() || row.arguments_pattern.empty());
+    }
+  }
+  EXPECT_EQ(rows, 2u);
+  EXPECT_TRUE(FindMessageFormats("hermes").empty());
 }
 
 }  // namespace

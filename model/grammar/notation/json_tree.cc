@@ -1,4 +1,4 @@
-#include "model/grammar/json_tree.h"
+#include "model/grammar/notation/json_tree.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

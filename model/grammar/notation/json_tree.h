@@ -1,8 +1,8 @@
 // JsonTree is a JSON text as a client sent it: members in their order, numbers as they were written.
 //
 // Thread: any (immutable once parsed).
-#ifndef HYDRANT_MODEL_GRAMMAR_JSON_TREE_H_
-#define HYDRANT_MODEL_GRAMMAR_JSON_TREE_H_
+#ifndef HYDRANT_MODEL_GRAMMAR_NOTATION_JSON_TREE_H_
+#define HYDRANT_MODEL_GRAMMAR_NOTATION_JSON_TREE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -62,4 +62,4 @@ class JsonTree {
 
 }  // namespace hydrant::grammar
 
-#endif  // HYDRANT_MODEL_GRAMMAR_JSON_TREE_H_
+#endif  // HYDRANT_MODEL_GRAMMAR_NOTATION_JSON_TREE_H_
