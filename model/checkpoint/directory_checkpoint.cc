@@ -45,6 +45,7 @@ class DirectoryReader {
     HYDRANT_RETURN_IF_ERROR(directory_.Contains(kIndexFile) ? MapShards() : MapFile(kSingleFile));
     HYDRANT_RETURN_IF_ERROR(JoinQuantised(hf_.quantization, tensors_, checkpoint_->warnings));
     checkpoint_->quantization = hf_.quantization.method;
+    FindOwnHead();
     HYDRANT_ASSIGN_OR_RETURN(checkpoint_->tensors, TensorTable::Bind(*hf_.naming, checkpoint_->config, hf_.expectation,
                                                                      weights_name_, tensors_, checkpoint_->warnings));
     checkpoint_->config.stored_dtype = checkpoint_->tensors.stored_dtype();
@@ -131,6 +132,35 @@ class DirectoryReader {
     HYDRANT_ASSIGN_OR_RETURN(const std::string_view text, (content ? *content : *field).String());
     out = std::string(text);
     return absl::OkStatus();
+  }
+
+  const RawTensor* Find(TensorRole role) const {
+    const TensorNaming& naming = *hf_.naming;
+    for (const TensorName& entry : naming.names) {
+      if (entry.role != role) continue;
+      std::string_view bare = entry.name;
+      if (bare.starts_with(naming.prefix)) bare.remove_prefix(naming.prefix.size());
+      for (const RawTensor& tensor : tensors_) {
+        if (tensor.name == entry.name || tensor.name == bare) return &tensor;
+      }
+    }
+    return nullptr;
+  }
+
+  // As in transformers, a head that is not the embedding is the model's own, whatever config.json says: who trains it and forgets the
+  // flag would hear nonsense.
+  void FindOwnHead() {
+    ModelConfig& config = checkpoint_->config;
+    if (!config.tied_embeddings) return;
+    const RawTensor* embedding = Find(TensorRole::kEmbedding);
+    const RawTensor* head = Find(TensorRole::kHead);
+    if (embedding == nullptr || head == nullptr) return;
+    const bool same = head->format == embedding->format && head->shape == embedding->shape && head->rows == nullptr &&
+                      embedding->rows == nullptr && head->data == embedding->data;
+    if (same) return;
+    config.tied_embeddings = false;
+    checkpoint_->warnings.push_back(StrCat(head->file, ": tensor ", Quoted(head->name),
+                                           ": is not the embedding, though config.json ties them; it is used"));
   }
 
   absl::Status MapFile(std::string_view name) {

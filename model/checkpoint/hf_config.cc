@@ -69,6 +69,9 @@ class HfReader {
       if ((number.ok() && *number == 0) || (flag.ok() && !*flag)) continue;
       return field->Error("is not supported");
     }
+    if (const auto field = root_.Find("is_causal"); field && field->Bool().ok() && !*field->Bool()) {
+      return field->Error("false is not supported: texts are read forwards");
+    }
     for (const HfNumber& number : family_.fixed) {
       double value = number.value;
       HYDRANT_RETURN_IF_ERROR(root_.Read(number.name, value));
@@ -244,7 +247,8 @@ class HfReader {
   absl::StatusOr<std::vector<bool>> WindowedLayers() const {
     const size_t layers = LayersToList(result_.config.layers);
     std::vector<bool> windowed(layers, family_.has_window);
-    const bool ruled = family_.max_window_layers > 0 || family_.window_period > 0 || family_.unrotated_period > 0;
+    const bool ruled = family_.reads_layer_types || family_.max_window_layers > 0 || family_.window_period > 0 ||
+                       family_.unrotated_period > 0;
     if (const auto kinds = root_.Find("layer_types")) {
       if (ruled && kinds->size() != layers) {
         return kinds->Error("has ", kinds->size(), " entries for ", layers, " layers");

@@ -247,6 +247,8 @@ constexpr ConfigFieldNames Starcoder2Fields() {
 
 // Models that say so read texts backwards, too.
 constexpr std::string_view kGemmaRefused[] = {"use_bidirectional_attention"};
+// No published model has the latter, and transformers does not look at it.
+constexpr std::string_view kGemma3Refused[] = {"use_bidirectional_attention", "attn_logit_softcapping"};
 
 // As the published models have them, and the kernels.
 constexpr HfNumber kGptOssFixed[] = {{"swiglu_alpha", 1.702}, {"swiglu_limit", 7}};
@@ -271,6 +273,7 @@ constexpr HfFamily kFamilies[] = {
      .context = 131072,
      .kv_heads = 8,
      .has_window = true,
+     .reads_layer_types = true,  // with which transformers takes it for a Ministral
      .window = 4096,
      .bos_id = 1,
      .eos_id = 2},
@@ -414,14 +417,13 @@ constexpr HfFamily kFamilies[] = {
      .theta = 1'000'000,
      .attention_scalar_field = "query_pre_attn_scalar",
      .attention_scalar = 256,
-     .attention_softcap = {"attn_logit_softcapping"},
      .final_softcap = {"final_logit_softcapping"},
      .has_window = true,
      .window_period = 6,
      .windowed_theta_field = "rope_local_base_freq",
      .windowed_theta = 10'000,
      .window = 4096,
-     .refused = kGemmaRefused,
+     .refused = kGemma3Refused,
      .bos_id = 2,
      .eos_id = 1},
     {.model_type = "phi3",

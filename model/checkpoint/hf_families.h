@@ -85,8 +85,10 @@ struct HfFamily {
   HfNumber final_softcap;
 
   // Windowed layers: those that `layer_types` says, else those from number `max_window_layers` on where there is such a field,
-  // else all but every `window_period`th where there is one, else those that are not rotated where there are such, else all.
+  // else all but every `window_period`th where there is one, else those that are not rotated where there are such, else all. Families
+  // of the latter kind do not look at `layer_types`, unless they say so.
   bool has_window = false;
+  bool reads_layer_types = false;
   int32_t window_period = 0;
   std::string_view windowed_theta_field = "";  // rotary base of windowed layers; empty: that of all
   double windowed_theta = 0;                   // where the field is missing

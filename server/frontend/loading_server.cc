@@ -121,7 +121,7 @@ LoadingServer::~LoadingServer() {
 absl::Status LoadingServer::Open(const std::string& host, uint16_t port) { return Open(listener_, host, port); }
 
 absl::Status LoadingServer::OpenAdmin(const std::string& host, uint16_t port) {
-  admin_context_.origins = OriginPolicy(host, {}, {});
+  admin_context_.origins = context_.origins.WithoutPages(host);
   return Open(admin_listener_, host, port);
 }
 

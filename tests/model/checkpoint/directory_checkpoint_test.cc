@@ -127,6 +127,23 @@ TEST(DirectoryCheckpoint, WarnsOfWhatItDoesNotUse) {
 }
 
 // E10: loads, and names the tensors once they were read.
+TEST(DirectoryCheckpoint, AHeadThatIsNotTheEmbeddingIsUsedWhateverTheConfigSays) {
+  for (const bool same : {false, true}) {
+    const TempDir dir;
+    TinyDirectory tiny;
+    tiny.config["tie_word_embeddings"] = true;
+    if (same) tiny.At("lm_head.weight").data = tiny.At("model.embed_tokens.weight").data;
+    tiny.WriteTo(dir.path());
+    const auto opened = Checkpoint::Open(dir.path());
+    ASSERT_THAT(opened, IsOk());
+    EXPECT_EQ((*opened)->config.tied_embeddings, same);
+    EXPECT_EQ((*opened)->tensors.Find(TensorRole::kHead, 0) == nullptr, same);
+    const std::vector<std::string> warning = {
+        "model.safetensors: tensor 'lm_head.weight': is not the embedding, though config.json ties them; it is used"};
+    EXPECT_EQ((*opened)->warnings, same ? std::vector<std::string>() : warning);
+  }
+}
+
 TEST(DirectoryCheckpoint, NamesTensorsWithNumbersThatAreNotFinite) {
   const TempDir dir;
   TinyDirectory tiny;

@@ -210,6 +210,16 @@ TEST(HfFamilies, Starcoder2sSilenceMeansBiasesAndTheTanhGelu) {
   EXPECT_TRUE(starcoder2.result()->expectation.attention_bias && starcoder2.result()->expectation.mlp_bias);
 }
 
+// transformers takes it for a Ministral then.
+TEST(HfFamilies, AMistralMayListItsWindowedLayers) {
+  json config = Silent("mistral");
+  config.update({{"num_hidden_layers", 3}, {"sliding_window", 8}, {"is_causal", true}});
+  config["layer_types"] = {"full_attention", "sliding_attention", "full_attention"};
+  const Reading listed(config);
+  ASSERT_THAT(listed.result(), IsOk());
+  EXPECT_EQ(listed.config().windowed_layers, (std::vector<bool>{false, true, false}));
+}
+
 TEST(HfFamilies, SilenceAndNullDiffer) {
   json mistral = Silent("mistral");
   mistral["sliding_window"] = nullptr;
@@ -264,7 +274,7 @@ INSTANTIATE_TEST_SUITE_P(
                {}},
         Window{
             "OfAFamilyWithoutARule",
-            {{"model_type", "mistral"}, {"sliding_window", 64}, {"layer_types", {"full_attention", "full_attention"}}},
+            {{"model_type", "mixtral"}, {"sliding_window", 64}, {"layer_types", {"full_attention", "full_attention"}}},
             {true, true}},
         Window{"OfAFamilyThatHasNone", {{"model_type", "llama"}, {"eos_token_id", 2}, {"sliding_window", 64}}, {}}),
     [](const auto& test) { return test.param.name; });
@@ -362,6 +372,11 @@ INSTANTIATE_TEST_SUITE_P(
                     "gemma2",
                     {{"attn_logit_softcapping", 1e30}},
                     "logits would be capped at 1e+30, which is out of range"},
+        WrongFamily{"Gemma3Softcap",
+                    "gemma3_text",
+                    {{"attn_logit_softcapping", 50}},
+                    "'attn_logit_softcapping': is not supported"},
+        WrongFamily{"LlamaBackwards", "llama", {{"is_causal", false}}, "'is_causal': false is not supported"},
         WrongFamily{"GemmaBackwards",
                     "gemma3_text",
                     {{"use_bidirectional_attention", true}},
