@@ -118,8 +118,9 @@ def overview():
         graph("Ends of sequences", "stop and length are success; abort: the client went away (slow answers?); error: look into the log.",
               [(total_rate("vllm:request_success_total", "finished_reason"), "{{finished_reason}}")], unit="ops"),
         graph("Turned away", "invalid is the clients' mistake, overloaded the server's limit (503); concurrency, rpm, tpm, queue and sessions "
-              "are limits of a tenant (429), see the dashboard of tenants; no key: nobody we know.",
-              [(total_rate("hydrant_rejected_total", "reason"), "{{reason}}"), (total_rate("hydrant_auth_failures_total"), "no key")], unit="ops"),
+              "are limits of a tenant (429), see the dashboard of tenants; no generation: /tokenize and its like; no key: nobody we know.",
+              [(total_rate("hydrant_rejected_total", "reason"), "{{reason}}"), (total_rate("hydrant_work_rejected_total"), "no generation"),
+               (total_rate("hydrant_auth_failures_total"), "no key")], unit="ops"),
         WAITING_BY_REASON,
         BY_SOURCE,
     ]  # fmt: skip
@@ -186,9 +187,10 @@ def tenants():
         graph("Requests per second", "For generation, those turned away included.", by_tenant("hydrant_requests_total"), unit="reqps"),
         graph("Prompt tokens computed per second", "What came out of caches is not in it.", by_tenant("hydrant_prompt_tokens_total")),
         graph("Turned away, by tenant and reason", "concurrency, rpm, tpm, queue, sessions: its own limits in the tenants file, raise them if "
-              "the tenant is right; overloaded: the server was full for everybody; invalid: its mistake.",
-              [(f"sum by (tenant, reason) ({rate('hydrant_rejected_total', **EACH_TENANT)}) > 0", "{{tenant}} {{reason}}")], unit="reqps"),
-        graph("Share turned away", "Of its requests. A tenant that is steadily above a tenth retries in vain: talk to it, or raise its limit.",
+              "the tenant is right; overloaded: the server was full for everybody; invalid: its mistake; no generation: /tokenize and its like.",
+              [(f"sum by (tenant, reason) ({rate('hydrant_rejected_total', **EACH_TENANT)}) > 0", "{{tenant}} {{reason}}"),
+               (total_rate("hydrant_work_rejected_total", "tenant", **EACH_TENANT), "{{tenant}} no generation")], unit="reqps"),
+        graph("Share turned away", "Of its requests for generation. A tenant that is steadily above a tenth retries in vain: talk to it, or raise its limit.",
               [(f"{total_rate('hydrant_rejected_total', 'tenant', **EACH_TENANT)} / "
                 f"{total_rate('hydrant_requests_total', 'tenant', **EACH_TENANT)}", "{{tenant}}")], unit="percentunit", steps=[(0.1, RED)]),
     ]  # fmt: skip

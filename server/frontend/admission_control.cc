@@ -51,7 +51,7 @@ class AdmissionControl::Place : public RequestPlace {
 
   std::optional<HttpResponse> HoldBody(int64_t bytes) override {
     const int64_t in_steps = (bytes + kChunkedStep - 1) / kChunkedStep * kChunkedStep;
-    if (const std::optional<Refusal> refusal = TryHold(in_steps)) return control_.Reject(*tenant_, *refusal);
+    if (const std::optional<Refusal> refusal = TryHold(in_steps)) return Reject(*refusal);
     return std::nullopt;
   }
   void ReleaseBody() override {
@@ -77,7 +77,7 @@ class AdmissionControl::Place : public RequestPlace {
     if (std::optional<Refusal> none = generates_ ? account.TokensRefusal(MonotonicUs()) : std::nullopt) {
       ReleaseBody();
       Close();  // it counts for rpm, as one whose tokens are refused when they are known
-      co_return control_.Reject(*tenant_, *none);
+      co_return Reject(*none);
     }
     std::optional<Refusal> refusal = account.KnownRefusal(*demand, MonotonicUs());
     if (!refusal.has_value()) {
@@ -92,10 +92,12 @@ class AdmissionControl::Place : public RequestPlace {
     // An answer that is still to come may have counted it.
     if (ask_ != nullptr) store.GiveBack(ask_, ask_->demand().amount);
     ask_ = nullptr;
-    co_return control_.Reject(*tenant_, *refusal);
+    co_return Reject(*refusal);
   }
 
  private:
+  HttpResponse Reject(const Refusal& refusal) const { return control_.Reject(*tenant_, refusal, generates_); }
+
   AdmissionControl& control_;
   const Caller tenant_;
   const bool generates_;
@@ -132,14 +134,14 @@ Admitted AdmissionControl::Admit(const HttpExchange& exchange, int64_t held_byte
   auto place = std::make_unique<Place>(*this, exchange.caller(), generates);
   std::optional<Refusal> refusal = place->Open();
   if (!refusal.has_value()) refusal = place->TryHold(held_bytes);
-  if (refusal.has_value()) return {nullptr, Reject(*exchange.caller(), *refusal)};
+  if (refusal.has_value()) return {nullptr, Reject(*exchange.caller(), *refusal, generates)};
   return {std::move(place), std::nullopt};
 }
 
 Admitted AdmissionControl::AdmitAnswer(const HttpExchange& exchange) {
   const TenantEntry& tenant = *exchange.caller();
   const std::optional<Refusal> refusal = RefusalFor(bytes_.LackForAnswer(tenant.index(), tenant.queue_share));
-  if (refusal.has_value()) return {nullptr, Reject(tenant, *refusal)};
+  if (refusal.has_value()) return {nullptr, Reject(tenant, *refusal, /*generates=*/false)};
   return {std::make_unique<Place>(*this, exchange.caller()), std::nullopt};
 }
 
@@ -169,9 +171,9 @@ std::optional<Refusal> AdmissionControl::RefusalFor(std::optional<ByteBudget::La
   return Refusal{std::move(error), RejectReason::kQueue};
 }
 
-HttpResponse AdmissionControl::Reject(const TenantEntry& tenant, const Refusal& refusal) const {
+HttpResponse AdmissionControl::Reject(const TenantEntry& tenant, const Refusal& refusal, bool generates) const {
   const TenantAccount& account = *tenant.account;
-  metrics_.CountReject(account.index(), refusal.reason);
+  metrics_.CountReject(account.index(), refusal.reason, generates);
   HttpResponse response = Answer(refusal.error, tenant);
   AddFields(&response, account.LimitFields(refusal));
   return response;

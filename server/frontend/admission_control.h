@@ -52,8 +52,8 @@ class AdmissionControl {
   // A request of the operator about a tenant's sessions: its body counts among the tenant's bytes, and it takes no place.
   Admitted AdmitBody(const Caller& tenant, int64_t held_bytes);
 
-  // The response to a request that was turned away, which is counted.
-  HttpResponse Reject(const TenantEntry& tenant, const Refusal& refusal) const;
+  // The response to a request that was turned away, which is counted. `generates`: it was admitted by AdmitGeneration.
+  HttpResponse Reject(const TenantEntry& tenant, const Refusal& refusal, bool generates = true) const;
   // The response that carries `error`, with the tenant's rates; beside a 503 to a tenant that is alone, what the queue holds and may
   // hold. Where there are others, that would be theirs to tell.
   HttpResponse Answer(const ApiError& error, const TenantEntry& tenant) const;

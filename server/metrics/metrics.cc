@@ -192,6 +192,7 @@ struct Metrics::Series {
     std::vector<Sampled<TenantCounters>> sampled;
     Counter* requests;
     Counter* rejected[kRejectReasons];
+    Counter* work_rejected[kRejectReasons];
     Histogram* queue;
     Histogram* first_token;
     Histogram* token_gap;
@@ -393,7 +394,10 @@ void Metrics::Series::AddTenant(const std::string& name) {
   added->requests = AddCounter("hydrant_requests_total", "Requests for generation.", labels);
   for (int32_t i = 0; i < kRejectReasons; ++i) {
     const Labels with_reason = With(labels, "reason", RejectReasonName(static_cast<RejectReason>(i)));
-    added->rejected[i] = AddCounter("hydrant_rejected_total", "Requests rejected, by reason.", with_reason);
+    added->rejected[i] =
+        AddCounter("hydrant_rejected_total", "Requests for generation rejected, by reason.", with_reason);
+    added->work_rejected[i] =
+        AddCounter("hydrant_work_rejected_total", "Other requests rejected, by reason.", with_reason);
   }
   added->queue = AddHistogram("hydrant_queue_seconds", "Time from arrival to admission.", labels, TenantBuckets());
   added->first_token =
@@ -445,12 +449,15 @@ void Metrics::AddTenant(const std::string& name) { series_->AddTenant(name); }
 
 void Metrics::CountRequest(int32_t tenant) { series_->tenant(tenant).requests->Increment(); }
 
-void Metrics::CountReject(int32_t tenant, RejectReason reason) {
-  series_->tenant(tenant).rejected[static_cast<int32_t>(reason)]->Increment();
+void Metrics::CountReject(int32_t tenant, RejectReason reason, bool generates) {
+  Series::Tenant& series = series_->tenant(tenant);
+  (generates ? series.rejected : series.work_rejected)[static_cast<int32_t>(reason)]->Increment();
 }
 
 uint64_t Metrics::Rejected(int32_t tenant, RejectReason reason) const {
-  return static_cast<uint64_t>(series_->tenant(tenant).rejected[static_cast<int32_t>(reason)]->Value());
+  const Series::Tenant& series = series_->tenant(tenant);
+  const auto i = static_cast<int32_t>(reason);
+  return static_cast<uint64_t>(series.rejected[i]->Value() + series.work_rejected[i]->Value());
 }
 
 void Metrics::CountAuthFailure() { series_->auth_failures->Increment(); }

@@ -88,7 +88,8 @@ class Metrics {
 
   // Connections. `tenant` is the index of one that was added.
   void CountRequest(int32_t tenant);
-  void CountReject(int32_t tenant, RejectReason reason);
+  // `generates`: the request is one of those that CountRequest counts.
+  void CountReject(int32_t tenant, RejectReason reason, bool generates = true);
   void CountAuthFailure();
   // The files of tenants and keys were read again; not `applied`: one of them was wrong, and nothing changed.
   void CountReload(bool applied);

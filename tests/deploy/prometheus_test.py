@@ -35,6 +35,7 @@ ZERO = {
     "hydrant_session_kv_passed_total": "the same",
     "hydrant_session_log_damaged_total": "the same",
     "hydrant_session_log_read_only": "the same",
+    "hydrant_work_rejected_total": "nobody asks for so much beside generations",
     "hydrant_kv_logprob_gap": "it is below zero",
 }
 

@@ -70,6 +70,7 @@ def table(context, tenants, formats=("Q8_0",)):
     by_tenant = each("tenant", tenants)
     ours("counter", "requests_total prompt_tokens_total generation_tokens_total service_total", by_tenant)
     ours("counter", "rejected_total", [one | {"reason": reason} for one in by_tenant for reason in REASONS])
+    ours("counter", "work_rejected_total", [one | {"reason": reason} for one in by_tenant for reason in REASONS])
     ours("histogram", "queue_seconds ttft_seconds itl_seconds", by_tenant, TENANT)
     ours("gauge", "running live_slots logical_tokens blocks reserved_blocks", by_tenant)
     ours("gauge", "waiting", [one | {"reason": reason} for one in by_tenant for reason in ("capacity", "deferred")])

@@ -347,13 +347,13 @@ TEST(Metrics, ASequencesTimesFallIntoTheirHistograms) {
   EXPECT_EQ(text.Value("hydrant_rejected_total", {"overloaded"}), 1);
 }
 
-// Three histograms of 15 bounds, +Inf, sum and count; ten reasons of a refusal; eleven numbers.
-TEST(Metrics, ATenantCosts75Series) {
+// Three histograms of 15 bounds, +Inf, sum and count; ten reasons of a refusal, twice; eleven numbers.
+TEST(Metrics, ATenantCosts85Series) {
   Metrics metrics(FewOptions());
   const size_t before = Exposition(metrics.Render(EngineCounters(), SessionCounts(), false)).samples.size();
   metrics.AddTenant("another");
   const size_t after = Exposition(metrics.Render(EngineCounters(), SessionCounts(), false)).samples.size();
-  EXPECT_EQ(after - before, 75u);
+  EXPECT_EQ(after - before, 85u);
 }
 
 TEST(Metrics, ATenantsNumbersAreItsOwn) {
@@ -365,6 +365,7 @@ TEST(Metrics, ATenantsNumbersAreItsOwn) {
   metrics.CountRequest(2);
   metrics.CountRequest(2);
   metrics.CountReject(1, RejectReason::kTpm);
+  metrics.CountReject(1, RejectReason::kTpm, /*generates=*/false);
   metrics.ObserveFirstToken(2, 3'000'000);
   EngineCounters engine;
   engine.tenants = {{.blocks = 1}, {.blocks = 2, .charged = 0.5}, {.blocks = 3}};
@@ -373,7 +374,8 @@ TEST(Metrics, ATenantsNumbersAreItsOwn) {
   EXPECT_EQ(text.Value("hydrant_requests_total", {"tenant=\"b\""}), 0);
   EXPECT_EQ(text.Value("hydrant_requests_total", {"tenant=\"c\""}), 2);
   EXPECT_EQ(text.Value("hydrant_rejected_total", {"tenant=\"b\"", "reason=\"tpm\""}), 1);
-  EXPECT_EQ(metrics.Rejected(1, RejectReason::kTpm), 1u);
+  EXPECT_EQ(text.Value("hydrant_work_rejected_total", {"tenant=\"b\"", "reason=\"tpm\""}), 1);
+  EXPECT_EQ(metrics.Rejected(1, RejectReason::kTpm), 2u);
   EXPECT_EQ(text.Value("hydrant_ttft_seconds_count", {"tenant=\"c\""}), 1);
   EXPECT_EQ(text.Value("hydrant_ttft_seconds_count", {"tenant=\"a\""}), 0);
   EXPECT_EQ(text.Value("vllm:time_to_first_token_seconds_count"), 1) << "all tenants, and no label of theirs";
