@@ -236,6 +236,9 @@ def main(argv):
     except Failure as error:
         sys.stderr.write(f"hydrant: {error}\n")
         return 2
+    except OSError as error:
+        sys.stderr.write(f"hydrant: {arguments.output} cannot be written: {error}\n")
+        return 2
     try:
         return 0 if run(server, requests, arguments.output, arguments.concurrency, arguments.tries) else 1
     except OSError as error:

@@ -141,26 +141,28 @@ class DirectoryReader {
       std::string_view bare = entry.name;
       if (bare.starts_with(naming.prefix)) bare.remove_prefix(naming.prefix.size());
       for (const RawTensor& tensor : tensors_) {
-        if (tensor.name == entry.name || tensor.name == bare) return &tensor;
+        if (tensor.name == entry.name || tensor.name == bare || tensor.name == entry.other_name) return &tensor;
       }
     }
     return nullptr;
   }
 
   // As in transformers, a head that is not the embedding is the model's own, whatever config.json says: who trains it and forgets the
-  // flag would hear nonsense.
+  // flag would hear nonsense. One of another shape is what an embedding that was enlarged has left.
   void FindOwnHead() {
     ModelConfig& config = checkpoint_->config;
     if (!config.tied_embeddings) return;
     const RawTensor* embedding = Find(TensorRole::kEmbedding);
     const RawTensor* head = Find(TensorRole::kHead);
     if (embedding == nullptr || head == nullptr) return;
-    const bool same = head->format == embedding->format && head->shape == embedding->shape && head->rows == nullptr &&
+    const bool fits = head->shape == embedding->shape;
+    const bool same = fits && head->format == embedding->format && head->rows == nullptr &&
                       embedding->rows == nullptr && head->data == embedding->data;
     if (same) return;
-    config.tied_embeddings = false;
+    config.tied_embeddings = !fits;
     checkpoint_->warnings.push_back(StrCat(head->file, ": tensor ", Quoted(head->name),
-                                           ": is not the embedding, though config.json ties them; it is used"));
+                                           ": is not the embedding, though config.json ties them; it is ",
+                                           fits ? "used" : "not used, as its shape is another"));
   }
 
   absl::Status MapFile(std::string_view name) {

@@ -1,7 +1,10 @@
 #include "model/grammar/message_script.h"
 
+#include <cstdint>
 #include <string>
 #include <utility>
+
+#include "model/grammar/regex/marker_bytes.h"
 
 namespace hydrant::grammar {
 
@@ -15,7 +18,9 @@ NodeId MessageScript::On(std::string_view channel, NodeId body) {
 }
 
 NodeId MessageScript::Free(NodeId behind_end, NodeId next) {
-  std::vector<std::string> triggers = {marks_.end, marks_.start};
+  // A token that begins a message is none of a text's, whatever follows it.
+  const bool is_token = IsMarkerByte(static_cast<uint8_t>(marks_.start.front()));
+  std::vector<std::string> triggers = {marks_.end, is_token ? marks_.start.substr(0, 1) : marks_.start};
   triggers.insert(triggers.end(), excluded_.begin(), excluded_.end());
   std::vector<NodeId> ways(triggers.size(), kNoNode);
   ways.front() = behind_end;

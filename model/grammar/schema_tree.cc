@@ -76,9 +76,11 @@ void SchemaTree::FindIdentifiers() {
 }
 
 void SchemaTree::AddIdentifier(JsonId schema, std::string_view keyword, const std::string& text) {
-  const std::string base = text.substr(0, text.find('#'));
   identifiers_.try_emplace(text, schema);
-  identifiers_.try_emplace(base, schema);
+  // In older drafts an id with a fragment is an anchor; an empty one is none.
+  const size_t hash = text.find('#');
+  if (hash != text.npos && hash + 1 < text.size()) return;
+  identifiers_.try_emplace(text.substr(0, hash), schema);
   const bool counts =
       keyword == (named_by_id_ ? "id" : "$id") && !(ref_stands_alone_ && Find(schema, "$ref") != kNoJson);
   if (counts) documents_.try_emplace(schema, true);

@@ -165,8 +165,9 @@ namespace {
 ReasoningSplitter SplitterOf(ChatRequest* request, const RequestPrompt& prompt, const ServingContext& context) {
   const Conversation& conversation = request->conversation;
   const ReasoningFormat& format = context.chat.For(!conversation.tools.is_null()).reasoning;
-  // Who wants reasoning in the text has it there; but calls are found by the heads of messages.
-  const bool reads_messages = format.channels.known() && request->parses_tool_calls;
+  // Who wants reasoning in the text has it there; but calls are found by the heads of messages, and a form is behind one.
+  const bool reads_messages =
+      format.channels.known() && (request->parses_tool_calls || request->constraint.has_value());
   if (!format.known() || (!request->splits_reasoning && !reads_messages)) return {};
   const Tokenizer& tokenizer = *context.tokenizer;
   for (const std::string* marker : {&format.open, &format.close}) {

@@ -93,7 +93,7 @@ void GenerationRun::Cancel() noexcept {
   if (first_id_ == 0) return;
   // A turn that the engine has ended is over, whether or not its client stayed to hear of it; and what it was not sent it has cost.
   try {
-    if (open_ > 0) Absorb();
+    if (open_ > 0 && !lost_) Absorb();
   } catch (const std::exception&) {
     // As if its client had left before.
   }
@@ -299,6 +299,7 @@ void GenerationRun::Absorb() {
     AbsorbBatch();
   } catch (...) {
     // What was taken is lost: nothing can go on from it.
+    lost_ = true;
     turn_.reset();
     throw;
   }

@@ -177,6 +177,7 @@ class GenerationRun {
   std::shared_ptr<Staging> staging_;  // null: nothing is to be read, or not yet
   std::shared_ptr<Commit> commit_;    // null: no turn has come to its end
   bool commit_seen_ = false;          // it is known
+  bool lost_ = false;                 // some of what the engine said
 };
 
 }  // namespace hydrant

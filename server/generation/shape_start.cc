@@ -15,7 +15,8 @@ constexpr std::string_view kSpace = " \n\r\t";
 
 // The end of `content` that belongs to the answer: behind thinking, as the prompt has it, whose template may have trimmed it.
 std::string AnswerOf(std::string content, const ReasoningFormat& reasoning, const std::string& prompt) {
-  if (reasoning.known()) {
+  // What ends a message of thought on a channel is text within an answer.
+  if (reasoning.known() && !reasoning.channels.known()) {
     const size_t closed = content.rfind(reasoning.close);
     if (closed != std::string::npos) {
       const size_t begin = content.find_first_not_of(kSpace, closed + reasoning.close.size());

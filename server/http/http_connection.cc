@@ -66,8 +66,11 @@ std::string MediaType(std::string_view value) { return LowerCase(Trim(value.subs
 // A request among ListenerContext::unanswered, until this goes.
 class Unanswered {
  public:
-  explicit Unanswered(ListenerContext& context) : context_(context), counts_(!context.ending.load()) {
-    if (counts_) ++context_.unanswered;
+  // Counted first: whoever sets `ending` and then looks sees it, or this sees `ending`.
+  explicit Unanswered(ListenerContext& context) : context_(context) {
+    ++context_.unanswered;
+    counts_ = !context_.ending;
+    if (!counts_) --context_.unanswered;
   }
   ~Unanswered() {
     if (counts_) --context_.unanswered;
@@ -77,7 +80,7 @@ class Unanswered {
 
  private:
   ListenerContext& context_;
-  const bool counts_;
+  bool counts_;
 };
 
 }  // namespace

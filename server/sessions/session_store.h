@@ -14,7 +14,7 @@
 //  2. A session is found by its own tenant only; for any other its id is one that was never there.
 //  3. At most sessions_max sessions and bytes_max bytes of what they said are kept, those with a turn in progress aside.
 //     Beyond that the tenant with the most for its weight loses the session it used least recently, but for bytes never its newest.
-//     Of its sessions the lines of chats go first, which nobody asked to keep: none that a client named goes for one of them.
+//     Of its sessions the lines of chats go first, which nobody asked to keep: none that it named goes for one of its own.
 //  4. A turn ends, and a session goes, without memory: the list node that holds it moves from one list to another.
 //  5. With a journal, a turn that ends is put into it first: it is in force, and its session free, when it is durable or cannot be
 //     made so. What is durable is known again after a start; its past is read when somebody asks for the session.

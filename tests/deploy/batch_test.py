@@ -187,6 +187,8 @@ def check_output(server, path, source):
         expect(code == 2 and "the requests" in told, "answers do not go into the file of requests", (out.name, told))
         expect(source.read_text() == before, "which is as it was")
     beside.unlink()
+    code, told = batch(server.base, source, path)
+    expect(code == 2 and "cannot be written" in told, "a folder is no file of results", told)
     for lines in (["notes\n"], [line(1)], [{"custom_id": "a", "response": None}, {"response": {}}], ["7\n"]):
         write(other, lines)
         before = other.read_text()

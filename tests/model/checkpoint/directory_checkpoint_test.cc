@@ -126,7 +126,6 @@ TEST(DirectoryCheckpoint, WarnsOfWhatItDoesNotUse) {
                                       "model.safetensors: tensor 'extra': is not used"}));
 }
 
-// E10: loads, and names the tensors once they were read.
 TEST(DirectoryCheckpoint, AHeadThatIsNotTheEmbeddingIsUsedWhateverTheConfigSays) {
   for (const bool same : {false, true}) {
     const TempDir dir;
@@ -144,6 +143,20 @@ TEST(DirectoryCheckpoint, AHeadThatIsNotTheEmbeddingIsUsedWhateverTheConfigSays)
   }
 }
 
+TEST(DirectoryCheckpoint, ATiedHeadOfAnotherShapeIsNotUsed) {
+  const TempDir dir;
+  TinyDirectory tiny;
+  tiny.config["tie_word_embeddings"] = true;
+  tiny.At("lm_head.weight") = RandomTensor("lm_head.weight", {250, 32});
+  tiny.WriteTo(dir.path());
+  const auto opened = Checkpoint::Open(dir.path());
+  ASSERT_THAT(opened, IsOk());
+  EXPECT_TRUE((*opened)->config.tied_embeddings);
+  ASSERT_EQ((*opened)->warnings.size(), 1u);
+  EXPECT_TRUE((*opened)->warnings.front().ends_with("it is not used, as its shape is another"));
+}
+
+// E10: loads, and names the tensors once they were read.
 TEST(DirectoryCheckpoint, NamesTensorsWithNumbersThatAreNotFinite) {
   const TempDir dir;
   TinyDirectory tiny;

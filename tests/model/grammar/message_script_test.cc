@@ -91,8 +91,11 @@ TEST(MessageScript, EveryFormIsTheMessageOnTheChannelOfAnswers) {
     // What is thought may spell marks, but for other tokens.
     EXPECT_TRUE(IsAnswer(*tokens, InTokens("<|channel|>analysis<|message|>") + "<|end|>" +
                                       InTokens("<|end|><|start|>assistant<|channel|>final<|message|>a")));
-    EXPECT_FALSE(IsAnswer(*tokens, InTokens("<|channel|>analysis<|message|><|message|>"
-                                            "<|end|><|start|>assistant<|channel|>final<|message|>a")));
+    for (const char* mark : {"<|message|>", "<|start|>", "<|start|>user"}) {
+      EXPECT_FALSE(IsAnswer(*tokens, InTokens(std::string("<|channel|>analysis<|message|>") + mark +
+                                              "<|end|><|start|>assistant<|channel|>final<|message|>a")))
+          << mark;
+    }
   }
 }
 

@@ -58,6 +58,8 @@ TEST(SchemaTree, FragmentsBelongToTheNearestNamedSchema) {
   const std::string named = R"("definitions":{"t":{},"s":{"id":"s","definitions":{"t":{}},"items":{}}}})";
   EXPECT_EQ(target((old + named).c_str(), "/definitions/s/items", "#/definitions/t"), "/definitions/s/definitions/t");
   EXPECT_EQ(target(("{" + named).c_str(), "/definitions/s/items", "#/definitions/t"), "/definitions/t");
+  const std::string anchored = R"("definitions":{"t":{},"s":{"id":"http://x/root#s","items":{}}}})";
+  EXPECT_EQ(target((old + anchored).c_str(), "/definitions/s/items", "#/definitions/t"), "/definitions/t");
   const std::string beside = R"("definitions":{"t":{},"s":{"id":"s","$ref":"#/definitions/t"}}})";
   EXPECT_EQ(target((old + beside).c_str(), "/definitions/s", "#/definitions/t"), "/definitions/t");
 }

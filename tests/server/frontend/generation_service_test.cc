@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "api/response/sse.h"
 #include "server/process/clock.h"
 #include "server/sessions/journal/session_journal.h"
@@ -375,6 +376,7 @@ TEST(GenerationService, WhatNobodyReadIsCountedAllTheSame) {
   options.context = 60'000;
   options.blocks = 4000;
   options.http.limits.stream_buffer_bytes_max = 64 << 20;
+  options.http.limits.stream_stall_s = 600;
   TestServer server(std::move(options));
   server.executor().Hold(20'000);
   RawClient lazy(server.port(), /*receive_buffer_bytes=*/4096);
@@ -401,12 +403,13 @@ TEST(GenerationService, AnAnswerThatWaitsForTheDiskBeyondItsTimeTakesNoProcessor
   DurableServer durable(temp.File("d"), {}, std::move(journal));
   TestServer& server = *durable.server;
   disk.Hang(StuckDisk::Stuck::kWrites);
+  const absl::Cleanup lets_go = [&disk] { disk.Hang(StuckDisk::Stuck::kNothing); };
   RawClient whole(server.port()), stream(server.port());
   const int64_t sent_us = MonotonicUs();
-  whole.Send(CompletionPost(R"({"session_id":"a","prompt":"hi","max_tokens":3,"timeout":1})"));
-  stream.Send(CompletionPost(R"({"session_id":"b","prompt":"hi","max_tokens":3,"timeout":1,"stream":true})"));
+  whole.Send(CompletionPost(R"({"session_id":"a","prompt":"hi","max_tokens":3,"timeout":3})"));
+  stream.Send(CompletionPost(R"({"session_id":"b","prompt":"hi","max_tokens":3,"timeout":3,"stream":true})"));
   ASSERT_TRUE(Eventually([&] { return server.engine().counters().scheduler.generated_tokens == 6; }));
-  EXPECT_TRUE(Eventually([&] { return MonotonicUs() > sent_us + 1'100'000; }));
+  EXPECT_TRUE(Eventually([&] { return MonotonicUs() > sent_us + 3'100'000; }));
   std::promise<void> nothing;
   const std::clock_t before = std::clock();
   nothing.get_future().wait_for(std::chrono::milliseconds(500));
