@@ -211,7 +211,8 @@ int32_t SessionStore::KeepAll(int64_t until_us, const std::function<KvBytes(cons
   // What has left the engine's memory is nowhere else: first what waits, which makes room for what had none.
   if (left_us() > 0) options_.kv->Flush(left_us());
   KeepDue();
-  if (left_us() > 0) options_.kv->Flush(left_us());
+  // Once for what is there, and once for what the writing thread was about to take from here, which comes behind the first.
+  for (int i = 0; i < 2 && left_us() > 0; ++i) options_.kv->Flush(left_us());
   KeepParked(left_us, read);
   return static_cast<int32_t>(options_.kv->counts().writes - before);
 }
