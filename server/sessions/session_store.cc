@@ -171,7 +171,6 @@ SessionStore::Session* SessionStore::Add(int32_t tenant, const std::string& id) 
   Session* session = added.front().get();
   session->place = added.begin();
   session->id = id;
-  session->is_line = id.starts_with(kLinePrefix);
   session->tenant = tenant;
   session->number = ++numbers_;
   session->used_us = options_.clock();
@@ -221,7 +220,8 @@ SessionStore::Session* SessionStore::FirstToGo(const Tenant& tenant, Session* ne
       if (oldest == nullptr || list->front()->used_us < oldest->used_us) oldest = list->front().get();
     }
     if (oldest == nullptr) continue;
-    const bool for_line = !oldest->is_line && newest != nullptr && newest->is_line && newest->tenant == oldest->tenant;
+    const bool for_line =
+        !oldest->is_line() && newest != nullptr && newest->is_line() && newest->tenant == oldest->tenant;
     return for_line && !(by_bytes && newest->stored) ? newest : oldest;
   }
   return nullptr;

@@ -286,13 +286,14 @@ class SessionStore {
     ParkedTurn parked[2];
     bool keeps_kv = false;  // SessionOwner's
     bool busy = true;
-    bool is_line = false;   // kLinePrefix
     bool stored = false;    // idle, and in the list of those whose past is in the journal only
     uint64_t turns = 0;     // begun
     int64_t used_us = 0;    // monotonic
     int64_t created_s = 0;  // Unix time, read when it happened: it does not depend on when somebody asks
     int64_t used_s = 0;
     Sessions::iterator place;  // in the list that it is in: stays the same whichever that is
+
+    bool is_line() const { return id.starts_with(kLinePrefix); }
   };
   // Sessions without a turn in progress, each list least recently used first.
   struct Idle {
@@ -365,7 +366,9 @@ class SessionStore {
   void Claim(int32_t tenant);
   Sessions& ListOf(const Session& session);
   static Sessions::iterator PlaceIn(Sessions& idle, int64_t used_us);
-  static Idle& IdleOf(Tenant& tenant, const Session& session) { return session.is_line ? tenant.lines : tenant.named; }
+  static Idle& IdleOf(Tenant& tenant, const Session& session) {
+    return session.is_line() ? tenant.lines : tenant.named;
+  }
   Session* FirstToGo(const Tenant& tenant, Session* newest, bool by_bytes);
   void Unload(Session* session);
   void SetStored(Session* session);

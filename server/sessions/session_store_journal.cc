@@ -55,7 +55,6 @@ void SessionStore::Claim(int32_t index) {
     LoggedSession& logged = unclaimed->session;
     auto session = std::make_unique<Session>();
     session->id = std::move(logged.facts.id);
-    session->is_line = session->id.starts_with(kLinePrefix);
     session->tenant = index;
     session->number = ++numbers_;
     session->name = unclaimed->name;
