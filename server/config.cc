@@ -73,19 +73,23 @@ std::string ParseBudget(const std::string& text, KvSpec* kv) {
   return "";
 }
 
+// "--api-key" for "api_key".
+std::string FlagOf(std::string setting) {
+  std::replace(setting.begin(), setting.end(), '_', '-');
+  return "--" + setting;
+}
+
 // What is wrong with the keys that flags give, and with where keys are. An empty one is a variable of somebody's script that is not
 // set, and would leave the server open.
 std::string WrongKeys(const Config& config) {
-  const std::pair<const char*, const std::string&> given[] = {{"api-key", config.api_key},
-                                                              {"api-key-file", config.api_key_path},
-                                                              {"admin-api-key", config.admin_key},
-                                                              {"admin-api-key-file", config.admin_key_path},
-                                                              {"metrics-api-key-file", config.metrics_key_path},
+  const std::pair<const char*, const std::string&> given[] = {{"api_key", config.api_key},
+                                                              {"api_key_file", config.api_key_path},
+                                                              {"admin_api_key", config.admin_key},
+                                                              {"admin_api_key_file", config.admin_key_path},
+                                                              {"metrics_api_key_file", config.metrics_key_path},
                                                               {"tenants", config.tenants_path}};
-  for (const auto& [flag, value] : given) {
-    std::string setting = flag;
-    std::replace(setting.begin(), setting.end(), '-', '_');
-    if (value.empty() && config.origins.contains(setting)) return absl::StrCat("--", flag, ": must not be empty");
+  for (const auto& [setting, value] : given) {
+    if (value.empty() && config.origins.contains(setting)) return absl::StrCat(FlagOf(setting), ": must not be empty");
   }
   return "";
 }
@@ -100,9 +104,7 @@ std::string FinishKey(const std::string& setting, const char* variable, std::str
   }
   const std::string wrong = key->empty() ? "" : WrongKey(*key);
   if (wrong.empty()) return "";
-  std::string flag = "--" + setting;
-  std::replace(flag.begin(), flag.end(), '_', '-');
-  return absl::StrCat(from_environment ? variable : flag, ": ", wrong);
+  return absl::StrCat(from_environment ? variable : FlagOf(setting), ": ", wrong);
 }
 
 // The part of Finish about who may use the server.
@@ -140,10 +142,7 @@ std::string FinishSharedLimits(const RawConfig& raw, Config* config) {
   config->shared_limits_fail_open = raw.shared_limits_fail == "open";
   if (raw.shared_limits.empty()) {
     for (const char* setting : {"shared_limits_fail", "shared_limits_password_file", "shared_limits_timeout_s"}) {
-      if (!config->origins.contains(setting)) continue;
-      std::string flag = setting;
-      std::replace(flag.begin(), flag.end(), '_', '-');
-      return absl::StrCat("--", flag, " needs --shared-limits");
+      if (config->origins.contains(setting)) return absl::StrCat(FlagOf(setting), " needs --shared-limits");
     }
     return "";
   }
