@@ -64,6 +64,10 @@ def checked(line, where):
     return request
 
 
+def lines_of(path):
+    return path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []
+
+
 def draft_of(path):
     return path.with_name(path.name + ".partial")
 
@@ -73,9 +77,7 @@ def check_output(path, requests_path):
     for written in (path, draft_of(path)):
         if written.exists() and written.samefile(requests_path):
             raise Failure(f"{written} has the requests; the answers need a file of their own.")
-    if not path.exists():
-        return
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1], 1):
+    for number, line in enumerate(lines_of(path)[:-1], 1):
         if line.strip() and not is_result(line):
             raise Failure(f"{path}:{number}: no result of a batch; the file is left as it is.")
 
@@ -91,14 +93,13 @@ def is_result(line):
 def keep_answers(path):
     """The custom_ids that the file has answers to; what has none, a line cut short too, is gone from it."""
     kept = {}
-    if path.exists():
-        for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-            try:
-                result = json.loads(line)
-                if is_answer(result["response"]):
-                    kept[result["custom_id"]] = line
-            except (ValueError, KeyError, TypeError, AttributeError):
-                pass  # it is asked for again
+    for line in lines_of(path):
+        try:
+            result = json.loads(line)
+            if is_answer(result["response"]):
+                kept[result["custom_id"]] = line
+        except (ValueError, KeyError, TypeError, AttributeError):
+            pass  # it is asked for again
     draft = draft_of(path)
     draft.write_text("".join(line + "\n" for line in kept.values()), encoding="utf-8")
     os.replace(draft, path)
@@ -233,14 +234,10 @@ def main(argv):
         server, requests = Server(arguments.url, arguments.api_key), read_requests(arguments.input)
         check_output(arguments.output, arguments.input)
         server.model(None)
+        return 0 if run(server, requests, arguments.output, arguments.concurrency, arguments.tries) else 1
     except Failure as error:
         sys.stderr.write(f"hydrant: {error}\n")
         return 2
-    except OSError as error:
-        sys.stderr.write(f"hydrant: {arguments.output} cannot be written: {error}\n")
-        return 2
-    try:
-        return 0 if run(server, requests, arguments.output, arguments.concurrency, arguments.tries) else 1
     except OSError as error:
         sys.stderr.write(f"hydrant: {arguments.output} cannot be written: {error}\n")
         return 2
