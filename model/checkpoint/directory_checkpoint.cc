@@ -134,26 +134,13 @@ class DirectoryReader {
     return absl::OkStatus();
   }
 
-  const RawTensor* Find(TensorRole role) const {
-    const TensorNaming& naming = *hf_.naming;
-    for (const TensorName& entry : naming.names) {
-      if (entry.role != role) continue;
-      std::string_view bare = entry.name;
-      if (bare.starts_with(naming.prefix)) bare.remove_prefix(naming.prefix.size());
-      for (const RawTensor& tensor : tensors_) {
-        if (tensor.name == entry.name || tensor.name == bare || tensor.name == entry.other_name) return &tensor;
-      }
-    }
-    return nullptr;
-  }
-
   // As in transformers, a head that is not the embedding is the model's own, whatever config.json says: who trains it and forgets the
   // flag would hear nonsense. One of another shape is what an embedding that was enlarged has left.
   void FindOwnHead() {
     ModelConfig& config = checkpoint_->config;
     if (!config.tied_embeddings) return;
-    const RawTensor* embedding = Find(TensorRole::kEmbedding);
-    const RawTensor* head = Find(TensorRole::kHead);
+    const RawTensor* embedding = FindTensor(*hf_.naming, TensorRole::kEmbedding, tensors_);
+    const RawTensor* head = FindTensor(*hf_.naming, TensorRole::kHead, tensors_);
     if (embedding == nullptr || head == nullptr) return;
     const bool fits = head->shape == embedding->shape;
     const bool same = fits && head->format == embedding->format && head->rows == nullptr &&

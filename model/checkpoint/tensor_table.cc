@@ -234,18 +234,47 @@ class StoredTensor final : public TensorSource {
 };
 
 // Takes tensors by name; whatever nobody took is extra.
+constexpr size_t kNotThere = ~size_t{0};
+
+// Where stored tensors are, by the names that a family has for them.
+class TensorIndex {
+ public:
+  TensorIndex(const TensorNaming& naming, const std::vector<RawTensor>& tensors) : naming_(naming) {
+    for (size_t i = 0; i < tensors.size(); ++i) by_name_.emplace(tensors[i].name, i);
+  }
+
+  size_t Find(std::string_view name) const {
+    auto found = by_name_.find(name);
+    if (found == by_name_.end() && !naming_.prefix.empty() && name.starts_with(naming_.prefix)) {
+      found = by_name_.find(name.substr(naming_.prefix.size()));
+    }
+    return found == by_name_.end() ? kNotThere : found->second;
+  }
+  size_t Find(const TensorName& entry, int32_t layer, int32_t expert = 0) const {
+    const size_t index = Find(NameIn(entry.name, layer, expert));
+    return index != kNotThere || entry.other_name.empty() ? index : Find(NameIn(entry.other_name, layer, expert));
+  }
+
+ private:
+  const TensorNaming& naming_;
+  absl::flat_hash_map<std::string_view, size_t> by_name_;
+};
+
 class Binder {
  public:
   Binder(const TensorNaming& naming, const ModelConfig& config, std::string_view file,
          const std::vector<RawTensor>& tensors)
-      : naming_(naming), config_(config), file_(file), taken_(tensors.size(), false), tensors_(tensors) {
-    for (size_t i = 0; i < tensors.size(); ++i) by_name_.emplace(tensors[i].name, i);
-  }
+      : naming_(naming),
+        config_(config),
+        file_(file),
+        taken_(tensors.size(), false),
+        tensors_(tensors),
+        index_(naming, tensors) {}
 
-  bool Has(const TensorName& entry) const { return Find(entry, 0) != kNotThere; }
+  bool Has(const TensorName& entry) const { return index_.Find(entry, 0) != kNotThere; }
 
   absl::StatusOr<std::unique_ptr<TensorSource>> Take(const TensorName& entry, int32_t layer, int32_t expert) {
-    const size_t index = Find(entry, layer, expert);
+    const size_t index = index_.Find(entry, layer, expert);
     if (index == kNotThere) {
       return FileError(file_, "tensor " + Quoted(NameIn(entry.name, layer, expert)), "is missing");
     }
@@ -310,7 +339,7 @@ class Binder {
   void TakeKnown() {
     for (const std::string_view name : naming_.known) {
       for (int32_t layer = 0; layer < (InLayers(name) ? config_.layers : 1); ++layer) {
-        if (const size_t index = Find(NameIn(name, layer)); index != kNotThere) taken_[index] = true;
+        if (const size_t index = index_.Find(NameIn(name, layer)); index != kNotThere) taken_[index] = true;
       }
     }
   }
@@ -324,20 +353,6 @@ class Binder {
   }
 
  private:
-  static constexpr size_t kNotThere = ~size_t{0};
-
-  size_t Find(std::string_view name) const {
-    auto found = by_name_.find(name);
-    if (found == by_name_.end() && !naming_.prefix.empty() && name.starts_with(naming_.prefix)) {
-      found = by_name_.find(name.substr(naming_.prefix.size()));
-    }
-    return found == by_name_.end() ? kNotThere : found->second;
-  }
-  size_t Find(const TensorName& entry, int32_t layer, int32_t expert = 0) const {
-    const size_t index = Find(NameIn(entry.name, layer, expert));
-    return index != kNotThere || entry.other_name.empty() ? index : Find(NameIn(entry.other_name, layer, expert));
-  }
-
   RowOrder OrderOf(const TensorName& entry) const {
     RowOrder order;
     order.fusion = entry.fusion;
@@ -366,7 +381,7 @@ class Binder {
   std::string_view file_;
   std::vector<bool> taken_;
   const std::vector<RawTensor>& tensors_;
-  absl::flat_hash_map<std::string_view, size_t> by_name_;
+  const TensorIndex index_;
 };
 
 // Roles outside layers live with layer 0, those of which a layer has one with expert 0.
@@ -375,6 +390,15 @@ std::tuple<int32_t, TensorRole, int32_t> KeyOf(TensorRole role, int32_t layer, i
 }
 
 }  // namespace
+
+const RawTensor* FindTensor(const TensorNaming& naming, TensorRole role, const std::vector<RawTensor>& tensors) {
+  const TensorIndex index(naming, tensors);
+  for (const TensorName& entry : naming.names) {
+    const size_t found = entry.role == role ? index.Find(entry, 0) : kNotThere;
+    if (found != kNotThere) return &tensors[found];
+  }
+  return nullptr;
+}
 
 void TensorSource::ReadStoredRows(int64_t, int64_t, std::byte*) const { assert(false); }
 

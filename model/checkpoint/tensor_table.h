@@ -30,6 +30,9 @@ struct TensorExpectation {
 // The shape that the config gives a tensor of this role; vectors have one dimension.
 std::vector<int64_t> ShapeOf(TensorRole role, const ModelConfig& config);
 
+// The stored tensor of a role outside the layers, or of layer 0; null: there is none.
+const RawTensor* FindTensor(const TensorNaming& naming, TensorRole role, const std::vector<RawTensor>& tensors);
+
 class TensorTable {
  public:
   // Errors name file and tensor: missing, wrong shape. Tensors that nothing asks for become a warning.
