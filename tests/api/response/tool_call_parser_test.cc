@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include "tests/support/cpu_time.h"
 
 namespace hydrant {
 namespace {
@@ -260,7 +260,6 @@ TEST(ToolCallParser, TakesTheWholeMembersOfWhatIsCutOff) {
 // Looking again at all that is held for every piece would look at 4 MB a million times, 2e12 bytes: over a minute where one
 // look at each byte takes a second in the slowest of builds.
 TEST(ToolCallParser, TakesTimeLinearInAnAnswerThatNeverCloses) {
-  constexpr size_t kBytes = 4 << 20;
   const struct {
     ToolCallFormat format;
     std::string begin;
@@ -271,29 +270,31 @@ TEST(ToolCallParser, TakesTimeLinearInAnAnswerThatNeverCloses) {
                {ToolCallFormat::kLlama3Json, "{", '{'},
                {ToolCallFormat::kMistral, "[TOOL_CALLS]", '['}};
   for (const auto& [format, begin, filler] : cases) {
-    const auto started = std::chrono::steady_clock::now();
-    ToolCallParser parser(format, "id");
-    size_t passed = 0;
-    parser.Push(begin);
-    for (size_t i = 0; i < kBytes / 4; ++i) passed += Joined(parser.Push(std::string(4, filler))).text.size();
-    parser.Finish();
-    EXPECT_EQ(passed, 0u) << begin << filler;
-    EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(15)) << begin << filler;
+    const auto read = [&](size_t pieces) {
+      ToolCallParser parser(format, "id");
+      size_t passed = 0;
+      parser.Push(begin);
+      for (size_t i = 0; i < pieces; ++i) passed += Joined(parser.Push(std::string(4, filler))).text.size();
+      parser.Finish();
+      EXPECT_EQ(passed, 0u) << begin << filler;
+    };
+    EXPECT_LT(GrowthOfEightfold(10'000, read), kLinearGrowth) << begin << filler;
   }
 }
 
-// Comparing each key with all before it would be 10^10 steps.
+// Comparing each key with all before it would be 10^9 steps.
 TEST(ToolCallParser, TakesTimeLinearInTheKeysOfOneObject) {
-  const auto started = std::chrono::steady_clock::now();
-  ToolCallParser parser(ToolCallFormat::kHermes, "id");
-  std::string arguments = "{\"k\": 0";
-  for (int i = 0; i < 100'000; ++i) arguments += ",\"" + std::to_string(i) + "\":1";
-  arguments += "}";
-  const WholeAnswer answer =
-      Joined(parser.Read("<tool_call>{\"name\":\"f\",\"arguments\":" + arguments + "}</tool_call>", true));
-  ASSERT_EQ(answer.calls.size(), 1u);
-  EXPECT_EQ(answer.calls[0].arguments, arguments);
-  EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(15));
+  const auto read = [](size_t keys) {
+    ToolCallParser parser(ToolCallFormat::kHermes, "id");
+    std::string arguments = "{\"k\": 0";
+    for (size_t i = 0; i < keys; ++i) arguments += ",\"" + std::to_string(i) + "\":1";
+    arguments += "}";
+    const WholeAnswer answer =
+        Joined(parser.Read("<tool_call>{\"name\":\"f\",\"arguments\":" + arguments + "}</tool_call>", true));
+    ASSERT_EQ(answer.calls.size(), 1u);
+    EXPECT_EQ(answer.calls[0].arguments, arguments);
+  };
+  EXPECT_LT(GrowthOfEightfold(4'000, read), kLinearGrowth);
 }
 
 // A thousand calls at once: what is behind each must not be moved for it.
