@@ -110,7 +110,8 @@ void ChatWriter::Begin(const AnswerHead& head) {
 }
 
 ToolCallParser ChatWriter::MakeParser(int32_t index) const {
-  return ToolCallParser(options_.tool_calls, absl::StrCat(options_.call_ids, "/", index), options_.parallel_tool_calls);
+  return ToolCallParser(options_.tool_calls, absl::StrCat(options_.call_ids, "/", index), options_.parallel_tool_calls,
+                        options_.argument_types);
 }
 
 void ChatWriter::AppendChoice(std::string* out, const AnswerChoice& choice) const {

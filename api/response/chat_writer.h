@@ -7,6 +7,7 @@
 #define HYDRANT_API_RESPONSE_CHAT_WRITER_H_
 
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@ namespace hydrant {
 
 struct ChatWriterOptions {
   ToolCallFormat tool_calls = ToolCallFormat::kNone;
+  std::shared_ptr<const grammar::ArgumentTypes> argument_types;  // of the tools; null: they may be anything
   std::string call_ids;             // what ids of calls are made of: no two answers have the same
   bool parallel_tool_calls = true;  // false: the first call only
   bool named_tool = false;          // the request names the tool to call, so that the answer just stops

@@ -50,7 +50,9 @@ std::shared_ptr<Grammar> GrammarOf(const grammar::ToolFormat& data) {
 
 }  // namespace
 
-FormatCallReader::FormatCallReader(std::string_view format, bool hands_over) : hands_over_(hands_over) {
+FormatCallReader::FormatCallReader(std::string_view format, bool hands_over,
+                                   std::shared_ptr<const grammar::ArgumentTypes> types)
+    : hands_over_(hands_over), types_(std::move(types)), reader_(/*loose=*/true, types_.get()) {
   const grammar::ToolFormat& data = grammar::FindReadFormats(format).front();
   is_json_ = data.style == grammar::ArgumentStyle::kJson;
   trigger_ = data.trigger;
@@ -65,7 +67,7 @@ void FormatCallReader::BeginAnew() {
   name_.clear();
   untold_.clear();
   told_ = false;
-  reader_ = grammar::CallReader(/*loose=*/true);
+  reader_ = grammar::CallReader(/*loose=*/true, types_.get());
   state_ = grammar_->Begin();
   passes_all_ = trigger_.empty();
 }

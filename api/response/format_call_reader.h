@@ -26,9 +26,11 @@ namespace hydrant {
 
 class FormatCallReader {
  public:
-  // `hands_over`: what begins like a call and is none is for the caller to look at.
+  // `hands_over`: what begins like a call and is none is for the caller to look at. `types`: what arguments may be that the format
+  // writes as bare text; null: anything.
   // REQUIRES: grammar::FindToolFormat knows the format.
-  explicit FormatCallReader(std::string_view format, bool hands_over = false);
+  explicit FormatCallReader(std::string_view format, bool hands_over = false,
+                            std::shared_ptr<const grammar::ArgumentTypes> types = nullptr);
 
   // Returns how many bytes were read. They are fewer than there are where something is handed over: it is TakeHeld and all that
   // comes behind it, from the mark with which a call begins or from what parts a call from the one before; whatever is pushed next
@@ -57,11 +59,12 @@ class FormatCallReader {
   bool ArgumentsAreWhole();
 
   const bool hands_over_;
+  const std::shared_ptr<const grammar::ArgumentTypes> types_;
   bool is_json_ = true;  // the format's arguments are
   std::string_view trigger_;
   std::shared_ptr<grammar::Grammar> grammar_;
   grammar::GrammarState state_;
-  grammar::CallReader reader_{/*loose=*/true};
+  grammar::CallReader reader_;
   std::vector<grammar::ByteRegion> regions_;  // of the bytes that Advance took
   std::vector<grammar::CallEvent> events_;
   std::string held_;           // bytes of which nothing was passed on

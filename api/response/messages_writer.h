@@ -14,6 +14,7 @@
 #define HYDRANT_API_RESPONSE_MESSAGES_WRITER_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@ namespace hydrant {
 
 struct MessagesWriterOptions {
   ToolCallFormat tool_calls = ToolCallFormat::kNone;
+  std::shared_ptr<const grammar::ArgumentTypes> argument_types;  // of the tools; null: they may be anything
   std::string call_ids;             // what ids of calls are made of: no two answers have the same
   bool parallel_tool_calls = true;  // false: the first call only
   bool include_reasoning = false;   // in blocks of thinking; else what the model thought is left out
@@ -34,7 +36,8 @@ struct MessagesWriterOptions {
 class MessagesWriter : public AnswerWriter {
  public:
   explicit MessagesWriter(MessagesWriterOptions options)
-      : options_(std::move(options)), parser_(options_.tool_calls, options_.call_ids, options_.parallel_tool_calls) {}
+      : options_(std::move(options)),
+        parser_(options_.tool_calls, options_.call_ids, options_.parallel_tool_calls, options_.argument_types) {}
 
   std::string_view id_prefix() const override { return "msg_"; }
   void Begin(const AnswerHead& head) override { head_ = head; }

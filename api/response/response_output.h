@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,10 +26,11 @@ namespace hydrant {
 
 struct ResponseOutputOptions {
   ToolCallFormat tool_calls = ToolCallFormat::kNone;
-  bool parallel_tool_calls = true;        // false: the first call only
-  std::vector<std::string> custom_tools;  // those whose input is a text, the argument `input`
-  bool encrypts_reasoning = false;        // what was thought is also there as base64, for clients that send that back
-  std::string ids;                        // what ids of items and calls are made of: no two answers have the same
+  std::shared_ptr<const grammar::ArgumentTypes> argument_types;  // of the tools; null: they may be anything
+  bool parallel_tool_calls = true;                               // false: the first call only
+  std::vector<std::string> custom_tools;                         // those whose input is a text, the argument `input`
+  bool encrypts_reasoning = false;  // what was thought is also there as base64, for clients that send that back
+  std::string ids;                  // what ids of items and calls are made of: no two answers have the same
 };
 
 // The events of one answer, numbered.
@@ -45,7 +47,8 @@ class ResponseEvents {
 class ResponseOutput {
  public:
   explicit ResponseOutput(const ResponseOutputOptions& options)
-      : options_(options), parser_(options.tool_calls, options.ids, options.parallel_tool_calls) {}
+      : options_(options),
+        parser_(options.tool_calls, options.ids, options.parallel_tool_calls, options.argument_types) {}
 
   // More of what was thought, all of which comes first. `events` and `out` as below.
   void PushReasoning(std::string_view text, ResponseEvents* events, std::string* out);

@@ -94,6 +94,14 @@ CallMark CallMarkOf(ToolCallFormat format, std::span<const std::string> markers)
   return std::ranges::find(data->markers, data->trigger) != data->markers.end() ? CallMark::kSpelled : CallMark::kNone;
 }
 
+std::shared_ptr<const grammar::ArgumentTypes> ArgumentTypesOf(ToolCallFormat format, const Json& tools) {
+  const grammar::ToolFormat* data = grammar::FindToolFormat(ToolCallFormatName(format));
+  if (data == nullptr || data->style != grammar::ArgumentStyle::kMarkup) return nullptr;
+  auto types = std::make_shared<grammar::ArgumentTypes>();
+  for (const Json& tool : tools) types->Add(tool.at("function").dump());
+  return types;
+}
+
 bool IsFunctionName(std::string_view name) {
   if (name.empty() || name.size() > kNameBytesMax) return false;
   return std::all_of(name.begin(), name.end(), [](char c) {
@@ -151,10 +159,12 @@ std::string WholeMembers(std::string_view arguments) {
   return end == 0 ? "{}" : std::string(arguments.substr(0, end)) + "}";
 }
 
-ToolCallParser::ToolCallParser(ToolCallFormat format, std::string id, bool parallel)
+ToolCallParser::ToolCallParser(ToolCallFormat format, std::string id, bool parallel,
+                               std::shared_ptr<const grammar::ArgumentTypes> types)
     : format_(format), id_(std::move(id)), parallel_(parallel) {
   if (format == ToolCallFormat::kNone) return;
-  reader_ = std::make_unique<FormatCallReader>(ToolCallFormatName(format), format < ToolCallFormat::kQwen3Coder);
+  const bool hands_over = format < ToolCallFormat::kQwen3Coder;
+  reader_ = std::make_unique<FormatCallReader>(ToolCallFormatName(format), hands_over, std::move(types));
 }
 
 std::string ToolCallParser::NextId() {

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "api/response/format_call_reader.h"
+#include "model/grammar/notation/argument_types.h"
 
 namespace hydrant {
 
@@ -83,14 +85,19 @@ enum class CallMark : uint8_t {
 // `markers`: those texts of the format that are special tokens.
 CallMark CallMarkOf(ToolCallFormat format, std::span<const std::string> markers);
 
+// What the arguments of `tools` may be, which are a request's as chats have them; null where the format tells kinds of values itself.
+std::shared_ptr<const grammar::ArgumentTypes> ArgumentTypesOf(ToolCallFormat format,
+                                                              const nlohmann::ordered_json& tools);
+
 // 1 to 64 characters of [A-Za-z0-9_.-]: what a client may send back as the name of a call.
 bool IsFunctionName(std::string_view name);
 
 class ToolCallParser {
  public:
   // `id`: what ids of calls are made of, different for every choice of every answer. Without `parallel` the first call only is
-  // passed on.
-  ToolCallParser(ToolCallFormat format, std::string id, bool parallel = true);
+  // passed on. `types`: what arguments may be that the format writes as bare text; null: anything.
+  ToolCallParser(ToolCallFormat format, std::string id, bool parallel = true,
+                 std::shared_ptr<const grammar::ArgumentTypes> types = nullptr);
 
   // Push, and Finish where the text is the `last`.
   AnswerPieces Read(std::string_view text, bool last);

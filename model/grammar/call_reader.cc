@@ -1,40 +1,14 @@
 #include "model/grammar/call_reader.h"
 
 #include <utility>
-#include <variant>
 
-#include "model/grammar/notation/json_tree.h"
+#include "model/grammar/regex/char_class.h"
 
 namespace hydrant::grammar {
 namespace {
 
-constexpr std::string_view kHex = "0123456789abcdef";
-
-// One byte of a string as JSON has it. Those of longer characters stand for themselves.
-std::string Escaped(char byte) {
-  switch (byte) {
-    case '"':
-      return "\\\"";
-    case '\\':
-      return "\\\\";
-    case '\n':
-      return "\\n";
-    case '\t':
-      return "\\t";
-    case '\r':
-      return "\\r";
-    default:
-      break;
-  }
-  const auto code = static_cast<uint8_t>(byte);
-  if (code >= 0x20) return {byte};
-  return std::string("\\u00") + kHex[code >> 4] + kHex[code & 15];
-}
-std::string Quoted(std::string_view text) {
-  std::string quoted = "\"";
-  for (const char byte : text) quoted += Escaped(byte);
-  return quoted + "\"";
-}
+std::string Escaped(std::string_view text) { return EncodedText(text, TextEncoding::kJsonString); }
+std::string Quoted(std::string_view text) { return '"' + Escaped(text) + '"'; }
 
 // What stands between single quotes in a program; a backslash at the end is the beginning of something.
 std::string TextOfProgram(std::string_view inside) {
@@ -57,13 +31,6 @@ std::string JsonOfProgram(const std::string& value) {
   if (value == "None") return "null";
   if (value.size() < 2 || value.front() != '\'') return value;
   return Quoted(TextOfProgram(std::string_view(value).substr(1, value.size() - 2)));
-}
-
-// A text without a schema: JSON where it is some, and no string.
-std::string JsonOfText(const std::string& value) {
-  const auto json = JsonTree::Parse(value);
-  const auto* tree = std::get_if<JsonTree>(&json);
-  return tree != nullptr && tree->at(0).kind != JsonKind::kString ? value : Quoted(value);
 }
 
 }  // namespace
@@ -103,12 +70,13 @@ void CallReader::Take(char byte, Region region, std::vector<CallEvent>& events) 
     case Region::kArguments:
       return Add(CallEvent::Kind::kArguments, {&byte, 1}, events);
     case Region::kKey:
-      return Add(CallEvent::Kind::kArguments, Escaped(byte), events);
+      if (types_ != nullptr) key_ += byte;
+      return Add(CallEvent::Kind::kArguments, Escaped({&byte, 1}), events);
     case Region::kString:
       if (loose_) {
         value_ += byte;
       } else {
-        Add(CallEvent::Kind::kArguments, Escaped(byte), events);
+        Add(CallEvent::Kind::kArguments, Escaped({&byte, 1}), events);
       }
       return;
     case Region::kValue:
@@ -130,12 +98,13 @@ void CallReader::Leave(Region next, std::vector<CallEvent>& events) {
   const Region before = std::exchange(region_, next);
   switch (before) {
     case Region::kName:
-      Add(CallEvent::Kind::kCall, std::exchange(name_, {}), events);
+      Add(CallEvent::Kind::kCall, name_, events);
+      tool_ = std::exchange(name_, {});
       in_call_ = true;
       is_json_ = has_arguments_ = false;
       break;
     case Region::kString:
-      Add(CallEvent::Kind::kArguments, loose_ ? JsonOfText(std::exchange(value_, {})) : "\"", events);
+      Add(CallEvent::Kind::kArguments, loose_ ? JsonOfArgument(std::exchange(value_, {}), KindsHere()) : "\"", events);
       break;
     case Region::kValue:
       if (loose_) Add(CallEvent::Kind::kArguments, JsonOfProgram(std::exchange(value_, {})), events);
@@ -152,6 +121,7 @@ void CallReader::Leave(Region next, std::vector<CallEvent>& events) {
   }
   switch (next) {
     case Region::kKey:
+      key_.clear();
       if (awaits_value_) Add(CallEvent::Kind::kArguments, "\"\"", events);
       Add(CallEvent::Kind::kArguments, has_arguments_ ? ", \"" : "{\"", events);
       has_arguments_ = awaits_value_ = true;
@@ -174,6 +144,8 @@ void CallReader::Leave(Region next, std::vector<CallEvent>& events) {
   }
 }
 
+JsonKinds CallReader::KindsHere() const { return types_ == nullptr ? JsonKinds::All() : types_->Of(tool_, key_); }
+
 void CallReader::EndCall(std::vector<CallEvent>& events) {
   if (!std::exchange(in_call_, false)) return;
   if (!is_json_) {
@@ -185,7 +157,9 @@ void CallReader::EndCall(std::vector<CallEvent>& events) {
 
 void CallReader::Cut(std::vector<CallEvent>& events) {
   std::string text = std::exchange(value_, {});
-  if (region_ == Region::kValue && !text.starts_with('\'')) return Add(CallEvent::Kind::kArguments, text, events);
+  const bool is_bare = region_ == Region::kValue ? !text.starts_with('\'')
+                                                 : region_ == Region::kString && !KindsHere().Has(JsonKind::kString);
+  if (is_bare) return Add(CallEvent::Kind::kArguments, text, events);
   if (region_ == Region::kValue) text = TextOfProgram(std::string_view(text).substr(1));
   if (region_ != Region::kValue && region_ != Region::kString) return;
   text = Quoted(text);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/grammar/json_machine.h"
+#include "model/grammar/notation/argument_types.h"
 
 namespace hydrant::grammar {
 
@@ -28,9 +29,10 @@ struct CallEvent {
 
 class CallReader {
  public:
-  // `loose`: arguments come without a schema, so that the words of a program become JSON, and a text that is JSON and no string is taken as
-  // that; their values are then passed on whole.
-  explicit CallReader(bool loose = false) : loose_(loose) {}
+  // `loose`: arguments come as no grammar held them, so that the words of a program become JSON, and a text becomes what JsonOfArgument
+  // makes of it; their values are then passed on whole. `types`: what the arguments of each tool may be; null: anything. It must
+  // outlive the reader.
+  explicit CallReader(bool loose = false, const ArgumentTypes* types = nullptr) : loose_(loose), types_(types) {}
 
   // REQUIRES: an entry in `regions` for each byte.
   void Push(std::string_view bytes, std::span<const ByteRegion> regions, std::vector<CallEvent>& events);
@@ -53,10 +55,13 @@ class CallReader {
  private:
   void Take(char byte, Region region, std::vector<CallEvent>& events);
   void Leave(Region next, std::vector<CallEvent>& events);
+  // What the argument that comes may be.
+  JsonKinds KindsHere() const;
   void EndCall(std::vector<CallEvent>& events);
   void Add(CallEvent::Kind kind, std::string_view text, std::vector<CallEvent>& events);
 
   bool loose_;
+  const ArgumentTypes* types_;
   std::string undecided_;
   std::vector<Region> candidates_;  // what those bytes are if they are no text
   Region region_ = Region::kText;
@@ -65,6 +70,7 @@ class CallReader {
   bool has_arguments_ = false;
   bool awaits_value_ = false;  // behind a key
   std::string name_, value_;
+  std::string tool_, key_;  // of the call and the argument that come
 };
 
 }  // namespace hydrant::grammar

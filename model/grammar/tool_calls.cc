@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/grammar/message_script.h"
+#include "model/grammar/notation/argument_types.h"
 #include "model/grammar/notation/json_tree.h"
 #include "model/grammar/notation/tool_format.h"
 #include "model/grammar/regex/char_class.h"
@@ -342,7 +343,7 @@ class CallsBuilder {
         Fail(properties, "too many optional arguments in a row", RefusalKind::kTooComplex);
         return kReturnNode;
       }
-      const NodeId some = Argument(key, schema, found->value, after_some);
+      const NodeId some = Argument(key, schema, tool.parameters, found->value, after_some);
       const NodeId later = script_.Text(Literal(format_->between_arguments), some, Region::kMarkup);
       after_none = required ? some : script_.Fork({some, after_none});
       after_some = required ? later : script_.Fork({later, after_some});
@@ -353,11 +354,11 @@ class CallsBuilder {
   // As JSON writes a key, without its quotes: what shapes have.
   static std::string QuotedKey(std::string_view key) { return EncodedText(key, TextEncoding::kJsonString); }
 
-  NodeId Argument(std::string_view key, JsonId schema, ShapeId shape, NodeId next) {
+  NodeId Argument(std::string_view key, JsonId schema, JsonId root, ShapeId shape, NodeId next) {
     const NodeId value_end = script_.Text(Literal(format_->value_end), next, Region::kMarkup);
     NodeId value = kReturnNode;
     if (format_->style == ArgumentStyle::kMarkup && MayBeString(shape)) {
-      value = MarkedString(schema, next);
+      value = MarkedString(schema, root, next);
     } else {
       value = script_.Value(shape, value_end, Region::kValue);
     }
@@ -372,25 +373,18 @@ class CallsBuilder {
   }
 
   // The characters of a string as they are, up to the mark behind it.
-  NodeId MarkedString(JsonId schema, NodeId next) {
-    const JsonId choices = json_.Find(schema, "enum"), type = json_.Find(schema, "type");
-    const NodeId end = script_.Text(Literal(format_->value_end), next, Region::kMarkup);
-    const bool is_string = type != kNoJson && json_.at(type).text == "string";
-    for (const auto& [name, value] : json_.at(schema).members) {
-      static constexpr std::string_view kKnown[] = {"type",    "enum",     "description", "title",
-                                                    "default", "examples", "example"};
-      if (is_string && std::ranges::find(kKnown, name) != std::end(kKnown)) continue;
-      Fail(value, StrCat("'", name, "' of a string is not enforced in the format ", format_->name),
+  NodeId MarkedString(JsonId schema, JsonId root, NodeId next) {
+    auto texts = BareTextsOf(json_, schema, root);
+    if (const auto* bound = std::get_if<BareTextBound>(&texts)) {
+      Fail(bound->value, StrCat("'", bound->name, "' of a string is not enforced in the format ", format_->name),
            RefusalKind::kUnsupportedKeyword);
       return kReturnNode;
     }
-    if (choices == kNoJson) {
-      return script_.Free({std::string(format_->value_end)}, {next}, kNoNode, Region::kString);
-    }
+    auto& own = std::get<BareTexts>(texts);
+    if (own.any) return script_.Free({std::string(format_->value_end)}, {next}, kNoNode, Region::kString);
+    const NodeId end = script_.Text(Literal(format_->value_end), next, Region::kMarkup);
     std::vector<std::pair<std::string, NodeId>> ways;
-    for (const JsonId choice : json_.at(choices).items) {
-      if (json_.at(choice).kind == JsonKind::kString) ways.emplace_back(json_.at(choice).text, end);
-    }
+    for (std::string& text : own.texts) ways.emplace_back(std::move(text), end);
     return OneOf(std::move(ways), Region::kString);
   }
 

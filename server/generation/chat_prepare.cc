@@ -223,6 +223,7 @@ ApiResult<PreparedGeneration> PrepareChat(std::string_view body, const ServingCo
   ChatRequest& request = parsed.value();
   ChatWriterOptions options;
   options.tool_calls = ToolCallsIn(&request, context);
+  options.argument_types = ArgumentTypesOf(options.tool_calls, request.conversation.tools);
   options.call_ids = RandomId();
   options.parallel_tool_calls = request.parallel_tool_calls;
   options.named_tool = request.names_tool;
@@ -242,6 +243,7 @@ ApiResult<PreparedGeneration> PrepareMessages(std::string_view body, const Servi
   MessagesRequest& request = parsed.value();
   MessagesWriterOptions options;
   options.tool_calls = ToolCallsIn(&request, context);
+  options.argument_types = ArgumentTypesOf(options.tool_calls, request.conversation.tools);
   options.call_ids = RandomId();
   options.parallel_tool_calls = request.parallel_tool_calls;
   options.include_reasoning = request.include_reasoning;

@@ -366,6 +366,7 @@ class ResponsesPreparer {
   std::unique_ptr<AnswerWriter> Writer(const std::string& stem) {
     ResponsesWriterOptions options;
     options.tool_calls = ToolCallsIn(&request_, context_);
+    options.argument_types = ArgumentTypesOf(options.tool_calls, request_.conversation.tools);
     options.ids = stem.empty() ? RandomId() : stem;
     options.parallel_tool_calls = request_.parallel_tool_calls;
     options.custom_tools = request_.custom_tools;

@@ -1,5 +1,6 @@
 // However an answer is cut into pieces, the same reasoning, the same calls and the same text come out of it, and no text is lost
 // where there are no calls. The first byte says the format and the pieces.
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,7 +21,13 @@ struct Parsed {
 };
 
 Parsed Parse(ToolCallFormat format, std::string_view answer, size_t step) {
-  ToolCallParser parser(format, "id");
+  static const auto types = [] {
+    auto made = std::make_shared<grammar::ArgumentTypes>();
+    made->Add(
+        R"({"name":"f","parameters":{"properties":{"a":{"type":"string"},"b":{"type":["number","null"]},"c":{"type":"boolean"}}}})");
+    return made;
+  }();
+  ToolCallParser parser(format, "id", /*parallel=*/true, types);
   Parsed parsed;
   AnswerPieces pieces;
   const auto add = [&](AnswerPieces more) {

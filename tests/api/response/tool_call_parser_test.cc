@@ -2,6 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nlohmann/json.hpp"
 #include "tests/support/cpu_time.h"
 
 namespace hydrant {
@@ -15,8 +21,9 @@ std::string Shown(const AnswerPieces& pieces) {
 }
 
 // Text, then name and arguments of each call, and ! where they are cut off. `step`: bytes given at once; 0: all.
-std::string Parsed(ToolCallFormat format, std::string_view answer, size_t step = 0) {
-  ToolCallParser parser(format, "id");
+std::string Parsed(ToolCallFormat format, std::string_view answer, size_t step = 0,
+                   std::shared_ptr<const grammar::ArgumentTypes> types = nullptr) {
+  ToolCallParser parser(format, "id", /*parallel=*/true, std::move(types));
   AnswerPieces all;
   const auto add = [&](const AnswerPieces& pieces) { all.insert(all.end(), pieces.begin(), pieces.end()); };
   for (size_t at = 0; at < answer.size(); at += step == 0 ? answer.size() : step) {
@@ -280,6 +287,41 @@ TEST(ToolCallParser, TakesTimeLinearInAnAnswerThatNeverCloses) {
     };
     EXPECT_LT(GrowthOfEightfold(10'000, read), kLinearGrowth) << begin << filler;
   }
+}
+
+// The format writes 42 and "42" alike: a program's text that is JSON came as an object, and failed the schema of the tool.
+TEST(ToolCallParser, BareTextIsWhatTheToolsSchemaSaysItIs) {
+  const auto tools = nlohmann::ordered_json::parse(R"([
+    {"type": "function", "function": {"name": "write", "parameters": {"type": "object", "properties": {
+      "path": {"type": "string"}, "text": {"type": "string"}, "mode": {"type": "integer"}, "force": {"type": "boolean"},
+      "note": {"type": ["string", "null"]}, "tags": {"type": "array"}, "any": {}}}}},
+    {"type": "function", "function": {"name": "bare"}}])");
+  const auto types = ArgumentTypesOf(ToolCallFormat::kQwen3Coder, tools);
+  ASSERT_NE(types, nullptr);
+  EXPECT_EQ(ArgumentTypesOf(ToolCallFormat::kHermes, tools), nullptr) << "its arguments are JSON";
+  const auto call = [](std::string_view name, const std::vector<std::pair<std::string, std::string>>& arguments) {
+    std::string text = "<tool_call>\n<function=" + std::string(name) + ">\n";
+    for (const auto& [key, value] : arguments) text += "<parameter=" + key + ">\n" + value + "\n</parameter>\n";
+    return text + "</function>\n</tool_call>";
+  };
+  const std::string own = call("write", {{"path", "42"},
+                                         {"text", "{\"a\": [true]}"},
+                                         {"mode", "420"},
+                                         {"force", "True"},
+                                         {"note", "null"},
+                                         {"tags", "[1, 2]"},
+                                         {"any", "7"},
+                                         {"unknown", "true"}});
+  const std::string expected =
+      R"(|write{"path": "42", "text": "{\"a\": [true]}", "mode": 420, "force": true, "note": null, "tags": [1, 2], )"
+      R"("any": 7, "unknown": true})";
+  const std::string other = call("bare", {{"path", "42"}, {"force", "True"}});
+  for (const size_t step : {0, 1, 5}) {
+    EXPECT_EQ(Parsed(ToolCallFormat::kQwen3Coder, own + "\n" + other, step, types),
+              expected + R"(|bare{"path": 42, "force": "True"})");
+  }
+  const std::string cut = own.substr(0, own.find("2]"));
+  EXPECT_TRUE(Parsed(ToolCallFormat::kQwen3Coder, cut, 0, types).ends_with(R"("tags": [1, !)"));
 }
 
 // Comparing each key with all before it would be 10^9 steps.

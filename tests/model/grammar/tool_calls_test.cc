@@ -242,6 +242,19 @@ TEST(ToolCalls, MarkedAndAssignedArgumentsKeepToTheirSchema) {
   EXPECT_EQ(of(argument("a", "x y")).text, "forbidden");
   EXPECT_EQ(of(argument("a", "x")).text, "forbidden");
   EXPECT_EQ(of(argument("b", "yes")).text, "forbidden");
+  const auto optional = MustCompileKind(
+      GrammarKind::kToolCalls,
+      Spec(
+          "qwen3_coder", "required", false,
+          R"("tools":[{"name":"f","parameters":{"type":"object","properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}]},"b":{"$ref":"#/$defs/B"}},"required":["a","b"],"$defs":{"B":{"enum":["x","y"],"type":"string"}}}}])"));
+  const auto call = [&](std::string_view a, std::string_view b) {
+    return ReadAnswer(*optional,
+                      "<tool_call>\n<function=f>\n" + argument("a", a) + argument("b", b) + "</function>\n</tool_call>",
+                      1, true);
+  };
+  EXPECT_EQ(call("null", "y").calls.at(0).second, R"({"a": null, "b": "y"};)");
+  EXPECT_EQ(call("any <thing>", "x").calls.at(0).second, R"({"a": "any <thing>", "b": "x"};)");
+  EXPECT_EQ(call("any", "z").text, "forbidden");
   const auto assigned = MustCompileKind(GrammarKind::kToolCalls, Spec("pythonic", "required", false, tools));
   EXPECT_EQ(ReadAnswer(*assigned, "[f(a=\"<\", b=true, d=\"é\")]", 1, false).calls.at(0).second,
             R"({"a": "<", "b": true, "d": "é"};)");

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "server/generation/responses_prepare.h"
 #include "tests/server/generation/byte_context.h"
 
 namespace hydrant {
@@ -121,6 +125,37 @@ TEST(PrepareMessages, GivesAnAnswerWhatTheContextHasRoomFor) {
     EXPECT_EQ(prepared.value().prompts[0].ids, ByteIds("[user]hi"));
     EXPECT_EQ(prepared.value().fields.max_tokens, std::min(asked, 200 - 8));
     EXPECT_EQ(prepared.value().writer->id_prefix(), "msg_");
+  }
+}
+
+// Qwen3-Coder writes arguments as bare text: each endpoint reads them as the request's tools say.
+TEST(PrepareChat, CallsAreReadAsTheToolsDeclareTheirArguments) {
+  ServingContext context = ChatContext("{% for m in messages %}{{ m.content }}{% endfor %}{{ tools | length }}");
+  context.chat.tool_calls = ToolCallFormat::kQwen3Coder;
+  const std::string schema = R"({"type":"object","properties":{"text":{"type":"string"},"line":{"type":"integer"}}})";
+  const std::string function = R"("name":"write","parameters":)" + schema;
+  const std::string chat =
+      R"({"messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":{)" + function + "}}]}";
+  const std::string messages = R"({"max_tokens":20,"messages":[{"role":"user","content":"hi"}],)"
+                               R"("tools":[{"name":"write","input_schema":)" +
+                               schema + "}]}";
+  const std::string response = R"({"input":"hi","store":false,"tools":[{"type":"function",)" + function + "}]}";
+  for (const ApiResult<PreparedGeneration>& prepared :
+       {PrepareChat(chat, context), PrepareMessages(messages, context), PrepareResponses(response, context, {}, {})}) {
+    ASSERT_TRUE(prepared.ok()) << prepared.error().message;
+    Answer answer;
+    answer.choices.resize(1);
+    answer.choices[0].text =
+        "<tool_call>\n<function=write>\n<parameter=text>\n{\"a\": 1}\n</parameter>\n<parameter=line>\n7\n</parameter>\n"
+        "</function>\n</tool_call>";
+    prepared.value().writer->Begin({});
+    auto body = nlohmann::json::parse(prepared.value().writer->Body(answer));
+    const std::string arguments =
+        body.contains("choices")
+            ? body["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"].get<std::string>()
+        : body.contains("content") ? body["content"][0]["input"].dump()
+                                   : body["output"][0]["arguments"].get<std::string>();
+    EXPECT_EQ(nlohmann::json::parse(arguments), nlohmann::json({{"text", "{\"a\": 1}"}, {"line", 7}})) << body;
   }
 }
 
