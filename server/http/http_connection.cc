@@ -51,7 +51,7 @@ constexpr std::string_view kKnownMethods[] = {"GET",     "HEAD",  "POST",  "PUT"
                                               "OPTIONS", "PATCH", "TRACE", "CONNECT"};
 
 bool Matches(const HttpRoute& route, std::string_view path) {
-  return route.path.ends_with('/') && route.path.size() > 1
+  return route.path.ends_with('/') && route.path.size() > 1 && !route.exact
              ? path.starts_with(route.path) && path.size() > route.path.size()
              : path == route.path;
 }

@@ -43,6 +43,8 @@ struct HttpRoute {
   Authenticate authenticate = nullptr;                 // in the place of the listener's; null: the listener's
   std::string_view content_type = "application/json";  // of the body, where its head says one
 
+  bool exact = false;  // its path is that alone, also where it ends with '/'
+
   bool takes_body() const { return method == "POST" || method == "PUT"; }
 };
 

@@ -51,14 +51,17 @@ HttpRoute RouteOf(const UiAsset& asset) {
 }  // namespace
 
 void AddUiRoutes(std::vector<HttpRoute>* routes) {
-  // The address that people type.
-  routes->push_back({"GET", "/", /*open=*/true, [](HttpExchange& exchange) -> asio::awaitable<void> {
-                       HttpResponse response;
-                       response.status = 302;
-                       response.content_type.clear();
-                       response.fields = {{"location", "/ui"}};
-                       co_await exchange.Respond(std::move(response));
-                     }});
+  // The addresses that people type.
+  for (const char* path : {"/", "/ui/"}) {
+    routes->push_back({"GET", path, /*open=*/true, [](HttpExchange& exchange) -> asio::awaitable<void> {
+                         HttpResponse response;
+                         response.status = 302;
+                         response.content_type.clear();
+                         response.fields = {{"location", "/ui"}};
+                         co_await exchange.Respond(std::move(response));
+                       }});
+    routes->back().exact = true;
+  }
   for (const UiAsset& asset : UiAssets()) routes->push_back(RouteOf(asset));
 }
 

@@ -88,6 +88,8 @@ TEST(Ui, TheRootLeadsToIt) {
   EXPECT_EQ(root.status, 302);
   EXPECT_EQ(root.Field("location"), "/ui");
   EXPECT_EQ(root.body, "");
+  EXPECT_EQ(server.Ask(Get("/ui/")).Field("location"), "/ui");
+  EXPECT_EQ(server.Ask(Get("/ui/no_such_file")).status, 404);
 }
 
 TEST(Ui, NeedsNoKeyAndGivesNoData) {
