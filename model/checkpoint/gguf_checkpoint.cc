@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
@@ -64,6 +65,13 @@ struct GgufKeys {
       experts_ffn, experts_shared, experts_scale, experts_gating, rope_dims, rope_theta, windowed_theta, rope_kind,
       rope_factor, rope_factor_old, rope_attention_factor, rope_original_context, rope_beta_fast, rope_beta_slow;
 };
+
+// Tokens that end a turn or a text in the families that are read here. A file names one of them by its id, or three, where a
+// model's own configuration has more: without the others an answer goes on behind its end.
+constexpr std::string_view kEnds[] = {"<|im_end|>",      "<|endoftext|>", "<|eot_id|>", "<|eom_id|>",
+                                      "<|end_of_text|>", "<end_of_turn>", "<|return|>", "<|call|>"};
+// Phi's end of a turn. Between messages of one answer it is no end.
+constexpr std::string_view kEndOfTurn = "<|end|>", kEndOfMessages = "<|return|>";
 
 constexpr int64_t kFieldMin = std::numeric_limits<int32_t>::min();
 constexpr int64_t kFieldMax = std::numeric_limits<int32_t>::max();
@@ -238,6 +246,13 @@ class GgufReader {
       if (id && std::find(config.eos_ids.begin(), config.eos_ids.end(), *id) == config.eos_ids.end()) {
         config.eos_ids.push_back(static_cast<int32_t>(*id));
       }
+    }
+    const bool has_messages = std::ranges::find(spec.added, kEndOfMessages, &AddedToken::content) != spec.added.end();
+    for (const AddedToken& token : spec.added) {
+      const bool ends =
+          std::ranges::find(kEnds, token.content) != std::end(kEnds) || (token.content == kEndOfTurn && !has_messages);
+      if (ends && std::ranges::find(config.eos_ids, token.id) == config.eos_ids.end())
+        config.eos_ids.push_back(token.id);
     }
     return absl::OkStatus();
   }

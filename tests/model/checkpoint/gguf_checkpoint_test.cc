@@ -135,6 +135,28 @@ TEST(GgufCheckpoint, EveryEndOfGenerationTokenCounts) {
   EXPECT_EQ((*checkpoint)->config.eos_ids, (std::vector<int32_t>{257, 65}));
 }
 
+// A file of Qwen's names <|im_end|> alone, where its own configuration has <|endoftext|>, too.
+TEST(GgufCheckpoint, EndsThatNoIdNamesAreKnownByTheirText) {
+  const auto ends_of = [](const std::vector<std::string>& added) {
+    std::vector<std::string> tokens = ByteAlphabet();
+    std::vector<int32_t> types(256, 1);
+    tokens.insert(tokens.end(), {"<s>", "</s>"});
+    tokens.insert(tokens.end(), added.begin(), added.end());
+    while (types.size() < tokens.size())
+      types.push_back(types.size() % 2 == 0 ? 3 : 4);  // control tokens, and added ones
+    GgufBuilder tiny = TinyGguf();
+    tiny.SetTexts("tokenizer.ggml.tokens", tokens).SetInts("tokenizer.ggml.token_type", types);
+    tiny.Set("llama.vocab_size", static_cast<uint32_t>(tokens.size())).AddF32("token_embd.weight", {32, tokens.size()});
+    const auto checkpoint = Open(tiny);
+    EXPECT_THAT(checkpoint, IsOk());
+    return checkpoint.ok() ? (*checkpoint)->config.eos_ids : std::vector<int32_t>();
+  };
+  EXPECT_EQ(ends_of({"<|endoftext|>", "<end_of_turn>", "<|im_start|>"}), (std::vector<int32_t>{257, 258, 259}));
+  EXPECT_EQ(ends_of({"<|end|>"}), (std::vector<int32_t>{257, 258}));
+  EXPECT_EQ(ends_of({"<|end|>", "<|return|>", "<|call|>"}), (std::vector<int32_t>{257, 259, 260}))
+      << "one message of several";
+}
+
 struct Frequencies {
   const char* name;
   std::function<void(GgufBuilder&)> change;
