@@ -101,7 +101,7 @@ class BareTextReader {
     if (whole_.Has(JsonKind::kNull)) texts.texts.emplace_back("null");
     if (whole_.Has(JsonKind::kTrue)) texts.texts.insert(texts.texts.end(), {"true", "false"});
     std::ranges::sort(texts.texts);
-    texts.texts.erase(std::ranges::unique(texts.texts).begin(), texts.texts.end());
+    texts.texts.erase(std::unique(texts.texts.begin(), texts.texts.end()), texts.texts.end());
     const bool has_more =
         whole_.Has(JsonKind::kNumber) || whole_.Has(JsonKind::kArray) || whole_.Has(JsonKind::kObject);
     if (has_more || texts.texts.empty()) return BareTextBound{"type", schema};
