@@ -47,7 +47,7 @@ class ChannelReader {
   Output Finish();
 
   // Bytes of the text so far of which is known what they are.
-  int64_t decided() const { return state_ == State::kHead ? pushed_ - static_cast<int64_t>(held_.size()) : pushed_; }
+  int64_t decided() const { return pushed_ - static_cast<int64_t>(held_.size()); }
   // Whether a byte is reasoning, or a mark around it. REQUIRES: byte < decided(), or Finish was called.
   bool IsReasoning(int64_t byte) const;
 
