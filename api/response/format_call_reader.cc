@@ -121,7 +121,8 @@ void FormatCallReader::Take(char byte, const grammar::ByteRegion& region, Answer
   const size_t recent = reader_.undecided() + 1;
   reader_.Push({&byte, 1}, {&region, 1}, events_);
   TakeEvents(recent, pieces);
-  if (!untold_.empty() && (is_json_ || reader_.argument_whole())) Tell(pieces);
+  const bool may_tell = is_json_ || reader_.argument_whole() || (told_ && reader_.passes_value());
+  if (!untold_.empty() && may_tell) Tell(pieces);
   const size_t undecided = reader_.undecided();
   if (told_) {
     // What stands around the arguments of a call that was told of is nobody's text.

@@ -73,7 +73,7 @@ void CallReader::Take(char byte, Region region, std::vector<CallEvent>& events) 
       if (types_ != nullptr) key_ += byte;
       return Add(CallEvent::Kind::kArguments, Escaped({&byte, 1}), events);
     case Region::kString:
-      if (loose_) {
+      if (loose_ && !passes_value_) {
         value_ += byte;
       } else {
         Add(CallEvent::Kind::kArguments, Escaped({&byte, 1}), events);
@@ -104,7 +104,11 @@ void CallReader::Leave(Region next, std::vector<CallEvent>& events) {
       is_json_ = has_arguments_ = false;
       break;
     case Region::kString:
-      Add(CallEvent::Kind::kArguments, loose_ ? JsonOfArgument(std::exchange(value_, {}), KindsHere()) : "\"", events);
+      if (loose_ && !std::exchange(passes_value_, false)) {
+        Add(CallEvent::Kind::kArguments, JsonOfArgument(std::exchange(value_, {}), KindsHere()), events);
+      } else {
+        Add(CallEvent::Kind::kArguments, "\"", events);
+      }
       break;
     case Region::kValue:
       if (loose_) Add(CallEvent::Kind::kArguments, JsonOfProgram(std::exchange(value_, {})), events);
@@ -128,7 +132,8 @@ void CallReader::Leave(Region next, std::vector<CallEvent>& events) {
       break;
     case Region::kString:
       awaits_value_ = false;
-      if (!loose_) Add(CallEvent::Kind::kArguments, "\"", events);
+      passes_value_ = loose_ && KindsHere() == JsonKinds::Of(JsonKind::kString);
+      if (!loose_ || passes_value_) Add(CallEvent::Kind::kArguments, "\"", events);
       break;
     case Region::kValue:
       awaits_value_ = false;
@@ -156,6 +161,7 @@ void CallReader::EndCall(std::vector<CallEvent>& events) {
 }
 
 void CallReader::Cut(std::vector<CallEvent>& events) {
+  if (passes_value_) return;
   std::string text = std::exchange(value_, {});
   const bool is_bare = region_ == Region::kValue ? !text.starts_with('\'')
                                                  : region_ == Region::kString && !KindsHere().Has(JsonKind::kString);

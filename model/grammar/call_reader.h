@@ -30,8 +30,8 @@ struct CallEvent {
 class CallReader {
  public:
   // `loose`: arguments come as no grammar held them, so that the words of a program become JSON, and a text becomes what JsonOfArgument
-  // makes of it; their values are then passed on whole. `types`: what the arguments of each tool may be; null: anything. It must
-  // outlive the reader.
+  // makes of it; values are then passed on whole, but for one that can only be a string. `types`: what the arguments of each tool may
+  // be; null: anything. It must outlive the reader.
   explicit CallReader(bool loose = false, const ArgumentTypes* types = nullptr) : loose_(loose), types_(types) {}
 
   // REQUIRES: an entry in `regions` for each byte.
@@ -49,6 +49,8 @@ class CallReader {
   bool argument_whole() const {
     return !awaits_value_ && region_ != Region::kKey && region_ != Region::kString && region_ != Region::kValue;
   }
+  // Within an argument that is passed on as it comes. REQUIRES: loose.
+  bool passes_value() const { return passes_value_; }
   // What the last byte was of which that is known.
   Region region() const { return region_; }
 
@@ -69,6 +71,7 @@ class CallReader {
   bool is_json_ = false;  // arguments came as one object
   bool has_arguments_ = false;
   bool awaits_value_ = false;  // behind a key
+  bool passes_value_ = false;  // within a string that needs no more to be known as one
   std::string name_, value_;
   std::string tool_, key_;  // of the call and the argument that come
 };

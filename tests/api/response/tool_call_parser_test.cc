@@ -324,6 +324,29 @@ TEST(ToolCallParser, BareTextIsWhatTheToolsSchemaSaysItIs) {
   EXPECT_TRUE(Parsed(ToolCallFormat::kQwen3Coder, cut, 0, types).ends_with(R"("tags": [1, !)"));
 }
 
+// A file's text is an argument of minutes.
+TEST(ToolCallParser, BareTextThatCanOnlyBeAStringComesAsItIsWritten) {
+  const auto tools = nlohmann::ordered_json::parse(R"([
+    {"type": "function", "function": {"name": "f", "parameters": {"properties": {
+      "text": {"type": "string"}, "maybe": {"type": ["string", "null"]}}}}}])");
+  ToolCallParser parser(ToolCallFormat::kQwen3Coder, "id", true, ArgumentTypesOf(ToolCallFormat::kQwen3Coder, tools));
+  const auto push = [&](std::string_view text) { return Shown(parser.Push(text)); };
+  const auto arguments = [&](std::string_view text) {
+    std::string said;
+    for (const AnswerPiece& piece : parser.Push(text)) said += piece.text;
+    return said;
+  };
+  EXPECT_EQ(push("<tool_call>\n<function=f>\n<parameter=text>\nfirst"), "") << "it may still be no call";
+  EXPECT_EQ(push("\n</parameter>\n"), R"(|f{"text": "first")");
+  EXPECT_EQ(arguments("<parameter=text>\na \"b\"\n<"), R"(, "text": "a \"b\")") << "the end may come";
+  EXPECT_EQ(arguments("c\n"), R"(\n<c)");
+  EXPECT_EQ(arguments("é\n</parameter>\n<parameter=maybe>\nnu"), R"(\né")") << "null may come";
+  EXPECT_EQ(arguments("ll\n</parameter>\n<parameter=text>\nd\n</para"), R"(, "maybe": null, "text": "d)");
+  const AnswerPieces end = parser.Finish();
+  ASSERT_EQ(end.size(), 1u);
+  EXPECT_EQ(end[0].kind, AnswerPiece::Kind::kCallCut);
+}
+
 // Comparing each key with all before it would be 10^9 steps.
 TEST(ToolCallParser, TakesTimeLinearInTheKeysOfOneObject) {
   const auto read = [](size_t keys) {
