@@ -75,6 +75,7 @@ void ReadPrompts(ObjectReader* request, std::string_view name, const RequestCont
 ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, const RequestContext& context) {
   return ParseBody<CompletionRequest>(
       body, context, [&](ObjectReader* reader, JsonBudget*, CompletionRequest* request) {
+        RefuseCompletionFields(reader);
         ReadPrompts(reader, "prompt", context, &request->prompts);
         request->echo = reader->Bool("echo", false);
         // With echo, 0 scores the prompt and generates nothing.
@@ -87,7 +88,6 @@ ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, const
           reader->Fail("prompt", "A turn of a session has exactly one prompt.");
         }
         RefuseGenerationFields(reader);
-        RefuseCompletionFields(reader);
       });
 }
 

@@ -40,6 +40,8 @@ constexpr ForeignField kFields[] = {
     {"sequence_bias", "Hugging Face", kEmpty, "logit_bias"},
     {"suppress_tokens", "Hugging Face", kEmpty, "logit_bias"},
     {"use_cache", "Hugging Face", kAny, "the KV cache is always used"},
+    {"adaptive_decay", "llama.cpp", kAny, "works with `adaptive_target` alone"},
+    {"adaptive_target", "llama.cpp", kMinusOne, ""},
     {"cache_prompt", "llama.cpp", kAny, "an answer that is the same each time is so with reuse and without"},
     {"dry_allowed_length", "llama.cpp", kAny, "works with `dry_multiplier` alone"},
     {"dry_base", "llama.cpp", kAny, "works with `dry_multiplier` alone"},
@@ -48,6 +50,8 @@ constexpr ForeignField kFields[] = {
     {"dry_sequence_breakers", "llama.cpp", kAny, "works with `dry_multiplier` alone"},
     {"dynatemp_exponent", "llama.cpp", kAny, "works with `dynatemp_range` alone"},
     {"dynatemp_range", "llama.cpp", kZero, ""},
+    {"generation_prompt", "llama.cpp", kEmpty, ""},
+    {"grammar_lazy", "llama.cpp", kFalse, ""},
     {"id_slot", "llama.cpp", kAny, "sessions keep KV, by `session_id`"},
     {"image_data", "llama.cpp", kEmpty, ""},
     {"input_prefix", "llama.cpp", kEmpty, ""},
@@ -57,13 +61,16 @@ constexpr ForeignField kFields[] = {
     {"mirostat", "llama.cpp", kZero, ""},
     {"mirostat_eta", "llama.cpp", kAny, "works with `mirostat` alone"},
     {"mirostat_tau", "llama.cpp", kAny, "works with `mirostat` alone"},
+    {"n_cmpl", "llama.cpp", kOne, "n"},
     {"n_discard", "llama.cpp", kZero, ""},
     {"n_indent", "llama.cpp", kZero, ""},
     {"n_keep", "llama.cpp", kZero, "kv.policy"},
     {"n_predict", "llama.cpp", kNone, "max_tokens"},
     {"n_probs", "llama.cpp", kZero, "logprobs"},
+    {"parse_tool_calls", "llama.cpp", kTrue, ""},
     {"penalize_nl", "llama.cpp", kFalse, ""},
     {"post_sampling_probs", "llama.cpp", kFalse, ""},
+    {"reasoning_budget_tokens", "llama.cpp", kMinusOne, ""},
     {"repeat_last_n", "llama.cpp", kNone, ""},
     {"repeat_penalty", "llama.cpp", kOne, "repetition_penalty"},
     {"response_fields", "llama.cpp", kEmpty, ""},
@@ -73,6 +80,7 @@ constexpr ForeignField kFields[] = {
     {"t_max_predict_ms", "llama.cpp", kZero, ""},
     {"t_max_prompt_ms", "llama.cpp", kZero, ""},
     {"tfs_z", "llama.cpp", kOne, ""},
+    {"thinking_budget_tokens", "llama.cpp", kMinusOne, ""},
     {"timings_per_token", "llama.cpp", kFalse, "stream_options.continuous_usage_stats"},
     {"top_n_sigma", "llama.cpp", kMinusOne, ""},
     {"typ_p", "llama.cpp", kOne, ""},
@@ -95,7 +103,7 @@ constexpr ForeignField kFields[] = {
     {"safety_identifier", "OpenAI", kAny, "names an end user; limits here are per key"},
     {"service_tier", "OpenAI", kAny, "there is one tier; `priority` orders requests"},
     {"store", "OpenAI", kFalse, ""},
-    {"verbosity", "OpenAI", kNone, ""},
+    {"verbosity", "OpenAI", kMedium, ""},
     {"custom_logit_processor", "SGLang", kNone, ""},
     {"custom_params", "SGLang", kEmpty, ""},
     {"data_parallel_rank", "SGLang", kAny, "there is one replica behind a port"},
@@ -122,13 +130,16 @@ constexpr ForeignField kFields[] = {
     {"truncate", "TGI", kNone, "truncate_prompt_tokens"},
     {"watermark", "TGI", kFalse, ""},
     {"chat_template_content_format", "vLLM", kNone, ""},
+    {"ec_transfer_params", "vLLM", kNone, ""},
     {"logits_processors", "vLLM", kEmpty, ""},
     {"reasoning", "vLLM", kNone, "reasoning_effort"},
     {"reasoning_format", "vLLM", kNone, ""},
+    {"return_prompt_text", "vLLM", kFalse, ""},
     {"smoothing_factor", "vLLM", kZero, ""},
     {"tfs", "vLLM", kOne, ""},
     {"thinking", "vLLM", kNone, ""},
     {"top_a", "vLLM", kZero, ""},
+    {"watermarking", "vLLM", kFalse, ""},
 };
 // clang-format on
 
@@ -155,6 +166,8 @@ bool IsNeutral(NeutralValue neutral, JsonView value) {
     case kEmpty:
       return (value.is_string() && value.string().empty()) ||
              ((value.is_array() || value.is_object()) && value.size() == 0);
+    case kMedium:
+      return value.is_string() && value.string() == "medium";
     case kAny:
       return true;
   }

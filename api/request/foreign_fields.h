@@ -27,8 +27,9 @@ enum class NeutralValue : uint8_t {
   kMinusOne,  // -1
   kFalse,
   kTrue,
-  kEmpty,  // "", [] or {}
-  kAny,    // every value: the field is ignored
+  kEmpty,   // "", [] or {}
+  kMedium,  // "medium", OpenAI's usual answer
+  kAny,     // every value: the field is ignored
 };
 
 struct ForeignField {

@@ -143,7 +143,7 @@ void ReadSession(ObjectReader* reader, const RequestContext& context, Generation
 // best_of asks for the best of several samples, which this server does not rank. OpenAI refuses it with `stream`,
 // except where it means nothing.
 void CheckBestOf(ObjectReader* request, const GenerationFields& fields) {
-  const std::optional<int64_t> best_of = request->OptionalInteger("best_of", 1, std::max(1, fields.n));
+  const std::optional<int64_t> best_of = request->OptionalInteger("best_of", 1, std::numeric_limits<int32_t>::max());
   if (!best_of.has_value() || *best_of == 1) return;
   if (*best_of != fields.n) return request->Fail("best_of", "'best_of' must be absent, 1 or equal to 'n'.");
   if (fields.stream) request->Fail("best_of", "'best_of' above 1 cannot be combined with 'stream'.");

@@ -24,16 +24,22 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kBillingLine = "x-anthropic-billing-header:";
 
 // Fields of the other endpoints that have another name here, or no place in an answer.
-constexpr std::array<OtherField, 17> kOtherFields = {{
+constexpr std::array<OtherField, 23> kOtherFields = {{
     {"add_generation_prompt", ""},
     {"best_of", ""},
     {"continue_final_message", ""},
+    {"conversation", "session_id"},
     {"documents", ""},
     {"echo", ""},
+    {"input", "messages"},
+    {"instructions", "system"},
     {"logprobs", ""},
     {"max_completion_tokens", "max_tokens"},
+    {"max_output_tokens", "max_tokens"},
     {"n", ""},
     {"parallel_tool_calls", "tool_choice.disable_parallel_tool_use"},
+    {"previous_response_id", "session_id"},
+    {"prompt", "messages"},
     {"prompt_logprobs", ""},
     {"reasoning_effort", "output_config.effort"},
     {"return_token_ids", ""},

@@ -1,5 +1,7 @@
 #include "api/request/refused_fields.h"
 
+#include <array>
+
 #include "absl/strings/str_cat.h"
 #include "api/request/foreign_fields.h"
 
@@ -43,6 +45,26 @@ constexpr std::string_view kAlwaysOfChats[] = {
     "chat_template", "functions", "function_call", "media_io_kwargs", "mm_processor_kwargs", "web_search_options",
 };
 
+// Fields of the other endpoints that have another name at these.
+constexpr std::array<OtherField, 7> kOthersOfCompletions = {{
+    {"conversation", "session_id"},
+    {"input", "prompt"},
+    {"instructions", "prompt"},
+    {"max_output_tokens", "max_tokens"},
+    {"messages", "prompt"},
+    {"previous_response_id", "session_id"},
+    {"system", "prompt"},
+}};
+constexpr std::array<OtherField, 7> kOthersOfChats = {{
+    {"conversation", "session_id"},
+    {"input", "messages"},
+    {"instructions", "messages[0].role: system"},
+    {"max_output_tokens", "max_tokens"},
+    {"previous_response_id", "session_id"},
+    {"prompt", "messages"},
+    {"system", "messages[0].role: system"},
+}};
+
 void RefuseTruncationSide(ObjectReader* request) {
   const JsonView side = request->Raw("truncation_side");
   if (side.valid() && !(side.is_string() && side.string() == "left")) {
@@ -74,6 +96,7 @@ void RefuseGenerationFields(ObjectReader* request, std::span<const std::string_v
 
 void RefuseCompletionFields(ObjectReader* request) {
   const ObjectReader::Unlogged unlogged(request);
+  RefuseOtherFields(request, "/v1/completions", kOthersOfCompletions);
   const JsonView tools = request->Raw("tools");
   if (tools.valid() && !(tools.is_array() && tools.size() == 0)) request->FailUnsupported("tools", "'tools'");
   const JsonView choice = request->Raw("tool_choice");
@@ -103,6 +126,7 @@ void RefuseOtherFields(ObjectReader* request, std::string_view endpoint, std::sp
 
 void RefuseChatFields(ObjectReader* request) {
   const ObjectReader::Unlogged unlogged(request);
+  RefuseOtherFields(request, "/v1/chat/completions", kOthersOfChats);
   for (const std::string_view name : kAlwaysOfChats) {
     if (request->Has(name)) request->FailUnsupported(name, QuotedField(name));
   }

@@ -28,6 +28,8 @@ std::string NeutralWords(NeutralValue neutral) {
       return ", other than true";
     case NeutralValue::kEmpty:
       return ", unless empty";
+    case NeutralValue::kMedium:
+      return ", other than medium";
     default:
       return "";
   }
@@ -80,13 +82,14 @@ TEST(ForeignFieldsTest, ValuesThatAskForNothingPass) {
   for (const char* member :
        {R"("mirostat":0)", R"("repeat_penalty":1.0)", R"("top_n_sigma":-1)", R"("watermark":false)",
         R"("do_sample":true)", R"("stop_sequences":[])", R"("sampling_params":{})", R"("format":"")",
-        R"("n_probs":false)", R"("n_predict":null)", R"("metadata":{"a":"b"})", R"("cache_prompt":false)"}) {
+        R"("n_probs":false)", R"("n_predict":null)", R"("metadata":{"a":"b"})", R"("cache_prompt":false)",
+        R"("verbosity":"medium")", R"("adaptive_target":-1.0)", R"("parse_tool_calls":true)"}) {
     SCOPED_TRACE(member);
     const std::optional<ApiError> error = OfCompletion(member);
     EXPECT_FALSE(error.has_value()) << error->message;
   }
   for (const char* member : {R"("mirostat":1)", R"("repeat_penalty":"1")", R"("watermark":0)", R"("do_sample":false)",
-                             R"("stop_sequences":["a"])", R"("num_beams":2)"}) {
+                             R"("stop_sequences":["a"])", R"("num_beams":2)", R"("verbosity":"high")"}) {
     EXPECT_TRUE(OfCompletion(member).has_value()) << member;
   }
 }

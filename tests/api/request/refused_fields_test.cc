@@ -2,6 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "api/request/chat_request.h"
+#include "api/request/completion_request.h"
+#include "api/request/messages_request.h"
+#include "tests/api/request/small_context.h"
+
 namespace hydrant {
 namespace {
 
@@ -58,6 +68,40 @@ TEST(RefusedFieldsTest, OtherValuesAreRefusedByName) {
     if (error->code == "unsupported") {
       EXPECT_NE(error->message.find("not supported yet"), std::string::npos);
     }
+  }
+}
+
+// What another endpoint would have obeyed is not passed over: the answer to it would be one to another question.
+TEST(RefusedFieldsTest, FieldsOfOtherEndpointsAreRefusedByName) {
+  const std::vector<std::string> anywhere = {"conversation", "input", "instructions", "max_output_tokens",
+                                             "previous_response_id"};
+  const auto check = [&](std::string_view path, const std::string& own, std::vector<std::string> others,
+                         const auto& parse) {
+    others.insert(others.end(), anywhere.begin(), anywhere.end());
+    for (const std::string& name : others) {
+      SCOPED_TRACE(absl::StrCat(std::string(path), " ", name));
+      const auto request = parse(absl::StrCat("{", own, ",\"", name, "\":\"x\"}"), SmallContext());
+      ASSERT_FALSE(request.ok());
+      EXPECT_EQ(request.error().status, 400);
+      EXPECT_EQ(request.error().param, name);
+      EXPECT_EQ(request.error().code, "unsupported");
+      EXPECT_NE(request.error().message.find(absl::StrCat("of ", std::string(path), ": use '")), std::string::npos);
+      const auto unsaid = parse(absl::StrCat("{", own, ",\"", name, "\":null}"), SmallContext());
+      EXPECT_TRUE(unsaid.ok());
+    }
+  };
+  const std::string messages = R"("messages":[{"role":"user","content":"hi"}])";
+  check("/v1/completions", R"("prompt":"hi")", {"messages", "system"}, ParseCompletionRequest);
+  check("/v1/chat/completions", messages, {"prompt", "system"}, ParseChatRequest);
+  check("/v1/messages", R"("max_tokens":8,)" + messages, {"prompt"}, ParseMessagesRequest);
+}
+
+TEST(RefusedFieldsTest, BestOfHasToEqualN) {
+  for (const char* best_of : {"2", "3", "1000000"}) {
+    const auto request =
+        ParseCompletionRequest(absl::StrCat(R"({"prompt":"hi","best_of":)", best_of, "}"), SmallContext());
+    ASSERT_FALSE(request.ok());
+    EXPECT_NE(request.error().message.find("equal to 'n'"), std::string::npos) << request.error().message;
   }
 }
 
