@@ -165,7 +165,10 @@ void ItemFinder::Read(const std::string& session) {
   const std::shared_ptr<const SessionPast> past = FindPast(sessions_, owner_, session);
   if (past == nullptr) return;
   bytes_ += NotesBytes(past->notes) + std::ssize(past->tokens) * static_cast<int64_t>(sizeof(int32_t));
+  // A conversation has the items of a response that is deleted; nothing else has.
+  const bool keeps_deleted = IsConversationId(session);
   for (const std::shared_ptr<const TurnNote>& note : past->notes) {
+    if (!keeps_deleted && note->text.starts_with(BeginOf(""))) continue;
     std::optional<NoteItems> items = ItemsOf(*note, context_);
     if (!items.has_value()) continue;
     for (Json::array_t* list : {&items->in, &items->out}) {

@@ -51,7 +51,8 @@ std::shared_ptr<const SessionPast> FindPast(SessionStore& sessions, const Sessio
 
 // The response, whole. Empty: the note is none of a response.
 std::string ResponseJson(const TurnNote& note);
-// The response of this id is not to be found any more; its items stay, for those who go on from it.
+// The response of this id is not to be found any more, nor, but for a conversation's, its items by theirs; they stay for those who go
+// on from it.
 void RemoveResponse(TurnNotes* notes, std::string_view response_id);
 
 struct NoteItems {

@@ -136,6 +136,27 @@ TEST_F(Responses, WhatOnlyChangesNotesIsNoTurnThatWasTakenInBetween) {
   EXPECT_EQ(next.value().turn->id(), SessionOfResponse(second));
 }
 
+TEST_F(Responses, AnItemOfAResponseThatIsDeletedIsNotReferredTo) {
+  const std::string first = Begin(R"("input":"hi")", "Yo"), second = Begin(After(first), "Well");
+  const auto item_of = [this](const std::string& id) {
+    return Json::parse(ResponseJson(FindResponse(sessions_, {}, id)->note()))["output"][0]["id"].get<std::string>();
+  };
+  const std::string kept = item_of(first), gone = item_of(second);
+  const auto refer = [this](const std::string& item) {
+    return PromptOf(Prepare(R"("input":[{"type":"item_reference","id":")" + item + "\"}]"));
+  };
+  EXPECT_EQ(refer(gone), "<assistant>Well</><assistant>");
+  const auto forget = [&second](TurnNotes* notes) {
+    RemoveResponse(notes, second);
+    return std::optional<ApiError>();
+  };
+  ASSERT_FALSE(ChangeNotes(sessions_, {}, SessionOfResponse(second), forget, [](bool durable) {
+                 EXPECT_TRUE(durable);
+               }).has_value());
+  EXPECT_EQ(refer(gone), "response_not_found");
+  EXPECT_EQ(refer(kept), "<assistant>Yo</><assistant>");
+}
+
 TEST_F(Responses, AReferenceCostsWhatItsItemTakes) {
   const std::string first = Begin(R"("input":"hi")", std::string(100'000, 'a'));
   const Json response = Json::parse(ResponseJson(FindResponse(sessions_, {}, first)->note()));
