@@ -1,6 +1,7 @@
 // hydrantd: the server program.
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -31,6 +32,7 @@ int RunTools(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error code, as one on a disk that is full
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     if (!arguments.empty() && arguments.front() == hydrant::kSessionsCommand) return RunTools(arguments);

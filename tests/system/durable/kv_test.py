@@ -9,6 +9,7 @@ kv_test.py [--model FILE]; HYDRANT_LONG=1: with what takes long. Python's standa
 import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -271,6 +272,14 @@ class Test:
             assert say(server, "h2o", 3, durable="tokens")[1] > 0, "it goes on from what was computed"
             assert timeouts() == 2
 
+    def no_bigger_file(self):
+        """A file that may not grow is a write that fails: the server goes on."""
+        with self.server(f"{self.temp}/limited", "--session-durability", "kv") as server:
+            self.check(server, "full", 1, False, "kv")
+            resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (0, 0))
+            self.check(server, "full", 2, True)
+            assert server.process.poll() is None
+
     def nobody_keeps(self):
         """Where no KV is kept there is none; and a session that an operator forgets takes its KV along."""
         directory = f"{self.temp}/nobody"
@@ -444,7 +453,7 @@ def main():
     with small_model(arguments.model) as (temp, model):
         test = Test(arguments.binary, model, temp, arguments.shim, key_flags(arguments, temp))
         test.never_stopped()
-        parts = {part.__name__: part for part in (test.stopped, test.killed, test.recalled, test.grows, test.moved, test.idle, test.pushed_out, test.nobody_keeps, test.hanging, test.slower, test.rotated, test.refused)}
+        parts = {part.__name__: part for part in (test.stopped, test.killed, test.recalled, test.grows, test.moved, test.idle, test.pushed_out, test.no_bigger_file, test.nobody_keeps, test.hanging, test.slower, test.rotated, test.refused)}
         if os.environ.get("HYDRANT_LONG"):
             parts["moved_in_vain"] = test.moved_in_vain
         for name, part in parts.items():
