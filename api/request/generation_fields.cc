@@ -21,14 +21,14 @@ void ReadLengths(ObjectReader* reader, const RequestContext& context, Generation
 }
 
 void ReadTruncation(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {
-  // -1 is vLLM's word for "as long as the context allows".
+  // -1 is vLLM's word for "as long as the context allows", which is known where the answer's length and the policy are.
   const std::optional<int64_t> truncate = reader->OptionalInteger("truncate_prompt_tokens", -1, context.context);
   if (!truncate.has_value()) return;
   if (*truncate == 0) {
     return reader->Fail("truncate_prompt_tokens",
                         absl::StrCat("'truncate_prompt_tokens' must be -1 or in [1, ", context.context, "]."));
   }
-  request->truncate_prompt_tokens = *truncate == -1 ? context.context : static_cast<int32_t>(*truncate);
+  request->truncate_prompt_tokens = static_cast<int32_t>(*truncate);
 }
 
 void ReadStops(ObjectReader* reader, const RequestContext& context, GenerationFields* request) {

@@ -52,7 +52,7 @@ struct GenerationFields : SamplingFields, RequestOptions, ScoringOptions {
   bool return_tokens_as_token_ids = false;  // in log-probabilities
 
   bool skip_special_tokens = true;
-  std::optional<int32_t> truncate_prompt_tokens;  // in [1, context]
+  std::optional<int32_t> truncate_prompt_tokens;  // in [1, context]; kRestOfContext: as many as fit
 
   TimeLimit time_limit;  // its own `timeout`, or else the context's
 

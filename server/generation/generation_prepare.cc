@@ -112,6 +112,22 @@ ApiResult<TurnPrompt> EncodeText(const RequestPrompt& from, const GenerationFiel
   return made;
 }
 
+// The policy of a turn: the session's, where the request says nothing about it.
+const KvSpec& SpecOf(const GenerationFields& request, const SessionPast* past) {
+  return past != nullptr && !request.has_kv ? past->spec : request.kv;
+}
+
+// How many tokens are kept of a prompt that is truncated. As many as fit leave the answer its place, unless positions roll.
+int32_t TruncatedLength(const GenerationFields& request, const KvSpec& spec, const ServingContext& context) {
+  assert(request.truncate_prompt_tokens.has_value());
+  if (*request.truncate_prompt_tokens != kRestOfContext) return *request.truncate_prompt_tokens;
+  const int32_t most = context.request.context;
+  if (spec.rolls()) return most;
+  const int32_t answer =
+      request.max_tokens == kRestOfContext ? std::max(1, request.min_tokens) : std::min(request.max_tokens, most);
+  return std::max(1, most - answer);
+}
+
 // A prompt by itself, or as the turn of a session.
 ApiResult<PreparedPrompt> EncodePrompt(RequestPrompt& from, const GenerationFields& request, const SessionTurn* turn,
                                        const ServingContext& context) {
@@ -125,7 +141,8 @@ ApiResult<PreparedPrompt> EncodePrompt(RequestPrompt& from, const GenerationFiel
   from.text = {};
   from.ids = {};
   if (request.truncate_prompt_tokens.has_value()) {
-    TruncatePrompt(&ids, *request.truncate_prompt_tokens, prompt.added_special_tokens);
+    const KvSpec& spec = SpecOf(request, turn == nullptr ? nullptr : turn->past());
+    TruncatePrompt(&ids, TruncatedLength(request, spec, context), prompt.added_special_tokens);
     prompt.text.reset();  // it may say more than the tokens
     prompt.continues = turn != nullptr && Continues(ids, turn->past());
   }
@@ -225,7 +242,7 @@ std::optional<ApiError> SettlePrompt(const SessionTurn* turn, const ServingConte
                                      GenerationFields* fields, PreparedPrompt* prompt) {
   const auto length = static_cast<int64_t>(prompt->ids.size());
   const SessionPast* past = turn == nullptr ? nullptr : turn->past();
-  prompt->spec = past != nullptr && !fields->has_kv ? past->spec : fields->kv;
+  prompt->spec = SpecOf(*fields, past);
   // Under another policy nothing of the past is of use.
   prompt->continues = prompt->continues && prompt->spec == past->spec;
   if (fields->max_tokens == kRestOfContext || fields->fits_context) {

@@ -82,7 +82,8 @@ void CheckRequest(const CompletionRequest& request) {
   ASSERT_TRUE(request.logprobs >= -1 && request.logprobs <= limits.logprobs_max);
   ASSERT_GE(request.stream_interval, 1);
   if (request.truncate_prompt_tokens.has_value()) {
-    ASSERT_TRUE(*request.truncate_prompt_tokens >= 1 && *request.truncate_prompt_tokens <= kContext);
+    const int32_t kept = *request.truncate_prompt_tokens;
+    ASSERT_TRUE(kept == kRestOfContext || (kept >= 1 && kept <= kContext));
   }
   ASSERT_EQ(CheckKvSpec(request.kv, kContext), std::nullopt);
   const ApiResult<KvSlots> slots = ResolveKvSlots(request.kv, 10, request.max_tokens, kContext);

@@ -45,7 +45,7 @@ TEST(EmbeddingRequest, WantsStatesAndNoAnswer) {
   EXPECT_EQ(other.pooling, Pooling::kMean);
   EXPECT_TRUE(other.as_base64);
   EXPECT_EQ(other.max_tokens, 0);
-  EXPECT_EQ(other.truncate_prompt_tokens, 512);
+  EXPECT_EQ(other.truncate_prompt_tokens, kRestOfContext);
 }
 
 TEST(EmbeddingRequest, WhatIsWrongIsNamed) {

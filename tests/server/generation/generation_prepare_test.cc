@@ -76,6 +76,29 @@ TEST(PrepareCompletion, ATruncatedTextHasALengthToo) {
   EXPECT_EQ(tokenizer->bytes, 0u) << "refused by its length alone";
 }
 
+// A prompt that is cut to what fits leaves the answer its place.
+TEST(PrepareCompletion, AsManyTokensAreKeptAsFit) {
+  const ServingContext context = ByteContext(100);
+  const std::string text(120, 'a');
+  const auto kept = [&](const std::string& members) -> size_t {
+    const ApiResult<PreparedGeneration> prepared =
+        PrepareCompletion(R"({"truncate_prompt_tokens":-1,)" + members + R"("prompt":")" + text + "\"}", context);
+    EXPECT_TRUE(prepared.ok()) << members << prepared.error().message;
+    return prepared.ok() ? prepared.value().prompts[0].ids.size() : 0;
+  };
+  EXPECT_EQ(kept(""), 84u);
+  EXPECT_EQ(kept(R"("max_tokens":10,)"), 90u);
+  EXPECT_EQ(kept(R"("max_tokens":99,)"), 1u);
+  EXPECT_EQ(kept(R"("max_tokens":0,"echo":true,)"), 100u);
+  EXPECT_EQ(kept(R"("kv":{"policy":"window","budget":16,"position":"rolling","prefill":"budgeted"},)"), 100u);
+  PreparedGeneration rest;
+  rest.fields.max_tokens = kRestOfContext;
+  rest.fields.truncate_prompt_tokens = kRestOfContext;
+  EXPECT_EQ(PreparePrompts({{.is_ids = false, .text = text, .ids = {}}}, context, TenantRules(), &rest), std::nullopt);
+  EXPECT_EQ(rest.prompts[0].ids.size(), 99u);
+  EXPECT_EQ(rest.fields.max_tokens, 1);
+}
+
 TEST(PrepareCompletion, ARollingTextIsTokenizedNoFurtherThanItMayBeComputed) {
   ServingContext context = ByteContext(400);
   const auto tokenizer = std::make_shared<CountingTokenizer>();
