@@ -17,7 +17,9 @@
 #include "kernels/kv_cache_view.h"
 #include "server/commands.h"
 #include "server/config_flags.h"
+#include "server/foreign_flags.h"
 #include "server/generation/generation_defaults.h"
+#include "server/http/allow_list.h"
 #include "server/http/origin_policy.h"
 #include "server/process/ascii_text.h"
 #include "server/speculative_config.h"
@@ -162,7 +164,6 @@ std::string FinishSessions(const RawConfig& raw, Config* config) {
   if ((said == "tokens" || said == "kv") && config->session_dir.empty()) {
     return absl::StrCat("--session-durability: ", said, " needs --session-dir");
   }
-  if (config->session_dir.empty() && !config->session_key_path.empty()) return "--session-key-file needs --session-dir";
   if (said == "kv" && config->session_disk_bytes == 0) return "--session-durability: kv needs --session-disk-bytes";
   if (said == "kv" && config->session_memory_bytes == 0) return "--session-durability: kv needs --session-memory-bytes";
   config->session_durability = said == "none" ? Durability::kNone
@@ -214,6 +215,23 @@ std::string FinishGateways(const RawConfig& raw, Config* config) {
   const bool plain = std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c <= '~'; });
   if (!plain || id.size() > kReplicaIdBytesMax) {
     return absl::StrCat("--replica-id: must be at most ", kReplicaIdBytesMax, " visible ASCII characters");
+  }
+  return "";
+}
+
+// The part of Finish about web pages, and names of this server.
+std::string FinishOrigins(const RawConfig& raw, Config* config) {
+  config->allowed_origins = SplitList(raw.allowed_origins);
+  for (const std::string& origin : config->allowed_origins) {
+    if (origin == "*" || IsAllowableOrigin(origin)) continue;
+    return absl::StrCat(
+        "--allowed-origins: ", origin,
+        ": must be *, null or SCHEME://HOST[:PORT], without a path or a slash at its end; commas part several");
+  }
+  config->allowed_hosts = SplitList(raw.allowed_hosts);
+  for (const std::string& host : config->allowed_hosts) {
+    if (host == "*" || IsAllowableHost(host)) continue;
+    return absl::StrCat("--allowed-hosts: ", host, ": must be * or HOST[:PORT]; commas part several");
   }
   return "";
 }
@@ -285,6 +303,30 @@ std::string FinishDrafts(const RawConfig& raw, Config* config) {
   return "";
 }
 
+// A flag that says more of another one, without which it has no effect.
+std::string FinishNeeds(const Config& config) {
+  const bool directory = !config.session_dir.empty(), proxies = !config.trusted_proxies.empty();
+  const bool admin = config.admin_port.has_value() || !config.admin_socket.empty();
+  const struct {
+    const char* setting;
+    bool there;
+    const char* needed;
+  } rows[] = {{"session_key_file", directory, "--session-dir"},
+              {"session_disk_bytes", directory, "--session-dir"},
+              {"session_purge_s", directory, "--session-dir"},
+              {"proxy_header", proxies, "--trusted-proxies"},
+              {"max_loras", config.adapters, "--enable-lora"},
+              {"max_lora_rank", config.adapters, "--enable-lora"},
+              {"admin_api_key", admin, "--admin-port or --admin-socket"},
+              {"admin_api_key_file", admin, "--admin-port or --admin-socket"}};
+  for (const auto& row : rows) {
+    const auto origin = config.origins.find(row.setting);
+    if (row.there || origin == config.origins.end() || origin->second == "environment") continue;
+    return absl::StrCat(FlagOf(row.setting), " needs ", row.needed);
+  }
+  return "";
+}
+
 // What the flags mean together. Returns an error that names the flag, or nothing.
 std::string Finish(const RawConfig& raw, Config* config) {
   if (raw.dtype != "auto") {
@@ -337,8 +379,7 @@ std::string Finish(const RawConfig& raw, Config* config) {
   if (std::string wrong = FinishGateways(raw, config); !wrong.empty()) return wrong;
   if (std::string wrong = FinishAdapters(raw, config); !wrong.empty()) return wrong;
   if (std::string wrong = FinishSharedLimits(raw, config); !wrong.empty()) return wrong;
-  config->allowed_origins = SplitList(raw.allowed_origins);
-  config->allowed_hosts = SplitList(raw.allowed_hosts);
+  if (std::string wrong = FinishOrigins(raw, config); !wrong.empty()) return wrong;
   if (std::string wrong = FinishProxies(raw, config); !wrong.empty()) return wrong;
   const std::optional<LogLevel> level = LogLevelOf(raw.log_level);
   if (!level.has_value()) return "--log-level: must be debug, info, warning or error";
@@ -350,7 +391,8 @@ std::string Finish(const RawConfig& raw, Config* config) {
   for (const auto& [flag, host] : hosts) {
     if (std::string wrong = CheckReach(flag, host, config->insecure); !wrong.empty()) return wrong;
   }
-  return FinishTenants(raw, config);
+  if (std::string wrong = FinishTenants(raw, config); !wrong.empty()) return wrong;
+  return FinishNeeds(*config);
 }
 
 // The members of a configuration file as arguments: {"max_num_seqs": 8} -> --max-num-seqs=8.
@@ -459,7 +501,7 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
   AddServeFlags(*serve, config, raw);
 
   if (arguments.front() == "serve") {
-    if (const std::string wrong = WrongFlag(*serve, arguments, kHelpCommand); !wrong.empty())
+    if (const std::string wrong = WrongFlag(*serve, arguments, kHelpCommand, ForeignFlags()); !wrong.empty())
       return Fail(kExitUsage, wrong);
   }
   std::map<std::string, std::string> origins;
@@ -469,7 +511,7 @@ ConfigResult ParseCommandLine(const std::vector<std::string>& arguments_in) {
       const std::string path = raw.config_path;
       std::vector<std::string> from_file = {"serve", config.model_path};
       if (const std::string wrong = ReadConfigFile(path, &from_file); !wrong.empty()) return Fail(kExitConfig, wrong);
-      if (const std::string wrong = WrongFlag(*serve, from_file, kHelpCommand); !wrong.empty()) {
+      if (const std::string wrong = WrongFlag(*serve, from_file, kHelpCommand, ForeignFlags()); !wrong.empty()) {
         return Fail(kExitConfig, absl::StrCat(path, ": ", wrong));
       }
       config = Config();

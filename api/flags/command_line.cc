@@ -21,12 +21,13 @@ std::string AnswerOf(const CLI::App& app, const CLI::Success& request) {
   return text;
 }
 
-std::string WrongFlag(const CLI::App& app, std::span<const std::string> arguments, std::string_view help) {
+std::string WrongFlag(const CLI::App& app, std::span<const std::string> arguments, std::string_view help,
+                      std::span<const FlagAdvice> advices) {
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) known.push_back(absl::StrCat("--", name));
   }
-  return UnknownFlag(arguments, known, help);
+  return UnknownFlag(arguments, known, help, advices);
 }
 
 std::string OneLine(std::string message) {

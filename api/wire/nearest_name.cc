@@ -49,11 +49,14 @@ std::string_view NearestName(std::string_view typed, std::span<const std::string
 }
 
 std::string UnknownFlag(std::span<const std::string> arguments, std::span<const std::string> known,
-                        std::string_view help) {
+                        std::string_view help, std::span<const FlagAdvice> advices) {
   for (const std::string& argument : arguments) {
     if (argument == "--") break;
     const std::string flag = argument.substr(0, argument.find('='));
     if (!flag.starts_with("--") || std::find(known.begin(), known.end(), flag) != known.end()) continue;
+    for (const FlagAdvice& row : advices) {
+      if (row.flag == flag) return absl::StrCat(flag, ": there is no such flag; ", std::string(row.advice));
+    }
     const std::string_view nearest = NearestName(flag, known);
     return nearest.empty() ? absl::StrCat(flag, ": there is no such flag; ", std::string(help), " lists them")
                            : absl::StrCat(flag, ": did you mean ", std::string(nearest), "?");

@@ -16,11 +16,17 @@ namespace hydrant {
 // and looks at no more than 64 characters of `typed`.
 std::string_view NearestName(std::string_view typed, std::span<const std::string> names);
 
+// What to do instead of giving a flag of other programs: no flag that is spelled like it does the same.
+struct FlagAdvice {
+  std::string_view flag;
+  std::string_view advice;
+};
+
 // What is wrong with the first of a command line's `arguments` that begins with two dashes and is, up to an equals sign, none
 // of the `known` flags; empty when there is none. Nothing after a lone "--" is a flag. `help` is the command that lists the
-// flags. A value never is in the message: it may be a key.
+// flags. A value never is in the message: it may be a key. `advices` come before what is near.
 std::string UnknownFlag(std::span<const std::string> arguments, std::span<const std::string> known,
-                        std::string_view help);
+                        std::string_view help, std::span<const FlagAdvice> advices = {});
 
 }  // namespace hydrant
 

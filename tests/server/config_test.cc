@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_split.h"
@@ -329,6 +330,27 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
   }
 }
 
+TEST(Config, WhatWouldHaveNoEffectIsRefused) {
+  const std::pair<Arguments, const char*> cases[] = {
+      {{"--allowed-origins", R"(["*"])"}, R"(--allowed-origins: ["*"]: must be *, null or SCHEME://HOST[:PORT])"},
+      {{"--allowed-origins", "https://a,app.example"}, "--allowed-origins: app.example: must be"},
+      {{"--allowed-origins", "http://app.example/"}, "--allowed-origins: http://app.example/: must be"},
+      {{"--allowed-hosts", R"(["*"])"}, R"(--allowed-hosts: ["*"]: must be * or HOST[:PORT])"},
+      {{"--session-key-file", "f"}, "--session-key-file needs --session-dir"},
+      {{"--session-disk-bytes", "5"}, "--session-disk-bytes needs --session-dir"},
+      {{"--session-purge-s", "5"}, "--session-purge-s needs --session-dir"},
+      {{"--proxy-header", "forwarded"}, "--proxy-header needs --trusted-proxies"},
+      {{"--max-loras", "4"}, "--max-loras needs --enable-lora"},
+      {{"--max-lora-rank", "8"}, "--max-lora-rank needs --enable-lora"},
+      {{"--admin-api-key", "k"}, "--admin-api-key needs --admin-port or --admin-socket"},
+  };
+  for (const auto& test : cases) {
+    const ConfigResult result = Parse(test.first);
+    EXPECT_EQ(result.exit_code, kExitUsage) << test.second;
+    EXPECT_THAT(result.message, HasSubstr(test.second));
+  }
+}
+
 TEST(Config, DraftsAreAskedForAsInVllm) {
   const std::string ngram = R"({"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4})";
   EXPECT_EQ(Good({"--speculative-config", ngram}).drafts.tokens, 3);
@@ -482,6 +504,7 @@ TEST(Config, TheAdminKeyMayComeFromTheEnvironmentAndAPortNeedsOne) {
   EXPECT_EQ(Good({"--admin-socket", "s"}).admin_socket, "s") << "its permissions protect it";
   setenv("HYDRANT_ADMIN_KEY", "from-environment", 1);
   EXPECT_EQ(Good({"--admin-port", "7"}).admin_key, "from-environment");
+  EXPECT_FALSE(Good({}).admin_port.has_value());
   unsetenv("HYDRANT_ADMIN_KEY");
 }
 

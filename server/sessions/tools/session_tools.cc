@@ -377,6 +377,14 @@ int RunSessionTools(const std::vector<std::string>& arguments, const ToolStreams
     streams.error(absl::StrCat("hydrantd sessions: ", wrong));
     return kExitUsage;
   }
+  for (const WordRow& row : kWords) {
+    if (arguments.front() != row.name) continue;
+    const std::string wrong =
+        WrongFlag(*app.get_subcommand(row.name), arguments, absl::StrCat("hydrantd sessions ", row.name, " --help"));
+    if (wrong.empty()) break;
+    streams.error(absl::StrCat("hydrantd sessions: ", wrong));
+    return kExitUsage;
+  }
   try {
     ParseArguments(app, arguments);
   } catch (const CLI::Success& request) {

@@ -51,6 +51,9 @@ TEST(UnknownFlag, NamesTheFirstOneAndNeverAValue) {
   EXPECT_EQ(message({"--prot=5", "--hots", "h"}), "--prot: did you mean --port?");
   EXPECT_EQ(message({"--no-such-flag=secret"}), "--no-such-flag: there is no such flag; tool --help lists them");
   EXPECT_EQ(message({"--", "--prot"}), "");
+  const FlagAdvice advices[] = {{"--prot", "drink water"}, {"--host", "never said: there is such a flag"}};
+  EXPECT_EQ(UnknownFlag(std::vector<std::string>{"--host=h", "--prot=5"}, kNames, "tool --help", advices),
+            "--prot: there is no such flag; drink water");
 }
 
 }  // namespace
