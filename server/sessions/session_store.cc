@@ -353,6 +353,7 @@ void SessionStore::ForgetLogged(const Tenant& tenant, const SessionName& name, u
     // It waits as nobody's.
   }
   if (options_.kv != nullptr) done = ThenRemoveKv(*options_.kv, name, std::move(done));
+  end.until_durable = !done;
   options_.journal->Commit(std::move(end), std::move(done));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <exception>
 #include <new>
 #include <utility>
@@ -71,6 +72,7 @@ bool SessionJournal::Queue(LogRecord& record, std::function<void(bool)>& done, i
     if (done) waiting.others.emplace_back().swap(done);
     waiting.record.turn = std::max(waiting.record.turn, record.turn);
     waiting.record.wall_s = std::max(waiting.record.wall_s, record.wall_s);
+    waiting.record.until_durable |= record.until_durable;
     Charge(waiting, charge, bytes);
     return true;
   }
@@ -153,13 +155,17 @@ bool SessionJournal::WaitForWork(bool cleans, std::deque<Waiting>* group) {
   return true;
 }
 
+// What is said in the group may be of sessions with the names of those that ended: the ends come first.
 void SessionJournal::WriteGroup(std::deque<Waiting>& group) {
   std::vector<bool> durable;
   try {
-    std::vector<LogRecord> records;
-    records.reserve(group.size());
+    std::vector<LogRecord> records = unended_;
+    records.reserve(records.size() + group.size());
     for (Waiting& waiting : group) records.push_back(std::move(waiting.record));
     durable = log_->Write(records, options_.clock());
+    const auto ends = static_cast<std::ptrdiff_t>(unended_.size());
+    KeepUnended(std::move(records), durable);
+    durable.erase(durable.begin(), durable.begin() + ends);
   } catch (const std::exception&) {
     durable.clear();  // no memory: nothing was promised
   }
@@ -174,6 +180,14 @@ void SessionJournal::WriteGroup(std::deque<Waiting>& group) {
       times_.sum_s += took_s;
     }
     Tell(group[i], is_durable);
+  }
+}
+
+void SessionJournal::KeepUnended(std::vector<LogRecord> records, const std::vector<bool>& durable) {
+  unended_.clear();
+  const auto max = static_cast<size_t>(options_.waiting_max);
+  for (size_t i = 0; i < records.size() && unended_.size() < max; ++i) {
+    if (records[i].until_durable && !durable[i]) unended_.push_back(std::move(records[i]));
   }
 }
 
@@ -213,7 +227,9 @@ void SessionJournal::TakePurges(Purges* purges, uint32_t* up_to) {
 bool SessionJournal::CleanSome(Purges* purges, uint32_t* up_to) {
   TakePurges(purges, up_to);
   bool more = false;
+  if (std::deque<Waiting> nothing_else; !unended_.empty()) WriteGroup(nothing_else);
   try {
+    log_->TryAgain(options_.clock());
     more = log_->Clean(options_.wall_clock(), /*purge=*/!purges->empty());
   } catch (const std::exception&) {
     // No memory: later.

@@ -10,6 +10,8 @@
 //     which is half of them where it is alone, so that another one always finds room. However small a record is, it counts as one place's
 //     part of the bytes. Beyond that a record is not durable, at once. Those that say that a session is gone have as many places of their
 //     own, shared in the same way; where one of a session waits, the next is no other record, and has a place for its `done` alone.
+//  4. An end that is to be durable (LogRecord::until_durable) and could not be written goes before what is written next, and at the next
+//     look: `waiting_max` of them. The next start finds what is beyond.
 #ifndef HYDRANT_SERVER_SESSIONS_JOURNAL_SESSION_JOURNAL_H_
 #define HYDRANT_SERVER_SESSIONS_JOURNAL_SESSION_JOURNAL_H_
 
@@ -131,6 +133,7 @@ class SessionJournal {
   void Run();
   bool WaitForWork(bool cleans, std::deque<Waiting>* group);
   void WriteGroup(std::deque<Waiting>& group);
+  void KeepUnended(std::vector<LogRecord> records, const std::vector<bool>& durable);
   void Tell(Waiting& waiting, bool durable);
   int64_t ChargeOf(int64_t bytes) const;  // of a record
   // These REQUIRE mutex_ held.
@@ -149,6 +152,7 @@ class SessionJournal {
   const Options options_;
   std::unique_ptr<SessionLog> log_;
   std::atomic<bool> kv_resealed_ = false;
+  std::vector<LogRecord> unended_;  // the journal's thread alone: ends to be written again
 
   mutable std::mutex mutex_;
   std::condition_variable arrived_;

@@ -317,9 +317,7 @@ std::vector<bool> SessionLog::Write(std::span<const LogRecord> records, int64_t 
   for (int attempt = 0; attempt < 2 && !waits; ++attempt) {
     std::vector<bool> fits(records.size(), true);
     if (WriteOnce(records, &fits) == 0) {
-      retry_us_ = -1;
-      const std::lock_guard<std::mutex> lock(mutex_);
-      counts_.read_only = false;
+      NoteWorks();
       return fits;
     }
     Abandon();
@@ -331,6 +329,19 @@ std::vector<bool> SessionLog::Write(std::span<const LogRecord> records, int64_t 
   const std::lock_guard<std::mutex> lock(mutex_);
   counts_.read_only = true;
   return durable;
+}
+
+void SessionLog::NoteWorks() {
+  retry_us_ = -1;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  counts_.read_only = false;
+}
+
+void SessionLog::TryAgain(int64_t now_us) {
+  if (retry_us_ < 0 || now_us < retry_us_) return;
+  if (HaveRoom() == 0) return NoteWorks();
+  Abandon();
+  retry_us_ = now_us + options_.retry_s * 1'000'000;
 }
 
 // What is older than `number` is in it. 0, or an errno, negated.

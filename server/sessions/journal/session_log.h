@@ -56,6 +56,8 @@ struct LogRecord {
   int64_t wall_s = 0;        // Unix time
   SessionFacts facts;        // not written of a kForget
   std::string body;
+  // A kForget: nobody asks for it again where it is not durable, so that SessionJournal does.
+  bool until_durable = false;
 };
 
 // A session as it was last acknowledged.
@@ -93,6 +95,9 @@ class SessionLog {
   // Writes the records in one piece, and returns when they are durable; which of them are. Not: it cannot be written, or, a kTurn, it
   // was made against another turn than the last. `now_us` is monotonic.
   std::vector<bool> Write(std::span<const LogRecord> records, int64_t now_us);
+  // After a commit that failed, and once it is time: begins a segment, so that what works again says so, also where nobody has anything to
+  // be written.
+  void TryAgain(int64_t now_us);
   // Does a part of the work of giving room back, a few ms. `now_s` is Unix time. `purge`: what sessions that are gone have said goes
   // whatever purge_s is. True: there is more.
   bool Clean(int64_t now_s, bool purge = false);
@@ -143,6 +148,7 @@ class SessionLog {
   int BeginSegment();
   void EndSegment();
   int HaveRoom();
+  void NoteWorks();
   void Abandon();
   int Append(std::string_view bytes);
   int WriteOnce(std::span<const LogRecord> records, std::vector<bool>* fits);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "server/process/clock.h"
+#include "tests/server/sessions/journal/stuck_disk.h"
 #include "tests/support/temp_dir.h"
 
 namespace hydrant {
@@ -212,6 +213,52 @@ TEST(SessionJournal, WhatWaitsTakesAPlaceAndTheEndsOfOneSessionShareTheirs) {
   EXPECT_EQ(journal->counts().waiting_bytes, 0);
   EXPECT_EQ(journal->TurnOf(journal->NameOf("t", "ended")), 0u);
   EXPECT_EQ(journal->TurnOf(journal->NameOf("t", "begun again")), 1u) << "in their order";
+}
+
+TEST(SessionJournal, AnEndThatNobodyAsksForAgainIsWrittenOnceTheDiskTakesIt) {
+  const TempDir temp;
+  StuckDisk disk;
+  SessionJournal::Options options;
+  options.retry_s = 0;
+  options.through = [&disk](std::unique_ptr<LogDirectory> files) {
+    return std::make_unique<StuckDirectory>(std::move(files), disk);
+  };
+  auto journal = OpenJournal(temp.File("d"), std::move(options));
+  const auto commits = [&](LogRecord record) {
+    std::promise<bool> durable;
+    journal->Commit(std::move(record), [&](bool is_durable) { durable.set_value(is_durable); });
+    return durable.get_future().get();
+  };
+  const auto end_of = [&](const std::string& id) {
+    LogRecord end = FirstTurn(*journal, id);
+    end.type = RecordType::kForget;
+    end.until_durable = true;
+    return end;
+  };
+  const auto turn_of = [&](const std::string& id) { return journal->TurnOf(journal->NameOf("t", id)); };
+  for (const char* id : {"gone", "again", "asked"}) EXPECT_TRUE(commits(FirstTurn(*journal, id)));
+  disk.Hang(StuckDisk::Stuck::kWritesFail);
+  EXPECT_FALSE(commits(end_of("gone")));
+  EXPECT_FALSE(commits(end_of("again")));
+  LogRecord asked = end_of("asked");
+  asked.until_durable = false;
+  EXPECT_FALSE(commits(std::move(asked)));
+  disk.Hang(StuckDisk::Stuck::kNothing);
+  EXPECT_TRUE(commits(FirstTurn(*journal, "again")));
+  EXPECT_EQ(turn_of("gone"), 0u);
+  EXPECT_EQ(turn_of("again"), 1u) << "it began after that end";
+  EXPECT_EQ(turn_of("asked"), 1u) << "whoever was told asks again";
+  disk.Hang(StuckDisk::Stuck::kWritesFail);
+  EXPECT_FALSE(commits(end_of("again")));
+  disk.Hang(StuckDisk::Stuck::kNothing);
+  // A look comes before it: nobody has anything else to be written.
+  std::promise<void> looked;
+  journal->Purge(journal->NameOf("t", "other"), [&](bool) { looked.set_value(); });
+  looked.get_future().wait();
+  EXPECT_EQ(turn_of("again"), 0u);
+  journal.reset();
+  journal = OpenJournal(temp.File("d"));
+  EXPECT_EQ(journal->counts().sessions, 1);
 }
 
 TEST(SessionJournal, APurgeEndsWhenNoSegmentHasWhatIsGone) {

@@ -257,6 +257,27 @@ TEST(SessionLog, AfterTwoFailuresNothingIsPromisedUntilItWorksAgain) {
   EXPECT_THAT(log->Read(TestName("t", "s0"))->bodies, ElementsAre("c"));
 }
 
+TEST(SessionLog, WhatWorksAgainSaysSoWithoutAnybodyWriting) {
+  ModelDisk disk;
+  SessionLogOptions options = TestOptions();
+  options.retry_s = 10;
+  auto log = OpenLog(disk, options);
+  disk.fail_at = disk.calls;
+  disk.fail_count = 1000;
+  EXPECT_THAT(log->Write(std::vector{RecordOf(0, 1, RecordType::kReplace, "a")}, 0), ElementsAre(false));
+  log->TryAgain(10'000'000);
+  EXPECT_TRUE(log->counts().read_only) << "it fails still";
+  disk.fail_at = -1;
+  log->TryAgain(19'999'999);
+  EXPECT_TRUE(log->counts().read_only);
+  log->TryAgain(20'000'000);
+  EXPECT_FALSE(log->counts().read_only);
+  const int64_t calls = disk.calls;
+  log->TryAgain(40'000'000);
+  EXPECT_EQ(disk.calls, calls) << "there is nothing to try";
+  EXPECT_THAT(log->Write(std::vector{RecordOf(0, 1, RecordType::kReplace, "a")}, 40'000'000), ElementsAre(true));
+}
+
 TEST(SessionLog, ATurnAgainstAnotherThanTheLastIsNotTaken) {
   ModelDisk disk;
   auto log = OpenLog(disk);

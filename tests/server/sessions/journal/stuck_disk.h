@@ -1,4 +1,4 @@
-// A disk that does not answer whoever reads from it, or writes to it, until it is let go; or that cannot be read.
+// A disk that does not answer whoever reads from it, or writes to it, until it is let go; or that cannot be read, or written.
 #ifndef HYDRANT_TESTS_SERVER_SESSIONS_JOURNAL_STUCK_DISK_H_
 #define HYDRANT_TESTS_SERVER_SESSIONS_JOURNAL_STUCK_DISK_H_
 
@@ -19,7 +19,7 @@ namespace hydrant {
 // Outlives the directories that stand behind it. Thread: any.
 class StuckDisk {
  public:
-  enum class Stuck { kNothing, kReads, kWrites, kReadsFail };
+  enum class Stuck { kNothing, kReads, kWrites, kReadsFail, kWritesFail };
   void Hang(Stuck stuck) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -38,7 +38,7 @@ class StuckDisk {
     ++waiting_;
     changed_.wait(lock, [this, call] { return stuck_ != call; });
     --waiting_;
-    return call != Stuck::kReads || stuck_ != Stuck::kReadsFail;
+    return stuck_ != (call == Stuck::kReads ? Stuck::kReadsFail : Stuck::kWritesFail);
   }
 
  private:
@@ -56,7 +56,7 @@ class StuckDirectory : public LogDirectory {
   int Create(const std::string& name) override { return files_->Create(name); }
   int Open(const std::string& name) override { return files_->Open(name); }
   int64_t Write(int fd, std::string_view bytes) override {
-    disk_.Wait(StuckDisk::Stuck::kWrites);
+    if (!disk_.Wait(StuckDisk::Stuck::kWrites)) return -ENOSPC;
     return files_->Write(fd, bytes);
   }
   int64_t ReadAt(int fd, char* out, size_t bytes, int64_t offset) override {
