@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "api/response/pythonic_calls.h"
 #include "api/wire/json_body.h"
 #include "api/wire/json_strings.h"
 #include "api/wire/ordered_json.h"
@@ -21,11 +22,12 @@ using Kind = AnswerPiece::Kind;
 constexpr std::string_view kHermesOpen = "<tool_call>";
 constexpr std::string_view kHermesClose = "</tool_call>";
 constexpr std::string_view kPythonTag = "<|python_tag|>";
-constexpr std::string_view kPythonStart = "<|python_start|>";
 constexpr std::string_view kMistralOpen = "[TOOL_CALLS]";
 constexpr std::string_view kMistralArguments = "[ARGS]";
 constexpr std::string_view kMistralCallId = "[CALL_ID]";
 constexpr size_t kNameBytesMax = 64;
+// What begins like pythonic calls for so long begins with one.
+constexpr size_t kPythonicHeadBytes = 512;
 
 std::string_view Trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(kWhiteSpace);
@@ -163,6 +165,8 @@ ToolCallParser::ToolCallParser(ToolCallFormat format, std::string id, bool paral
                                std::shared_ptr<const grammar::ArgumentTypes> types)
     : format_(format), id_(std::move(id)), parallel_(parallel) {
   if (format == ToolCallFormat::kNone) return;
+  by_hand_ = format == ToolCallFormat::kPythonic;
+  if (by_hand_) return;
   const bool hands_over = format < ToolCallFormat::kQwen3Coder;
   reader_ = std::make_unique<FormatCallReader>(ToolCallFormatName(format), hands_over, std::move(types));
 }
@@ -223,6 +227,10 @@ AnswerPieces ToolCallParser::Read(std::string_view text, bool last) {
 
 AnswerPieces ToolCallParser::Push(std::string_view text) {
   AnswerPieces out;
+  if (reader_ == nullptr && by_hand_) {
+    PushPythonic(text, &out);
+    return out;
+  }
   if (reader_ == nullptr) {
     AddPiece(Kind::kText, text, &out);
     return out;
@@ -275,6 +283,19 @@ void ToolCallParser::PassPieces(AnswerPieces read, AnswerPieces* out) {
   }
 }
 
+void ToolCallParser::PushPythonic(std::string_view text, AnswerPieces* out) {
+  held_.append(text);
+  blank_bytes_ = std::min(held_.find_first_not_of(kWhiteSpace, blank_bytes_), held_.size());
+  if (may_call_) return;
+  const std::string_view begin = std::string_view(held_).substr(blank_bytes_);
+  if (MayBePythonicCalls(begin)) {
+    may_call_ = begin.size() > kPythonicHeadBytes;
+    return;
+  }
+  by_hand_ = false;
+  AddPiece(Kind::kText, std::exchange(held_, {}), out);
+}
+
 // Returns how many bytes it took. A call of Hermes ends with its closing tag, calls of the others with the answer.
 size_t ToolCallParser::PushByHand(std::string_view text, AnswerPieces* out) {
   if (format_ == ToolCallFormat::kLlama3Json && held_.find_first_not_of(kWhiteSpace) != held_.npos) {
@@ -313,7 +334,7 @@ size_t ToolCallParser::PushByHand(std::string_view text, AnswerPieces* out) {
 
 AnswerPieces ToolCallParser::Finish() {
   AnswerPieces out;
-  if (reader_ == nullptr) return out;
+  if (reader_ == nullptr && !by_hand_) return out;
   if (!by_hand_) {
     AnswerPieces read;
     by_hand_ = reader_->Finish(&read);
@@ -327,6 +348,15 @@ AnswerPieces ToolCallParser::Finish() {
 
 // A call that the end of the answer cut off before its closing tag may be whole all the same.
 void ToolCallParser::FinishByHand(AnswerPieces* out) {
+  if (format_ == ToolCallFormat::kPythonic) {
+    std::optional<AnswerPieces> read = ReadPythonicCalls(held_);
+    if (read.has_value()) {
+      PassPieces(*std::move(read), out);
+    } else {
+      AddPiece(Kind::kText, held_, out);
+    }
+    return held_.clear();
+  }
   AnswerPieces calls;
   const bool are_calls = format_ == ToolCallFormat::kLlama3Json ? FinishLlama(&calls)
                          : format_ == ToolCallFormat::kHermes

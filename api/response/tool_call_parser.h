@@ -111,6 +111,7 @@ class ToolCallParser {
  private:
   void PassText(std::string_view text, AnswerPieces* out);
   void PassPieces(AnswerPieces read, AnswerPieces* out);
+  void PushPythonic(std::string_view text, AnswerPieces* out);
   size_t PushByHand(std::string_view text, AnswerPieces* out);
   void FinishByHand(AnswerPieces* out);
   bool FinishLlama(AnswerPieces* out);
@@ -125,10 +126,12 @@ class ToolCallParser {
   const ToolCallFormat format_;
   const std::string id_;
   const bool parallel_;
-  std::unique_ptr<FormatCallReader> reader_;  // null: kNone
+  std::unique_ptr<FormatCallReader> reader_;  // null: kNone, kPythonic
   bool by_hand_ = false;                      // what comes is for held_, not for reader_
   std::string held_;                          // what the reader handed over
-  std::string between_;  // white space at the beginning or after a call, before what comes is known
+  std::string between_;     // white space at the beginning or after a call, before what comes is known
+  size_t blank_bytes_ = 0;  // of held_, at its front: white space before what may be pythonic calls
+  bool may_call_ = false;   // it begins with one
   bool has_text_ = false;
   int32_t calls_ = 0;
   bool has_whole_call_ = false;

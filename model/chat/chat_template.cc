@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -58,6 +59,10 @@ size_t Nones(std::string_view text) {
   return count;
 }
 
+// What every message adds to the limits of a render: a thousand calls and their results take gpt-oss's template 1e7 steps.
+constexpr int64_t kStepsOfMessage = 10'000;
+constexpr auto kTimeOfMessage = std::chrono::milliseconds(1);
+
 }  // namespace
 
 absl::StatusOr<ChatTemplate> ChatTemplate::Parse(std::string_view source, std::string_view bos, std::string_view eos) {
@@ -81,7 +86,11 @@ absl::StatusOr<jinja::Rendering> ChatTemplate::RenderMessages(const Json& messag
   if (inputs.arguments != nullptr) {
     for (const auto& [name, value] : inputs.arguments->items()) variables.push_back({name, &value});
   }
-  return template_.Render(variables, inputs.now);
+  // Some templates look at all later messages for each call, so that a long conversation takes many more steps than a short one.
+  jinja::Limits limits;
+  limits.steps_max += kStepsOfMessage * static_cast<int64_t>(messages.size());
+  limits.time_max += kTimeOfMessage * static_cast<int64_t>(messages.size());
+  return template_.Render(variables, inputs.now, limits);
 }
 
 bool ChatTemplate::IsOwnVariable(std::string_view name) {

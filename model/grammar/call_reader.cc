@@ -10,29 +10,6 @@ namespace {
 std::string Escaped(std::string_view text) { return EncodedText(text, TextEncoding::kJsonString); }
 std::string Quoted(std::string_view text) { return '"' + Escaped(text) + '"'; }
 
-// What stands between single quotes in a program; a backslash at the end is the beginning of something.
-std::string TextOfProgram(std::string_view inside) {
-  std::string text;
-  for (size_t i = 0; i < inside.size(); ++i) {
-    if (inside[i] != '\\') {
-      text += inside[i];
-    } else if (++i < inside.size()) {
-      const char next = inside[i];
-      text += next == 'n' ? '\n' : next == 't' ? '\t' : next == 'r' ? '\r' : next;
-    }
-  }
-  return text;
-}
-
-// A value as a program writes it: JSON already, or one of three words, or a string in single quotes.
-std::string JsonOfProgram(const std::string& value) {
-  if (value == "True") return "true";
-  if (value == "False") return "false";
-  if (value == "None") return "null";
-  if (value.size() < 2 || value.front() != '\'') return value;
-  return Quoted(TextOfProgram(std::string_view(value).substr(1, value.size() - 2)));
-}
-
 }  // namespace
 
 void CallReader::Add(CallEvent::Kind kind, std::string_view text, std::vector<CallEvent>& events) {
@@ -73,6 +50,8 @@ void CallReader::Take(char byte, Region region, std::vector<CallEvent>& events) 
       if (types_ != nullptr) key_ += byte;
       return Add(CallEvent::Kind::kArguments, Escaped({&byte, 1}), events);
     case Region::kString:
+      // The line that begins a value is none of it.
+      if (std::exchange(value_begins_, false) && loose_ && byte == '\n') return;
       if (loose_ && !passes_value_) {
         value_ += byte;
       } else {
@@ -80,12 +59,7 @@ void CallReader::Take(char byte, Region region, std::vector<CallEvent>& events) 
       }
       return;
     case Region::kValue:
-      if (loose_) {
-        value_ += byte;
-      } else {
-        Add(CallEvent::Kind::kArguments, {&byte, 1}, events);
-      }
-      return;
+      return Add(CallEvent::Kind::kArguments, {&byte, 1}, events);
     case Region::kMarkup:
     case Region::kCall:
     case Region::kEnd:
@@ -110,9 +84,6 @@ void CallReader::Leave(Region next, std::vector<CallEvent>& events) {
         Add(CallEvent::Kind::kArguments, "\"", events);
       }
       break;
-    case Region::kValue:
-      if (loose_) Add(CallEvent::Kind::kArguments, JsonOfProgram(std::exchange(value_, {})), events);
-      break;
     case Region::kKey:
       Add(CallEvent::Kind::kArguments, "\": ", events);
       break;
@@ -132,6 +103,7 @@ void CallReader::Leave(Region next, std::vector<CallEvent>& events) {
       break;
     case Region::kString:
       awaits_value_ = false;
+      value_begins_ = true;
       passes_value_ = loose_ && KindsHere() == JsonKinds::Of(JsonKind::kString);
       if (!loose_ || passes_value_) Add(CallEvent::Kind::kArguments, "\"", events);
       break;
@@ -161,15 +133,12 @@ void CallReader::EndCall(std::vector<CallEvent>& events) {
 }
 
 void CallReader::Cut(std::vector<CallEvent>& events) {
-  if (passes_value_) return;
+  if (passes_value_ || region_ != Region::kString) return;
   std::string text = std::exchange(value_, {});
-  const bool is_bare = region_ == Region::kValue ? !text.starts_with('\'')
-                                                 : region_ == Region::kString && !KindsHere().Has(JsonKind::kString);
-  if (is_bare) return Add(CallEvent::Kind::kArguments, text, events);
-  if (region_ == Region::kValue) text = TextOfProgram(std::string_view(text).substr(1));
-  if (region_ != Region::kValue && region_ != Region::kString) return;
-  text = Quoted(text);
-  text.pop_back();
+  if (KindsHere().Has(JsonKind::kString)) {
+    text = Quoted(text);
+    text.pop_back();
+  }
   Add(CallEvent::Kind::kArguments, text, events);
 }
 

@@ -29,9 +29,8 @@ struct CallEvent {
 
 class CallReader {
  public:
-  // `loose`: arguments come as no grammar held them, so that the words of a program become JSON, and a text becomes what JsonOfArgument
-  // makes of it; values are then passed on whole, but for one that can only be a string. `types`: what the arguments of each tool may
-  // be; null: anything. It must outlive the reader.
+  // `loose`: texts come as no grammar held them, and become what JsonOfArgument makes of them; they are then passed on whole, but for one
+  // that can only be a string. `types`: what the arguments of each tool may be; null: anything. It must outlive the reader.
   explicit CallReader(bool loose = false, const ArgumentTypes* types = nullptr) : loose_(loose), types_(types) {}
 
   // REQUIRES: an entry in `regions` for each byte.
@@ -71,6 +70,7 @@ class CallReader {
   bool is_json_ = false;  // arguments came as one object
   bool has_arguments_ = false;
   bool awaits_value_ = false;  // behind a key
+  bool value_begins_ = false;  // nothing of it came
   bool passes_value_ = false;  // within a string that needs no more to be known as one
   std::string name_, value_;
   std::string tool_, key_;  // of the call and the argument that come

@@ -80,10 +80,12 @@ class CallsBuilder {
     const JsonId format = json_.Find(0, "format"), choice = json_.Find(0, "choice"), tools = json_.Find(0, "tools");
     any_tool_ = tools == kNoJson;
     const JsonId loose = json_.Find(0, "loose");
-    const bool as_read = any_tool_ || (loose != kNoJson && json_.at(loose).kind == JsonKind::kTrue);
+    const bool is_loose = loose != kNoJson && json_.at(loose).kind == JsonKind::kTrue;
     if (format != kNoJson) format_ = FindToolFormat(json_.at(format).text);
     if (format_ != nullptr) {
       known_markers_ = format_->markers;
+      // Who holds a model to a schema between marks leaves it no other spelling of those.
+      const bool as_read = any_tool_ || (is_loose && format_->style != ArgumentStyle::kMarkup);
       formats_ = as_read ? FindReadFormats(format_->name) : std::span(format_, 1);
     }
     if (!formats_.empty()) format_ = &formats_.front();
@@ -128,17 +130,25 @@ class CallsBuilder {
   // Text, and calls behind the trigger.
   void BuildTriggered() {
     const NodeId again = script_.Reserve();  // behind the last call of a trigger
-    std::vector<NodeId> ways;
-    for (const ToolFormat& each : formats_) {
-      format_ = &each;
-      ways.push_back(Pattern(each.before_pattern, Calls(Pattern(each.after_pattern, again))));
+    std::vector<std::string> triggers;
+    std::vector<NodeId> begins;  // behind each
+    for (size_t i = 0; i < formats_.size();) {
+      triggers.emplace_back(formats_[i].trigger);
+      std::vector<NodeId> ways;
+      for (; i < formats_.size() && formats_[i].trigger == triggers.back(); ++i) {
+        format_ = &formats_[i];
+        ways.push_back(Pattern(format_->before_pattern, Calls(Pattern(format_->after_pattern, again))));
+      }
+      begins.push_back(script_.Fork(std::move(ways)));
     }
-    const NodeId first = script_.Fork(std::move(ways));
-    const std::string spelled(format_->trigger), own = WithMarkers(spelled);
-    const NodeId trigger = script_.Text(Literal(own), first, Region::kMarkup);
+    const std::string spelled = triggers.front(), own = WithMarkers(spelled);
+    const NodeId trigger = script_.Text(Literal(own), begins.front(), Region::kMarkup);
     const NodeId spaced = Pattern("[ \n]{0,2}", trigger);
-    const NodeId text = own == spelled ? script_.Free({own}, {first}, kReturnNode)
-                                       : script_.Free({own, spelled}, {first, kNoNode}, kReturnNode);
+    if (own != spelled) {
+      triggers = {own, spelled};
+      begins = {begins.front(), kNoNode};
+    }
+    const NodeId text = script_.Free(triggers, std::move(begins), kReturnNode);
     if (!parallel_ || !format_->text_follows) {
       script_.Fill(again, {kReturnNode});
     } else {
@@ -228,7 +238,8 @@ class CallsBuilder {
     if (format_->style == ArgumentStyle::kJson) {
       arguments = script_.Value(ObjectOf(tool), end, Region::kArguments);
     } else {
-      arguments = Arguments(tool, end);
+      const std::string_view rest = format_->rest_of_end_pattern;
+      arguments = Arguments(tool, end, rest.empty() ? end : Pattern(rest, behind, Region::kEnd));
     }
     return Pattern(format_->arguments_pattern, arguments);
   }
@@ -299,9 +310,9 @@ class CallsBuilder {
   }
 
   // Those that the schema names in its order; any, where it is not known.
-  NodeId Arguments(const Tool& tool, NodeId end) {
+  NodeId Arguments(const Tool& tool, NodeId end, NodeId rest_of_end) {
     const JsonId properties = tool.parameters == kNoJson ? kNoJson : json_.Find(tool.parameters, "properties");
-    if (tool.parameters == kNoJson) return AnyArguments(end);
+    if (tool.parameters == kNoJson) return AnyArguments(end, rest_of_end);
     const auto shape = ObjectOf(tool);
     if (refusal_.has_value()) return kReturnNode;
     // What the schema says of all arguments together is enforced as far as one after the other can keep to it.
@@ -388,12 +399,12 @@ class CallsBuilder {
     return OneOf(std::move(ways), Region::kString);
   }
 
-  NodeId AnyArguments(NodeId end) {
+  NodeId AnyArguments(NodeId end, NodeId rest_of_end) {
     const bool marked = format_->style == ArgumentStyle::kMarkup;
-    const NodeId again = script_.Reserve();
+    const NodeId again = script_.Reserve(), key_begun = script_.Reserve();
     NodeId value = kReturnNode;
     if (marked) {
-      value = script_.Free({std::string(format_->value_end)}, {again}, kNoNode, Region::kString);
+      value = AnyMarkedText(again, key_begun, rest_of_end);
     } else {
       if (any_value_ == kNoShape) {
         auto shape = parts_.Schema("{}", "");
@@ -405,9 +416,29 @@ class CallsBuilder {
     }
     const NodeId behind_key = script_.Text(Literal(format_->key_end), value, Region::kMarkup);
     const NodeId key = Pattern(marked ? "[^<>\n]{1,64}" : "[A-Za-z_][A-Za-z0-9_]{0,63}", behind_key, Region::kKey);
+    script_.Fill(key_begun, {key});
     const NodeId one = script_.Text(Literal(format_->key_begin), key, Region::kMarkup);
-    script_.Fill(again, {end, script_.Text(Literal(format_->between_arguments), one, Region::kMarkup)});
+    script_.Fill(again, {end, format_->between_pattern.empty()
+                                  ? script_.Text(Literal(format_->between_arguments), one, Region::kMarkup)
+                                  : Pattern(format_->between_pattern, one)});
     return script_.Fork({one, end});
+  }
+
+  // `key_begun`: behind the beginning of the next key.
+  NodeId AnyMarkedText(NodeId again, NodeId key_begun, NodeId rest_of_end) {
+    std::vector<std::string> ends = {std::string(format_->value_end)};
+    std::vector<NodeId> ways = {again};
+    for (const std::string_view end : format_->ends_at_key) {
+      if (end.empty()) continue;
+      ends.emplace_back(end);
+      ways.push_back(key_begun);
+    }
+    for (const std::string_view end : format_->ends_at_end) {
+      if (end.empty()) continue;
+      ends.emplace_back(end);
+      ways.push_back(rest_of_end);
+    }
+    return script_.Free(ends, std::move(ways), kNoNode, Region::kString);
   }
 
   RegexId Literal(std::string_view text) {

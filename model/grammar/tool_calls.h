@@ -6,7 +6,8 @@
 //    "tools": [{"name": …, "parameters": a schema; without it any object}],
 //    "answer": a schema; with it there is a value of that or there are calls, and no other text}
 // With "markers": [texts of the format], those are special tokens (marker_bytes.h), and text that spells one is none.
-// With "loose": true calls are written as FindReadFormats says, that is as a model may write them of itself.
+// With "loose": true calls are written as FindReadFormats says, that is as a model may write them of itself, but for formats with marks
+// around each argument.
 // Where `messages` are given, each call of a format that has such is one (FindMessageFormats), beside messages of text; all that other formats
 // write is a message.
 // Without "tools" any name is one, and calls are as FindReadFormats says; without "format" or with another member it is refused.

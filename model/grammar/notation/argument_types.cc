@@ -7,7 +7,9 @@
 #include <variant>
 #include <vector>
 
+#include "model/grammar/notation/python_literal.h"
 #include "model/grammar/regex/char_class.h"
+#include "model/text/text_pieces.h"
 
 namespace hydrant::grammar {
 namespace {
@@ -77,6 +79,26 @@ class KindsOfSchemas {
   std::vector<std::optional<JsonKinds>> known_;  // by JsonId
   int references_ = 0;
 };
+
+// What a JSON text is.
+JsonKind KindOf(std::string_view json) {
+  switch (json[std::min(json.find_first_not_of(kWhiteSpace), json.size() - 1)]) {
+    case '{':
+      return JsonKind::kObject;
+    case '[':
+      return JsonKind::kArray;
+    case '"':
+      return JsonKind::kString;
+    case 't':
+      return JsonKind::kTrue;
+    case 'f':
+      return JsonKind::kFalse;
+    case 'n':
+      return JsonKind::kNull;
+    default:
+      return JsonKind::kNumber;
+  }
+}
 
 // Goes through what a schema allows, as far as bare texts can tell it.
 class BareTextReader {
@@ -210,17 +232,20 @@ JsonKinds ArgumentTypes::Of(std::string_view tool, std::string_view argument) co
 }
 
 std::string JsonOfArgument(std::string_view text, JsonKinds kinds) {
-  const bool may_be_string = kinds.Has(JsonKind::kString);
-  if (!may_be_string || kinds != JsonKinds::Of(JsonKind::kString)) {
-    const auto json = JsonTree::Parse(text);
-    const auto* tree = std::get_if<JsonTree>(&json);
-    const bool is_value = tree != nullptr && tree->at(0).kind != JsonKind::kString;
-    if (is_value && (!may_be_string || kinds.Has(tree->at(0).kind))) return std::string(text);
+  const std::string quoted = '"' + EncodedText(text, TextEncoding::kJsonString) + '"';
+  if (kinds == JsonKinds::Of(JsonKind::kString)) return quoted;
+  std::optional<std::string> value;
+  PythonReader reader(text);
+  if (IsJson(text)) {
+    value = text;
+  } else if (kinds != JsonKinds::All()) {  // where nothing is known of it, what is no JSON is a text
+    value = reader.Value();
+    if (!reader.AtEnd()) return quoted;
   }
-  if (!may_be_string && text == "True" && kinds.Has(JsonKind::kTrue)) return "true";
-  if (!may_be_string && text == "False" && kinds.Has(JsonKind::kFalse)) return "false";
-  if (!may_be_string && text == "None" && kinds.Has(JsonKind::kNull)) return "null";
-  return '"' + EncodedText(text, TextEncoding::kJsonString) + '"';
+  if (!value.has_value()) return quoted;
+  const JsonKind kind = KindOf(*value);
+  const bool may_be_string = kinds.Has(JsonKind::kString);
+  return kind == JsonKind::kString || (may_be_string && !kinds.Has(kind)) ? quoted : *value;
 }
 
 }  // namespace hydrant::grammar

@@ -48,8 +48,8 @@ class ArgumentTypes {
   std::map<std::string, Arguments, std::less<>> tools_;
 };
 
-// An argument that came as bare text, as JSON of one of those kinds: itself where it is JSON of another kind than a string; True, False
-// and None where no string may be; a string of it else.
+// An argument that came as bare text, as JSON of one of those kinds: itself where it is JSON of another kind than a string; where the
+// kinds are known, too, what a Python program means by it; a string of it else.
 std::string JsonOfArgument(std::string_view text, JsonKinds kinds);
 
 // The texts that JsonOfArgument makes values of a schema of.

@@ -118,6 +118,9 @@ constexpr std::string_view kObjectEnd = R"x((\s*,\s*"[^"\\]*"\s*:\s*("([^"\\]|\\
 constexpr std::string_view kTaggedObjectEnd =
     R"x((\s*,\s*"[^"\\]*"\s*:\s*("([^"\\]|\\[^\n])*"|[A-Za-z0-9+.\-]+))*\s*\}\s*</tool_call>)x";
 
+constexpr std::string_view kParameter = "<parameter=";
+constexpr std::string_view kTaggedFunctionEnd = R"(\s*</function>\s*</tool_call>)";
+
 constexpr std::string_view kLooseName = R"x(\{\s*"name"\s*:\s*")x";
 constexpr std::string_view kLooseArguments = R"x("\s*,\s*"(arguments|parameters)"\s*:\s*)x";
 
@@ -149,6 +152,39 @@ constexpr ToolFormat kReadFormats[] = {
      .end_pattern = kTaggedObjectEnd,
      .next_pattern = "-",
      .text_follows = true,
+     .in_template = {}},
+    // Blanks where the template has none, and lines that it has and a model leaves out, the first mark with them.
+    {.name = "qwen3_coder",
+     .trigger = "<tool_call>",
+     .before_pattern = R"(\s*)",
+     .call_pattern = "<function=",
+     .arguments_pattern = R"(>\s*)",
+     .end_pattern = kTaggedFunctionEnd,
+     .next_pattern = "-",
+     .text_follows = true,
+     .style = ArgumentStyle::kMarkup,
+     .key_begin = kParameter,
+     .key_end = ">",
+     .value_end = "\n</parameter>",
+     .between_pattern = R"(\s*)",
+     .ends_at_key = {"</parameter>\n<parameter=", "</parameter><parameter="},
+     .ends_at_end = {"</parameter>\n</function", "</parameter></function"},
+     .rest_of_end_pattern = R"(>\s*</tool_call>)",
+     .in_template = {}},
+    {.name = "qwen3_coder",
+     .trigger = "<function=",
+     .arguments_pattern = R"(>\s*)",
+     .end_pattern = kTaggedFunctionEnd,
+     .next_pattern = "-",
+     .text_follows = true,
+     .style = ArgumentStyle::kMarkup,
+     .key_begin = kParameter,
+     .key_end = ">",
+     .value_end = "\n</parameter>",
+     .between_pattern = R"(\s*)",
+     .ends_at_key = {"</parameter>\n<parameter=", "</parameter><parameter="},
+     .ends_at_end = {"</parameter>\n</function", "</parameter></function"},
+     .rest_of_end_pattern = R"(>\s*</tool_call>)",
      .in_template = {}},
     {.name = "llama3_json",
      .before_pattern = R"(\s*(<\|python_tag\|>\s*)?)",

@@ -34,6 +34,11 @@ struct ToolFormat {
   ArgumentStyle style;
   // What stands around each argument, unless it is JSON: mark key mark value mark, and what is between two.
   std::string_view key_begin, key_end, value_end, between_arguments;
+  // Rows to read by have more: what may stand between two arguments; how a value ends that closes in its own line, up to where another key
+  // begins, or within what ends the call; and what is left of that.
+  std::string_view between_pattern;
+  std::array<std::string_view, 2> ends_at_key = {}, ends_at_end = {};
+  std::string_view rest_of_end_pattern;
   // Texts that some vocabularies have as special tokens: there nothing else spells them. A marker's place here says which byte it is in a
   // grammar (marker_bytes.h).
   std::array<std::string_view, 5> markers = {};
@@ -44,8 +49,8 @@ struct ToolFormat {
 std::span<const ToolFormat> ToolFormats();
 // Null for other names.
 const ToolFormat* FindToolFormat(std::string_view name);
-// The rows by which calls of this format are read back: models space JSON as they like, and take one format's key for another's. They
-// have one trigger and one style. Empty for other names.
+// The rows by which calls of this format are read back: models space calls as they like, take one format's key for another's, and leave
+// marks out. They have one style, and their triggers begin with the same byte. Empty for other names.
 std::span<const ToolFormat> FindReadFormats(std::string_view name);
 // The rows by which calls of this format are written as messages of their own (MessageMarks): a trigger begins a message's head. Empty for
 // formats whose calls are none.

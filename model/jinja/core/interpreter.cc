@@ -104,10 +104,7 @@ void Interpreter::Loop(const ForStatement& loop, const Value& sequence, int dept
     }
     items = std::move(kept);
   }
-  if (items.empty()) {
-    InScope([&] { return Execute(loop.otherwise); });
-    return;
-  }
+  bool has_ended = false;  // some pass reached the end of the body
   const auto state = MakeObject<LoopState>(workspace_, std::move(items), loop, scope_, depth);
   const Value loop_value = workspace_.Keep(state);
   for (size_t i = 0; i < state->items().size(); ++i) {
@@ -118,8 +115,11 @@ void Interpreter::Loop(const ForStatement& loop, const Value& sequence, int dept
       Assign(loop.target, state->items()[i]);
       return Execute(loop.body);
     });
-    if (flow == Flow::kBreak) return;
+    has_ended = has_ended || flow == Flow::kOn;
+    if (flow == Flow::kBreak) break;
   }
+  // As Jinja has it, also where the first pass broke off.
+  if (!has_ended) InScope([&] { return Execute(loop.otherwise); });
 }
 
 void Interpreter::Assign(const Target& target, const Value& value) {

@@ -75,7 +75,7 @@ class JsonPrinter {
     for (size_t at = 0; at < text.size();) {
       const Utf8Unit unit = NextUtf8Unit(text.view().substr(at));
       const uint32_t c = unit.code_point;
-      if (c < 0x20 || c == '"' || c == '\\' || (style_.ensure_ascii && c > 0x7F)) {
+      if (c < 0x20 || c == '"' || c == '\\' || (style_.ensure_ascii && c > 0x7E)) {
         out_.AppendSlice(text, copied, at);
         out_.Append(JsonEscape(c), text.OriginAt(at));
         workspace_.Reserve(out_.footprint_bytes());

@@ -7,8 +7,8 @@
 #include "absl/strings/ascii.h"
 #include "model/jinja/core/fault.h"
 #include "model/jinja/core/text.h"
-#include "model/jinja/parse/string_literal.h"
 #include "model/text/str_cat.h"
+#include "model/text/string_literal.h"
 #include "model/text/utf8.h"
 
 namespace hydrant::jinja {

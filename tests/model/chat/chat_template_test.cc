@@ -37,6 +37,20 @@ TEST(ChatTemplate, TellsWhatTheClientWrote) {
   EXPECT_EQ(ClientText(*prompt), "<|im_end|>|");
 }
 
+// gpt-oss's template looks at all later messages for each call: an agent was refused from its 313th call on.
+TEST(ChatTemplate, ALongConversationMayTakeMoreSteps) {
+  constexpr std::string_view kQuadratic =
+      "{% for m in messages %}{% for n in messages %}{% if n.tool_calls %}!{% endif %}{% endfor %}{% endfor %}";
+  const auto render = [&](int count) {
+    Json messages = Json::array();
+    for (int i = 0; i < count; ++i) messages.push_back({{"role", "user"}, {"content", "a"}});
+    return Render(kQuadratic, messages).status();
+  };
+  EXPECT_TRUE(render(700).ok()) << render(700);
+  EXPECT_EQ(Render("{% for i in range(10**7) %}{{ i }}{% endfor %}", Json::array({{{"role", "user"}}})).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
 TEST(ChatTemplate, KeepsIntegersOf64BitsAsTheyAre) {
   const auto parsed = ChatTemplate::Parse(
       "{{ documents | tojson }} {{ documents[0].a }} {{ documents[0].a is integer }} {{ documents[0].a is float }} "

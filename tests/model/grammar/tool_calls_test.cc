@@ -261,7 +261,7 @@ TEST(ToolCalls, MarkedAndAssignedArgumentsKeepToTheirSchema) {
   EXPECT_EQ(ReadAnswer(*assigned, "[f()]", 1, false).text, "forbidden");
   const auto loose = MustCompileKind(GrammarKind::kToolCalls, Spec("pythonic", "auto", true, ""));
   EXPECT_EQ(ReadAnswer(*loose, "[f(a='it\\'s', b=None, c=True)]", 1, true).calls.at(0).second,
-            R"({"a": "it's", "b": null, "c": true};)");
+            R"({"a": 'it\'s', "b": None, "c": True};)");
 }
 
 TEST(ToolCalls, WhatCannotBeEnforcedIsRefused) {

@@ -191,8 +191,9 @@ TEST(Template, RefusesWhatTakesTooMuchSoonAndHarmlessly) {
   const auto loops =
       Template::Parse("{% for a in range(9999) %}{% for b in range(9999) %}{{ b }}{% endfor %}{% endfor %}");
   const double counted_s = CpuSecondsOf([&] { (void)loops->Render({}, 0); });
-  for (const auto& [name, source] : cases) {
-    const auto parsed = Template::Parse(source);
+  for (const auto& each : cases) {
+    const std::string& name = each.first;
+    const auto parsed = Template::Parse(each.second);
     if (!parsed.ok()) continue;
     const double took = CpuSecondsOf([&] {
       const auto rendering = parsed->Render({}, 0);
@@ -200,6 +201,14 @@ TEST(Template, RefusesWhatTakesTooMuchSoonAndHarmlessly) {
     });
     EXPECT_LT(took, 5 * counted_s) << name;
   }
+}
+
+TEST(Template, ALoopOfWhichNoPassReachesItsEndIsEmpty) {
+  EXPECT_EQ(RenderTemplate("{% for i in [1, 2] %}{% break %}{% else %}none{% endfor %}")->text, "none");
+  EXPECT_EQ(RenderTemplate("{% for i in [1, 2] %}{{ i }}{% continue %}{% else %}none{% endfor %}")->text, "12none");
+  EXPECT_EQ(
+      RenderTemplate("{% for i in [1, 2] %}{% if i == 2 %}{% break %}{% endif %}{% else %}none{% endfor %}")->text, "");
+  EXPECT_EQ(RenderTemplate("{{ '\x7f' | tojson(ensure_ascii=true) }}")->text, "\"\\u007f\"");
 }
 
 TEST(Template, LetsNothingBeReachedOrChanged) {

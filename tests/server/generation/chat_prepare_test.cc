@@ -53,9 +53,8 @@ TEST(PrepareChat, TellsTheTemplatesFaultsFromTheClients) {
 
 // What a template needs grows with what it is given: its limits are no defect of the server then.
 TEST(PrepareChat, AConversationTooLongForTheTemplateIsTheClients) {
-  const ServingContext context = ChatContext(
-      "{% for m in messages %}{{ '[' + m.role + ']' + m.content + '[end]' }}{% for i in range(500) %}"
-      "{{ i }}{% endfor %}{% endfor %}");
+  const ServingContext context =
+      ChatContext("{% for m in messages %}{{ '[' + m.role + ']' + m.content + '[end]' }}{{ 'a' * 12000 }}{% endfor %}");
   std::string many;
   for (int i = 0; i < 1'500; ++i) many += R"({"role":"user","content":""},)";
   many.pop_back();

@@ -79,9 +79,17 @@ TEST(JsonOfArgument, IsAStringWhereItMayBeAndNothingElseFits) {
   EXPECT_EQ(JsonOfArgument("42", kNumber | kString), "42");
   EXPECT_EQ(JsonOfArgument("null", kNumber | kString), "\"null\"");
   EXPECT_EQ(JsonOfArgument("None", kNumber | kNull), "null");
-  EXPECT_EQ(JsonOfArgument("None", kString | kNull), "\"None\"");
+  EXPECT_EQ(JsonOfArgument("None", kString | kNull), "null") << "as templates write it";
   EXPECT_EQ(JsonOfArgument("True", kBoolean), "true");
-  EXPECT_EQ(JsonOfArgument("False", kBoolean | kString), "\"False\"");
+  EXPECT_EQ(JsonOfArgument("False", kBoolean | kString), "false");
+  EXPECT_EQ(JsonOfArgument("None", JsonKinds::All()), "\"None\"") << "nobody knows";
+  const JsonKinds object = JsonKinds::Of(JsonKind::kObject);
+  EXPECT_EQ(JsonOfArgument("{'a': True}", object), R"({"a": true})");
+  for (const char* text : {R"({"a":1,"a":2})", R"({"a":"\ud83d"})", R"([1e400])"}) {
+    EXPECT_EQ(JsonOfArgument(text, object), text) << "JSON that a strict reader refuses is no string";
+  }
+  const std::string large = "[" + std::string(300'000, ' ') + "]";
+  EXPECT_EQ(JsonOfArgument(large, kArray), large);
   EXPECT_EQ(JsonOfArgument("three", kNumber), "\"three\"") << "what the model wrote is not lost";
   EXPECT_EQ(JsonOfArgument("[1]", kNumber), "[1]") << "it is no number, and no string either";
   EXPECT_EQ(JsonOfArgument("\"a\"", JsonKinds::All()), "\"\\\"a\\\"\"");

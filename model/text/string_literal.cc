@@ -1,11 +1,11 @@
-#include "model/jinja/parse/string_literal.h"
+#include "model/text/string_literal.h"
 
 #include <charconv>
 #include <cstdint>
 
 #include "model/text/utf8.h"
 
-namespace hydrant::jinja {
+namespace hydrant {
 namespace {
 
 std::optional<uint32_t> Digits(std::string_view digits, int base) {
@@ -89,4 +89,4 @@ std::optional<std::string> DecodeStringLiteral(std::string_view literal) {
   return out;
 }
 
-}  // namespace hydrant::jinja
+}  // namespace hydrant
