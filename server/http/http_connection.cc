@@ -56,6 +56,22 @@ bool Matches(const HttpRoute& route, std::string_view path) {
              : path == route.path;
 }
 
+// The path is told that a client meant whose base address has no /v1, or a second one, or a slash too many.
+ApiError NoRoute(const std::vector<HttpRoute>& routes, std::string_view path) {
+  static constexpr std::string_view kBase = "/v1";
+  ApiError error = RouteNotFound();
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  while (path.starts_with("//")) path.remove_prefix(1);
+  while (path.starts_with("/v1/")) path.remove_prefix(kBase.size());
+  for (const HttpRoute& route : routes) {
+    const std::string_view known = route.path;
+    if (known != path && !(known.starts_with(kBase) && known.substr(kBase.size()) == path)) continue;
+    absl::StrAppend(&error.message, " Did you mean ", route.path, "?");
+    break;
+  }
+  return error;
+}
+
 bool Accepts(const HttpRoute& route, std::string_view method) {
   return method == route.method || (method == "HEAD" && route.method == "GET");
 }
@@ -233,7 +249,7 @@ std::optional<ApiError> HttpConnection::CheckHead(HttpExchange& exchange, const 
   if (found.preflight) return std::nullopt;
   // Neither asks for a resource of ours, so the question of whether there is one does not arise.
   if (head.path == "*" || head.method == "CONNECT") return MethodNotAllowed("GET, HEAD, POST, PUT, DELETE");
-  if (found.allow.empty()) return RouteNotFound();
+  if (found.allow.empty()) return NoRoute(context_.routes, head.path);
   if (found.route == nullptr) return MethodNotAllowed(found.allow);
   if (head.Find("expect") != nullptr && !head.expects_continue) return ExpectationFailed();
   return found.route->takes_body() ? CheckBodyHead(head, *found.route) : std::nullopt;

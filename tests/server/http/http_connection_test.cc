@@ -55,6 +55,26 @@ TEST(HttpConnection, ServesOneRequestAfterTheOther) {
   EXPECT_EQ(client.Ask(CompletionPost(kBody)).status, 200);
 }
 
+TEST(HttpConnection, APathThatIsNearlyOneIsToldIt) {
+  TestServer server;
+  const auto says = [&](const std::string& path) {
+    const RawClient::Response response = server.Ask(Get(path));
+    EXPECT_EQ(response.status, 404) << path;
+    const size_t meant = response.body.find("Did you mean ");
+    return meant == std::string::npos ? ""
+                                      : response.body.substr(meant + 13, response.body.find('?', meant) - meant - 13);
+  };
+  for (const char* path : {"/chat/completions", "/v1/chat/completions/", "/v1/v1/chat/completions",
+                           "//v1/chat/completions", "/chat/completions/", "/v1/v1/v1/chat/completions//"}) {
+    EXPECT_EQ(says(path), "/v1/chat/completions") << path;
+  }
+  EXPECT_EQ(says("/v1/metrics"), "/metrics");
+  EXPECT_EQ(says("/models?limit=1"), "/v1/models");
+  for (const char* path : {"/nothing", "/v1", "/v1/", "/v1/v1", "/v1//", "/v1/chat/completions/x"}) {
+    EXPECT_EQ(says(path), "") << path;
+  }
+}
+
 TEST(HttpConnection, PipelinedRequestsAreAnsweredInOrder) {
   TestServer server;
   RawClient client(server.port());
