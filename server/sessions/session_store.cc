@@ -347,13 +347,13 @@ void SessionStore::ForgetLogged(const Tenant& tenant, const SessionName& name, u
   end.name = name;
   end.turn = turn;
   end.wall_s = WallClock();
+  end.until_durable = !done;
   try {
     end.facts.tenant = tenant.name;
   } catch (const std::bad_alloc&) {
     // It waits as nobody's.
   }
   if (options_.kv != nullptr) done = ThenRemoveKv(*options_.kv, name, std::move(done));
-  end.until_durable = !done;
   options_.journal->Commit(std::move(end), std::move(done));
 }
 
