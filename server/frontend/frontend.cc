@@ -42,6 +42,8 @@ constexpr auto kDrainPoll = std::chrono::milliseconds(10);
 constexpr int32_t kAdminConnections = 64;
 // A burst of SIGHUP becomes one reload, this long after the first: as late as a reload by signal can be.
 constexpr auto kHangupPause = std::chrono::milliseconds(50);
+// Sessions that expire go this late where nobody asks for anything.
+constexpr auto kExpiryPause = std::chrono::seconds(1);
 // After everything was cancelled: for last events to get out.
 constexpr int64_t kFlushUs = 1'000'000;
 
@@ -64,7 +66,8 @@ Frontend::Frontend(FrontendOptions options, Metrics& metrics, TenantRegistry& te
       drain_timer_(control_io_),
       refuse_timer_(control_io_),
       reload_timer_(control_io_),
-      watchdog_timer_(control_io_) {
+      watchdog_timer_(control_io_),
+      expiry_timer_(control_io_) {
   const auto on_failure = [this] { metrics_.CountAuthFailure(); };
   context_.limits = options_.limits;
   context_.authenticate = TenantAuthentication(tenants_, auth_limiter_, on_failure);
@@ -149,6 +152,7 @@ absl::Status Frontend::Open(EnginePort& engine) {
   listener_.Start();
   Tell("READY=1\nSTATUS=Serving");
   if (options_.watchdog_us > 0) AskIoThreads();
+  if (options_.context.sessions != nullptr) ForgetExpired();
   return absl::OkStatus();
 }
 
@@ -172,6 +176,15 @@ void Frontend::FeedWatchdog() {
 
 void Frontend::AskIoThreads() {
   asio::post(io_, [this] { asio::post(control_io_, [this] { FeedWatchdog(); }); });
+}
+
+// A server that nobody asks for anything keeps nothing for longer.
+void Frontend::ForgetExpired() {
+  options_.context.sessions->ForgetExpired();
+  expiry_timer_.expires_after(kExpiryPause);
+  expiry_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) ForgetExpired();
+  });
 }
 
 absl::Status Frontend::OpenAdmin() {

@@ -113,6 +113,7 @@ class Frontend {
   void Tell(std::string_view lines) const;
   void FeedWatchdog();
   void AskIoThreads();
+  void ForgetExpired();
   void BeginDrain();
   void RefuseLater();
   void PollDrain();
@@ -150,6 +151,7 @@ class Frontend {
   boost::asio::steady_timer refuse_timer_;
   boost::asio::steady_timer reload_timer_;
   boost::asio::steady_timer watchdog_timer_;
+  boost::asio::steady_timer expiry_timer_;
   bool reload_due_ = false;  // the timer runs
   bool stopping_ = false;
   bool cancelled_ = false;

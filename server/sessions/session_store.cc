@@ -309,6 +309,11 @@ void SessionStore::Expire() {
   }
 }
 
+void SessionStore::ForgetExpired() {
+  const Lock lock(*this);
+  Expire();
+}
+
 // REQUIRES: idle.
 void SessionStore::Forget(Session* session, bool remember, std::function<void(bool)> done) noexcept {
   assert(!session->busy);

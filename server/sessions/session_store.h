@@ -252,6 +252,8 @@ class SessionStore {
   Page List(int32_t tenant, const std::string& after, size_t count_max);
 
   SessionCounts counts();
+  // What has expired goes, also where nobody asks for anything. To be called every second or so.
+  void ForgetExpired();
   const ModelId& model() const { return options_.model; }
   // `done` is told when no file has what sessions of this id that are gone by now have said, or that this cannot be: as Delete's.
   void Purge(int32_t tenant, const std::string& id, std::function<void(bool purged)> done);

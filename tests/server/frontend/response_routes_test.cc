@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <csignal>
 #include <future>
 #include <memory>
@@ -360,6 +361,21 @@ TEST(KeptOnADisk, WhatWasDeletedAndIsNotDurableIsDeletedAgainUntilItIs) {
   }
   EXPECT_EQ(status_of("/v1/sessions/s"), 200);
   EXPECT_EQ(durable.journal->TurnOf(durable.journal->NameOf("default", "s")), 0u);
+}
+
+TEST(KeptOnADisk, WhatExpiresGoesFromAServerThatNobodyAsks) {
+  const TempDir temp;
+  std::atomic<int64_t> now_us = 1;
+  TestServerOptions options = WithChats();
+  options.sessions.ttl_us = 1'000'000;
+  options.sessions.clock = [&now_us] { return now_us.load(); };
+  DurableServer durable(temp.File("d"), std::move(options));
+  const SessionName name = durable.journal->NameOf("default", "s");
+  const std::string turn = R"({"input":"hi","max_output_tokens":4,"session_id":"s"})";
+  EXPECT_EQ(durable.server->Ask(Send("POST", "/v1/responses", turn)).status, 200);
+  EXPECT_EQ(durable.journal->TurnOf(name), 1u);
+  now_us = 2'000'000;
+  EXPECT_TRUE(Eventually([&] { return durable.journal->TurnOf(name) == 0; }));
 }
 
 TEST(KeptOnADisk, WhoHasEndedItsSideHearsOfTheDiskAndOneThatHangsIsNotWaitedForWithoutEnd) {
