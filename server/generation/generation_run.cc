@@ -205,13 +205,14 @@ void GenerationRun::Stage(std::function<void()> wake) {
   });
 }
 
-// What evicted is not computed again, unless the turn recalls: another text may come of it.
+// What evicted is not computed again, unless the turn recalls: another text may come of it. Nor is what was promised to go on bit for
+// bit.
 bool GenerationRun::IsComputedFaster(double prefill_rate) const {
   const KvFileHeader& header = *turn_->kv_file();
   const double read_rate = context_.sessions->kv()->read_rate();
   const PreparedPrompt& prompt = prepared_.prompts.front();
   const bool changes_it = prompt.kv.policy.evicts && !prompt.spec.recalls();
-  if (changes_it || read_rate <= 0 || prefill_rate <= 0) return false;
+  if (changes_it || turn_->keeps_kv() || read_rate <= 0 || prefill_rate <= 0) return false;
   return static_cast<double>(header.payload_bytes()) / read_rate > header.binding.computed / prefill_rate;
 }
 

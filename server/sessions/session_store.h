@@ -477,6 +477,7 @@ class SessionTurn {
   const std::string& id() const { return session_->id; }
   uint64_t session() const { return session_->number; }
   uint64_t turn() const { return turn_; }
+  bool keeps_kv() const { return session_->keeps_kv; }  // SessionOwner's
   // Null before the session's first turn has ended.
   const SessionPast* past() const { return past_.get(); }
   // The KV of the past, parked or in kv_file(); null: none, as far as the store knows. The engine decides.

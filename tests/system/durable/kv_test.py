@@ -297,9 +297,9 @@ class Test:
                 assert list(pathlib.Path(directory, "kv").iterdir()) == []
 
     def slower(self):
-        """What keeps everything is computed where that is faster than reading; what evicted is read all the same."""
+        """What keeps everything is computed where that is faster than reading; what evicted, or was promised, is read all the same."""
         directory = f"{self.temp}/slower"
-        names = ["full", "full-b", "h2o"]
+        names = ["full", "full-b", "full-c", "h2o"]
         with self.server(directory) as server:
             for name in names:
                 self.check(server, name.split("-")[0], 1, False, session=name)
@@ -310,6 +310,9 @@ class Test:
             self.check(server, "full", 2, False, session="full-b")
             assert metric(server, 'hydrant_session_kv_rejected_total{reason="slower"}') == 1
             self.check(server, "h2o", 2, True)
+        with self.server(directory, "--session-durability", "kv", environment=shim.environment(directory)) as server:
+            self.check(server, "h2o", 3, True)
+            self.check(server, "full", 2, True, session="full-c")
 
     def rotated(self):
         """A directory that is encrypted starts with its keys alone, and another key takes the first one's place."""
