@@ -143,6 +143,7 @@ ApiResult<SessionTurn> SessionStore::BeginNow(const SessionOwner& owner, const s
   if (turn_before.has_value() && *turn_before != last_turn && (session != nullptr || !must_exist)) {
     return TurnConflict(last_turn);
   }
+  if (last_turn >= kTurnMax) return SessionDamaged();
   if (owner.needs_disk != nullptr && session != nullptr && ReadsDisk(*session)) {
     *owner.needs_disk = true;
     return SessionBusy();  // which nobody is told

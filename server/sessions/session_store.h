@@ -146,6 +146,8 @@ class SessionStore {
   // A few microseconds each, and so a millisecond together. Whoever scrapes metrics every 15 s gets rid of a
   // thousand a minute without any other call; until then they count among the sessions, and make room first.
   static constexpr int32_t kExpiredPerCall = 256;
+  // No turn comes after it, so that what was imported can be exported again (SessionFile).
+  static constexpr uint64_t kTurnMax = uint64_t{1} << 62;
 
   // With a journal: knows what is in it.
   explicit SessionStore(Options options);

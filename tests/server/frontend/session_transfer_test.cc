@@ -74,6 +74,20 @@ TEST(SessionTransfer, ASessionGoesOnElsewhereAsWhereItWas) {
   }
 }
 
+TEST(SessionTransfer, TheLastTurnThatThereCanBeHasNoneAfterIt) {
+  TestServer from, to, next;
+  ASSERT_EQ(from.Ask(Say("Once.")).status, 200);
+  absl::StatusOr<SessionFile> file = ReadSessionFile(StateOf(from));
+  ASSERT_TRUE(file.ok());
+  file->turn = SessionStore::kTurnMax;
+  const std::string last = WriteSessionFile(*file);
+  EXPECT_EQ(to.Ask(Put("/v1/sessions/s/state", last)).status, 201);
+  EXPECT_THAT(to.Ask(Say(" And?", R"(,"session_append":true)")).body, HasSubstr("session_damaged"));
+  EXPECT_EQ(next.Ask(Put("/v1/sessions/s/state", StateOf(to))).status, 201) << "it can be moved again";
+  file->turn = SessionStore::kTurnMax + 1;
+  EXPECT_EQ(next.Ask(Put("/v1/sessions/t/state", WriteSessionFile(*file))).status, 400);
+}
+
 TEST(SessionTransfer, WhatIsWrongWithAPutIsSaidBeforeItsBodyIsRead) {
   TestServer server;
   struct Case {
