@@ -94,7 +94,8 @@ std::optional<ApiError> CheckPut(const HttpExchange& exchange, std::string_view 
 }
 
 void AddRoutes(const std::string& path, const SessionRouteSources& sources, const OwnerOf& owner_of,
-               KvInspector* inspector, std::vector<HttpRoute>* routes) {
+               KvInspector* inspector, const std::function<Admitted(const HttpExchange&)>& admit_removal,
+               std::vector<HttpRoute>* routes) {
   SessionStore& sessions = sources.sessions;
   const SessionTransfer& transfer = sources.transfer;
   routes->push_back(
@@ -127,6 +128,7 @@ void AddRoutes(const std::string& path, const SessionRouteSources& sources, cons
                      co_await exchange.RespondError(MethodNotAllowed("GET, HEAD"));
                    }
                  }));
+  routes->back().admit = admit_removal;
   routes->push_back(RouteOfOne("PUT", path, owner_of,
                                [&transfer, with_kv = path == kAdminPath](HttpExchange& exchange, Caller owner,
                                                                          Target target) -> asio::awaitable<void> {
@@ -141,7 +143,9 @@ void AddRoutes(const std::string& path, const SessionRouteSources& sources, cons
 void AddSessionRoutes(const SessionRouteSources& sources, AdmissionControl& admission, KvInspector& inspector,
                       std::vector<HttpRoute>* routes) {
   const OwnerOf owner_of = [](const HttpExchange& exchange) { return ApiResult<Caller>(exchange.caller()); };
-  AddRoutes(kPath, sources, owner_of, &inspector, routes);
+  // A purge writes as much anew as others have said: whoever asks for many is bounded.
+  const auto admit_removal = [&admission](const HttpExchange& exchange) { return admission.AdmitWork(exchange); };
+  AddRoutes(kPath, sources, owner_of, &inspector, admit_removal, routes);
   routes->back().admit = [&admission, &transfer = sources.transfer,
                           owner_of](const HttpExchange& exchange) -> Admitted {
     Caller owner;
@@ -170,7 +174,7 @@ void AddAdminSessionRoutes(const SessionRouteSources& sources, AdmissionControl&
     return InvalidField("tenant", "There is no tenant of this name.");
   };
   const size_t before = routes->size();
-  AddRoutes(kAdminPath, sources, owner_of, /*inspector=*/nullptr, routes);
+  AddRoutes(kAdminPath, sources, owner_of, /*inspector=*/nullptr, /*admit_removal=*/nullptr, routes);
   for (size_t i = before; i < routes->size(); ++i) {
     HttpRoute& route = (*routes)[i];
     route.audited = route.method != "GET";

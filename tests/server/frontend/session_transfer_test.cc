@@ -88,6 +88,15 @@ TEST(SessionTransfer, TheLastTurnThatThereCanBeHasNoneAfterIt) {
   EXPECT_EQ(next.Ask(Put("/v1/sessions/t/state", WriteSessionFile(*file))).status, 400);
 }
 
+TEST(SessionTransfer, ADeletionCountsAsARequest) {
+  TestServerOptions options;
+  options.tenants.tenants.front().limits.rpm = 2;
+  TestServer server(std::move(options));
+  ASSERT_EQ(server.Ask(Say("Once.")).status, 200);
+  EXPECT_EQ(server.Ask(DeleteSession("/v1/sessions/s?purge=now")).status, 200);
+  EXPECT_EQ(server.Ask(DeleteSession("/v1/sessions/s?purge=now")).status, 429);
+}
+
 TEST(SessionTransfer, WhatIsWrongWithAPutIsSaidBeforeItsBodyIsRead) {
   TestServer server;
   struct Case {
