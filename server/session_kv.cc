@@ -18,8 +18,8 @@ namespace {
 constexpr size_t kDigestChunkBytes = 1 << 20;
 constexpr size_t kConfigBytesMax = 16 << 20;
 
-// A tenant's weight, from the registry as it is now; of one that is gone, 1. Asked under one lock (KvKeeper's), for all tenants with files
-// one after the other.
+// A tenant's weight, from the registry as it is now; of one that nobody names any more, 1. Asked under one lock (KvKeeper's), for all
+// tenants with files one after the other.
 class TenantWeights {
  public:
   explicit TenantWeights(const TenantRegistry& tenants) : tenants_(tenants) {}
@@ -27,7 +27,9 @@ class TenantWeights {
     std::shared_ptr<const TenantTable> table = tenants_.table();
     if (table != table_) {
       weights_.clear();
-      for (const auto& entry : table->entries()) weights_[entry->config.name] = entry->config.weight;
+      for (const auto* entries : {&table->entries(), &table->gone()}) {
+        for (const auto& entry : *entries) weights_[entry->config.name] = entry->config.weight;
+      }
       table_ = std::move(table);
     }
     const auto found = weights_.find(tenant);

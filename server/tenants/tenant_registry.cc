@@ -13,9 +13,10 @@ namespace hydrant {
 
 namespace {
 
-std::shared_ptr<const TenantEntry> GoneEntry(const std::shared_ptr<TenantAccount>& account) {
+std::shared_ptr<const TenantEntry> GoneEntry(const std::shared_ptr<TenantAccount>& account, double weight) {
   TenantConfig config;
   config.name = account->name();
+  config.weight = weight;
   return std::make_shared<const TenantEntry>(TenantEntry{.config = std::move(config), .account = account});
 }
 
@@ -93,7 +94,7 @@ size_t TenantRegistry::AddGone(const std::set<std::string>& names) {
     }
     accounts_.push_back(std::make_shared<TenantAccount>(static_cast<int32_t>(accounts_.size()), name));
     options_.push_back({.name = name, .gone = true});
-    table->gone_.push_back(GoneEntry(accounts_.back()));
+    table->gone_.push_back(GoneEntry(accounts_.back(), options_.back().weight));
   }
   table_ = std::move(table);
   return without_room;
@@ -111,7 +112,9 @@ absl::Status TenantRegistry::Apply(const TenantsConfig& config) {
   std::vector<std::shared_ptr<TenantAccount>> accounts = accounts_;
   const size_t known = accounts.size();
   std::vector<TenantOptions> options;
-  for (const auto& account : accounts) options.push_back({.name = account->name(), .gone = true});
+  // What one has left when it goes is weighed as before.
+  for (const TenantOptions& last : options_)
+    options.push_back({.name = last.name, .weight = last.weight, .gone = true});
   std::vector<size_t> indices;  // of config.tenants
   double weights = 0;
   for (const TenantConfig& tenant : config.tenants) {
@@ -137,7 +140,7 @@ absl::Status TenantRegistry::Apply(const TenantsConfig& config) {
         tenant, accounts[indices[i]], tenant.weight / weights, BlocksMaxOf(options, indices[i], facts_.blocks)}));
   }
   for (size_t i = 0; i < accounts.size(); ++i) {
-    if (options[i].gone) table->gone_.push_back(GoneEntry(accounts[i]));
+    if (options[i].gone) table->gone_.push_back(GoneEntry(accounts[i], options[i].weight));
   }
   if (config.default_tenant >= 0) {
     table->default_tenant_ = table->entries_[static_cast<size_t>(config.default_tenant)];

@@ -148,6 +148,17 @@ TEST_F(TenantRegistryTest, ATenantThatIsGoneLosesItsFloorAndComesBackAsItself) {
   EXPECT_EQ(registry_->table()->Find(&key)->index(), 0);
 }
 
+TEST_F(TenantRegistryTest, ATenantThatIsGoneKeepsTheWeightOfWhatItHasLeft) {
+  Load(Tenant("a", "key-a", R"(,"weight":0.1)") + "," + Tenant("b", "key-b", R"(,"weight":0.1)"));
+  for (int reload = 0; reload < 2; ++reload) {
+    Write(R"({"tenants":[)" + Tenant("b", "key-b", R"(,"weight":0.1)") + "]}");
+    ASSERT_TRUE(registry_->Reload().ok());
+    EXPECT_TRUE(applied_[0].gone);
+    EXPECT_EQ(applied_[0].weight, 0.1) << "its requests go on in the turns they had";
+    EXPECT_EQ(registry_->table()->gone()[0]->config.weight, 0.1) << "and so do its sessions' files";
+  }
+}
+
 TEST_F(TenantRegistryTest, AReloadThatFailsChangesNothing) {
   Load(Tenant("a", "key-a"));
   const auto before = registry_->table();
