@@ -291,16 +291,16 @@ TEST(ToolCallParser, TakesTimeLinearInAnAnswerThatNeverCloses) {
                {ToolCallFormat::kLlama3Json, "", ' '},
                {ToolCallFormat::kLlama3Json, "{", '{'},
                {ToolCallFormat::kMistral, "[TOOL_CALLS]", '['}};
-  for (const auto& [format, begin, filler] : cases) {
+  for (const auto& each : cases) {
     const auto read = [&](size_t pieces) {
-      ToolCallParser parser(format, "id");
+      ToolCallParser parser(each.format, "id");
       size_t passed = 0;
-      parser.Push(begin);
-      for (size_t i = 0; i < pieces; ++i) passed += Joined(parser.Push(std::string(4, filler))).text.size();
+      parser.Push(each.begin);
+      for (size_t i = 0; i < pieces; ++i) passed += Joined(parser.Push(std::string(4, each.filler))).text.size();
       parser.Finish();
-      EXPECT_EQ(passed, 0u) << begin << filler;
+      EXPECT_EQ(passed, 0u) << each.begin << each.filler;
     };
-    EXPECT_LT(GrowthOfEightfold(10'000, read), kLinearGrowth) << begin << filler;
+    EXPECT_LT(GrowthOfEightfold(10'000, read), kLinearGrowth) << each.begin << each.filler;
   }
 }
 
