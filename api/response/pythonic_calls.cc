@@ -43,13 +43,15 @@ std::optional<std::string> ReadArguments(PythonReader& reader) {
 
 bool MayBePythonicCalls(std::string_view begin) {
   if (begin.size() < kStart.size() && kStart.starts_with(begin)) return true;
-  if (begin.starts_with(kStart)) begin = WithoutBlankAround(begin.substr(kStart.size()));
-  PythonReader reader(begin.substr(0, kHeadBytesMax));
+  if (begin.starts_with(kStart)) begin.remove_prefix(kStart.size());
+  begin.remove_prefix(std::min(begin.find_first_not_of(kWhiteSpace), begin.size()));
   if (begin.empty()) return true;
+  const bool may_go_on = begin.size() < kHeadBytesMax;
+  PythonReader reader(begin.substr(0, kHeadBytesMax));
   if (!reader.Take('[')) return false;
-  if (reader.AtEnd()) return begin.size() < kHeadBytesMax;
+  if (reader.AtEnd()) return may_go_on;
   if (!IsFunctionName(reader.Name())) return false;
-  return reader.AtEnd() ? begin.size() < kHeadBytesMax : reader.Take('(');
+  return reader.AtEnd() ? may_go_on : reader.Take('(');
 }
 
 std::optional<AnswerPieces> ReadPythonicCalls(std::string_view answer) {

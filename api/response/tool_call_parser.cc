@@ -26,8 +26,6 @@ constexpr std::string_view kMistralOpen = "[TOOL_CALLS]";
 constexpr std::string_view kMistralArguments = "[ARGS]";
 constexpr std::string_view kMistralCallId = "[CALL_ID]";
 constexpr size_t kNameBytesMax = 64;
-// What begins like pythonic calls for so long begins with one.
-constexpr size_t kPythonicHeadBytes = 512;
 
 std::string_view Trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(kWhiteSpace);
@@ -286,12 +284,7 @@ void ToolCallParser::PassPieces(AnswerPieces read, AnswerPieces* out) {
 void ToolCallParser::PushPythonic(std::string_view text, AnswerPieces* out) {
   held_.append(text);
   blank_bytes_ = std::min(held_.find_first_not_of(kWhiteSpace, blank_bytes_), held_.size());
-  if (may_call_) return;
-  const std::string_view begin = std::string_view(held_).substr(blank_bytes_);
-  if (MayBePythonicCalls(begin)) {
-    may_call_ = begin.size() > kPythonicHeadBytes;
-    return;
-  }
+  if (MayBePythonicCalls(std::string_view(held_).substr(blank_bytes_))) return;
   by_hand_ = false;
   AddPiece(Kind::kText, std::exchange(held_, {}), out);
 }

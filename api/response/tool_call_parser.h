@@ -131,7 +131,6 @@ class ToolCallParser {
   std::string held_;                          // what the reader handed over
   std::string between_;     // white space at the beginning or after a call, before what comes is known
   size_t blank_bytes_ = 0;  // of held_, at its front: white space before what may be pythonic calls
-  bool may_call_ = false;   // it begins with one
   bool has_text_ = false;
   int32_t calls_ = 0;
   bool has_whole_call_ = false;

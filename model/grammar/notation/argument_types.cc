@@ -232,20 +232,20 @@ JsonKinds ArgumentTypes::Of(std::string_view tool, std::string_view argument) co
 }
 
 std::string JsonOfArgument(std::string_view text, JsonKinds kinds) {
-  const std::string quoted = '"' + EncodedText(text, TextEncoding::kJsonString) + '"';
-  if (kinds == JsonKinds::Of(JsonKind::kString)) return quoted;
+  const auto quoted = [text] { return '"' + EncodedText(text, TextEncoding::kJsonString) + '"'; };
+  if (kinds == JsonKinds::Of(JsonKind::kString)) return quoted();
   std::optional<std::string> value;
   PythonReader reader(text);
   if (IsJson(text)) {
     value = text;
   } else if (kinds != JsonKinds::All()) {  // where nothing is known of it, what is no JSON is a text
     value = reader.Value();
-    if (!reader.AtEnd()) return quoted;
+    if (!reader.AtEnd()) return quoted();
   }
-  if (!value.has_value()) return quoted;
+  if (!value.has_value()) return quoted();
   const JsonKind kind = KindOf(*value);
   const bool may_be_string = kinds.Has(JsonKind::kString);
-  return kind == JsonKind::kString || (may_be_string && !kinds.Has(kind)) ? quoted : *value;
+  return kind == JsonKind::kString || (may_be_string && !kinds.Has(kind)) ? quoted() : *value;
 }
 
 }  // namespace hydrant::grammar

@@ -118,11 +118,30 @@ constexpr std::string_view kObjectEnd = R"x((\s*,\s*"[^"\\]*"\s*:\s*("([^"\\]|\\
 constexpr std::string_view kTaggedObjectEnd =
     R"x((\s*,\s*"[^"\\]*"\s*:\s*("([^"\\]|\\[^\n])*"|[A-Za-z0-9+.\-]+))*\s*\}\s*</tool_call>)x";
 
-constexpr std::string_view kParameter = "<parameter=";
-constexpr std::string_view kTaggedFunctionEnd = R"(\s*</function>\s*</tool_call>)";
-
 constexpr std::string_view kLooseName = R"x(\{\s*"name"\s*:\s*")x";
 constexpr std::string_view kLooseArguments = R"x("\s*,\s*"(arguments|parameters)"\s*:\s*)x";
+
+// Blanks where the template has none, and lines that it has and a model leaves out, perhaps the first mark with them: what comes up to the
+// name is the row's.
+constexpr ToolFormat ReadQwen3Coder(std::string_view trigger, std::string_view before, std::string_view call) {
+  return {.name = "qwen3_coder",
+          .trigger = trigger,
+          .before_pattern = before,
+          .call_pattern = call,
+          .arguments_pattern = R"(>\s*)",
+          .end_pattern = R"(\s*</function>\s*</tool_call>)",
+          .next_pattern = "-",
+          .text_follows = true,
+          .style = ArgumentStyle::kMarkup,
+          .key_begin = "<parameter=",
+          .key_end = ">",
+          .value_end = "\n</parameter>",
+          .between_pattern = R"(\s*)",
+          .ends_at_key = {"</parameter>\n<parameter=", "</parameter><parameter="},
+          .ends_at_end = {"</parameter>\n</function", "</parameter></function"},
+          .rest_of_end_pattern = R"(>\s*</tool_call>)",
+          .in_template = {}};
+}
 
 // Those of which models write more than they are asked for. What keeps to a row above keeps to the one of its name here.
 constexpr ToolFormat kReadFormats[] = {
@@ -153,39 +172,8 @@ constexpr ToolFormat kReadFormats[] = {
      .next_pattern = "-",
      .text_follows = true,
      .in_template = {}},
-    // Blanks where the template has none, and lines that it has and a model leaves out, the first mark with them.
-    {.name = "qwen3_coder",
-     .trigger = "<tool_call>",
-     .before_pattern = R"(\s*)",
-     .call_pattern = "<function=",
-     .arguments_pattern = R"(>\s*)",
-     .end_pattern = kTaggedFunctionEnd,
-     .next_pattern = "-",
-     .text_follows = true,
-     .style = ArgumentStyle::kMarkup,
-     .key_begin = kParameter,
-     .key_end = ">",
-     .value_end = "\n</parameter>",
-     .between_pattern = R"(\s*)",
-     .ends_at_key = {"</parameter>\n<parameter=", "</parameter><parameter="},
-     .ends_at_end = {"</parameter>\n</function", "</parameter></function"},
-     .rest_of_end_pattern = R"(>\s*</tool_call>)",
-     .in_template = {}},
-    {.name = "qwen3_coder",
-     .trigger = "<function=",
-     .arguments_pattern = R"(>\s*)",
-     .end_pattern = kTaggedFunctionEnd,
-     .next_pattern = "-",
-     .text_follows = true,
-     .style = ArgumentStyle::kMarkup,
-     .key_begin = kParameter,
-     .key_end = ">",
-     .value_end = "\n</parameter>",
-     .between_pattern = R"(\s*)",
-     .ends_at_key = {"</parameter>\n<parameter=", "</parameter><parameter="},
-     .ends_at_end = {"</parameter>\n</function", "</parameter></function"},
-     .rest_of_end_pattern = R"(>\s*</tool_call>)",
-     .in_template = {}},
+    ReadQwen3Coder("<tool_call>", R"(\s*)", "<function="),
+    ReadQwen3Coder("<function=", "", ""),
     {.name = "llama3_json",
      .before_pattern = R"(\s*(<\|python_tag\|>\s*)?)",
      .call_pattern = kLooseName,
