@@ -26,8 +26,9 @@ enum class FinishReason : uint8_t {
   kNoToken,     // nothing that is allowed and that the model gives a chance could follow
   kShapeLimit,  // a limit ended what the shape of its answer can follow
   kNoWeights,   // a step that it was part of could not read a weight
+  kNoRoom,      // its tenant can have less of the pool than when it was checked, and too little for it
 };
-inline constexpr int32_t kFinishReasons = 13;
+inline constexpr int32_t kFinishReasons = 14;
 
 // True if the sequence was not cancelled and did not fail: what it computed counts.
 constexpr bool EndsByItself(FinishReason finish) {

@@ -16,8 +16,6 @@
 namespace hydrant {
 namespace {
 
-// A rate is an average over about this many seconds of work: one second counts for a fifth.
-constexpr double kRateMemoryS = 5;
 // Before there is a measurement: a small model on two cores. Too high a guess lets a slow server accept a queue of some
 // minutes once; too low a one lets a fast server turn away its first requests.
 constexpr double kPrefillRateAtFirst = 1000;
@@ -26,14 +24,6 @@ constexpr double kWaitTargetS = 60;
 
 // Routes beyond the sequences that the limits allow: a table of a handful grows at its first tombstones.
 constexpr int64_t kRoutesSpare = 64;
-
-// Moves `rate` towards `amount / seconds`, weighted by `seconds`.
-void UpdateRate(std::atomic<double>* rate, double amount, double seconds) {
-  if (seconds <= 0) return;
-  const double old = rate->load(std::memory_order_relaxed);
-  const double weight = std::min(1.0, seconds / kRateMemoryS);
-  rate->store(old + weight * (amount / seconds - old), std::memory_order_relaxed);
-}
 
 // What may be left out when there is no memory for it.
 void OrLog(const char* without_memory, const std::function<void()>& call) {
@@ -75,7 +65,7 @@ void Engine::Stop() {
 }
 
 int64_t Engine::WaitingTokensMax() const {
-  const double affordable = prefill_rate_.load(std::memory_order_relaxed) * kWaitTargetS;
+  const double affordable = prefill_rate_.value() * kWaitTargetS;
   // The largest request there may be must find room in an idle engine, however slow the device has been so far.
   return std::max(limits_.request_tokens_max(), static_cast<int64_t>(std::min(affordable, 1e15)));
 }
@@ -182,8 +172,8 @@ Backlog Engine::backlog() const {
   backlog.sequences_max = int64_t{limits_.sequences_max} + limits_.waiting_sequences_max;
   backlog.prompt_tokens = waiting_tokens_.load(std::memory_order_relaxed);
   backlog.prompt_tokens_max = WaitingTokensMax();
-  const double prefill_rate = prefill_rate_.load(std::memory_order_relaxed);
-  const double completion_rate = completion_rate_.load(std::memory_order_relaxed);
+  const double prefill_rate = prefill_rate_.value();
+  const double completion_rate = completion_rate_.value();
   backlog.prefill_rate = prefill_rate;
   backlog.wait_s = static_cast<double>(backlog.prompt_tokens) / prefill_rate;
   const auto queued = static_cast<double>(backlog.sequences - limits_.sequences_max);
@@ -355,8 +345,11 @@ void Engine::Step(int64_t started) {
   empty_steps_ = empty ? empty_steps_ + 1 : 0;
   const double seconds = static_cast<double>(ended - started) * 1e-6;
   pacer_.Observe(report);
-  if (report.prefill_tokens > 0) UpdateRate(&prefill_rate_, report.prefill_tokens, seconds);
-  UpdateRate(&completion_rate_, settled.sequences, seconds);
+  if (report.prefill_tokens > 0) prefill_rate_.Observe(report.prefill_tokens, seconds, /*full=*/accepted_tokens_ > 0);
+  const Scheduler& scheduler = core_->scheduler();
+  const bool rows_taken = scheduler.waiting() > 0 || scheduler.running() + settled.sequences >= limits_.sequences_max;
+  // Where there is a row for everybody, no more sequences end than were asked for.
+  if (rows_taken) completion_rate_.Observe(settled.sequences, seconds, /*full=*/true);
 }
 
 bool Engine::rests() const {
@@ -384,6 +377,7 @@ void Engine::Accept(GenerationJob& job) {
   for (SequenceRequest& sequence : job.sequences) {
     const uint64_t id = sequence.request.id;
     const bool resumes = sequence.request.resumes != 0;
+    accepted_tokens_ += sequence.tokens_to_compute();
     router_.Add(id, {.mailbox = job.mailbox,
                      .choice = choice++,
                      .waiting_tokens = sequence.tokens_to_compute(),
@@ -434,6 +428,11 @@ void Engine::Refuse(uint64_t id, bool resumes, const absl::Status& status) {
     Settle(router_.Refuse(id, FinishReason::kTooLarge));
     return;
   }
+  // A reload may have lowered its tenant's cap, or raised the floors of others, since it was checked.
+  if (absl::IsOutOfRange(status)) {
+    Settle(router_.Refuse(id, FinishReason::kNoRoom));
+    return;
+  }
   // Everything else was checked before, so a refusal is a defect of this server and fails this request alone. A turn
   // whose parked KV cannot be pinned while it waits may be sent again.
   if (!resumes || !absl::IsResourceExhausted(status)) {
@@ -445,6 +444,7 @@ void Engine::Refuse(uint64_t id, bool resumes, const absl::Status& status) {
 void Engine::Settle(const EventRouter::Settled& settled) {
   open_sequences_.fetch_sub(settled.sequences, std::memory_order_relaxed);
   waiting_tokens_.fetch_sub(settled.prompt_tokens, std::memory_order_relaxed);
+  accepted_tokens_ -= settled.prompt_tokens;
   router_.Flush();
 }
 

@@ -28,6 +28,7 @@
 #include "server/engine/replay_source.h"
 #include "server/engine/step_pacer.h"
 #include "server/process/limits.h"
+#include "server/process/work_rate.h"
 
 namespace hydrant {
 
@@ -149,8 +150,9 @@ class Engine : public EnginePort {
   Inbox<GenerationJob>::Batch batch_;  // taken out of the inbox; its jobs stay until all of them are accepted
   EventRouter router_;
   StepPacer pacer_;
-  uint64_t stalls_ = 0;   // steps that took longer than limits_.engine_stall_s
-  bool closing_ = false;  // everything is cancelled, for Stop was called
+  uint64_t stalls_ = 0;          // steps that took longer than limits_.engine_stall_s
+  int64_t accepted_tokens_ = 0;  // those of waiting_tokens_ whose jobs have left the inbox
+  bool closing_ = false;         // everything is cancelled, for Stop was called
   std::list<Taking>
       takings_;  // of KV that is on its way out of the pool: bounded by those who wait for the end of a turn
   int64_t quiet_since_us_ = 0;  // when somebody was last there, or a step for them ended
@@ -162,8 +164,8 @@ class Engine : public EnginePort {
   std::atomic<uint64_t> next_id_ = 1;
   std::atomic<int64_t> open_sequences_ = 0;
   std::atomic<int64_t> waiting_tokens_ = 0;
-  std::atomic<double> prefill_rate_;          // prompt tokens per second of steps that computed some
-  std::atomic<double> completion_rate_ = 0;   // sequences ended per second of busy time
+  WorkRate prefill_rate_;        // prompt tokens per second of steps that computed some
+  WorkRate completion_rate_{0};  // sequences ended per second while all rows were taken; 0: they never were
   std::atomic<int64_t> step_started_us_ = 0;  // 0: idle
   std::atomic<bool> dead_ = false;
 

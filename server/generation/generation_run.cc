@@ -31,6 +31,9 @@ std::optional<ApiError> ErrorOf(FinishReason finish) {
       return Overloaded("The engine could not accept the request.", "engine_refused", 1);
     case FinishReason::kTooLarge:
       return SessionTooLong();
+    case FinishReason::kNoRoom:
+      return InvalidField("prompt", "The KV pool's limits were changed below what this request needs: shorten it.",
+                          "kv_capacity_exceeded");
     case FinishReason::kNoToken:
       return InvalidField("", "The answer came to a place where nothing that the request allows can follow.",
                           "no_token_allowed");

@@ -27,12 +27,13 @@ class ScriptedExecutor : public Executor {
   std::function<int32_t(const StepRow& row, int32_t position)> next = [](const StepRow&, int32_t position) {
     return 'a' + position % 26;
   };
-  std::atomic<bool> not_finite = false;  // rows that sample are not finite
-  std::atomic<bool> fails = false;       // Await throws
-  std::atomic<int64_t> read_ms = 0;      // that reading a session's KV takes
-  std::atomic<int64_t> launches = 0;     // steps that began
-  std::atomic<int64_t> steps = 0;        // ended
-  std::atomic<int64_t> left_out = 0;     // of these, as somebody had come
+  std::function<void()> on_step = [] {};  // Await calls it for each. Set before the engine starts.
+  std::atomic<bool> not_finite = false;   // rows that sample are not finite
+  std::atomic<bool> fails = false;        // Await throws
+  std::atomic<int64_t> read_ms = 0;       // that reading a session's KV takes
+  std::atomic<int64_t> launches = 0;      // steps that began
+  std::atomic<int64_t> steps = 0;         // ended
+  std::atomic<int64_t> left_out = 0;      // of these, as somebody had come
 
   // No step ends, or only the next `more`, until Release.
   void Hold(int64_t more = 0) {
@@ -54,6 +55,7 @@ class ScriptedExecutor : public Executor {
   StepOutput Await(Ticket) override {
     for (int64_t most; steps >= (most = steps_max_);) steps_max_.wait(most);
     if (fails) throw std::runtime_error("the device is gone");
+    on_step();
     const StepInput& input = *inputs_[static_cast<size_t>(steps++ % kStepsInFlight)];
     for (const ReadOp& read : input.reads) Read(read);
     StepOutput output;

@@ -252,6 +252,7 @@ TESTED_AS_A_WHOLE = ("model/jinja/",)
 WIDER_TESTS = {
     "tests/api/request_mutation_test.cc": "every reader of a request, on damaged and hostile bodies",
     "tests/block_manager/sharing_test.cc": "pool, index and score pool behind one manager",
+    "tests/server/engine/engine_replay_test.cc": "texts that the engine computes once more, and when",
     "tests/kernels/attention_test.cc": "attention of every device",
     "tests/kernels/rope_and_write_kv_test.cc": "rotation and writes of every device",
     "tests/kernels/cpu/attention/attention_parts_test.cc": "what the CPU's attention is made of",

@@ -3,18 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
-#include <new>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "server/process/clock.h"
+#include "tests/server/engine/engine_fixture.h"
 #include "tests/server/test_server.h"
-#include "tests/support/scripted_executor.h"
 
 namespace hydrant {
 namespace {
@@ -24,129 +23,6 @@ class FirstOfTenant : public SequenceLedger {
   void OnAdmitted(int32_t /*choice*/) override {}
   void OnEnded(int32_t /*choice*/, int32_t /*prompt_computed*/, int32_t /*generated*/) override {}
   bool first_of_tenant() const override { return true; }
-};
-
-// Has one text of 40 tokens, again and again, and keeps what it hears.
-class OneText : public ReplaySource {
- public:
-  bool has_text() const override { return texts > 0; }
-  std::optional<ReplayText> Next() override {
-    --texts;
-    ReplayText text;
-    text.tokens = std::vector<int32_t>(static_cast<size_t>(size), 'x');
-    text.begin = 30;
-    return text;
-  }
-  bool OnScores(std::span<const SampleResult> some) override {
-    scores += std::ssize(some);
-    ++steps;
-    return wanted;
-  }
-  void OnEnd(ReplayEnd end) override { ends.push_back(end); }
-
-  std::atomic<int> texts = 1;
-  int size = 40;
-  bool wanted = true;
-  int64_t scores = 0;
-  int steps = 0;
-  std::vector<ReplayEnd> ends;
-};
-
-// An engine over a ScriptedExecutor whose mailboxes are read by the test.
-class EngineTest : public testing::Test {
- protected:
-  EngineTest() {
-    limits_.sequences_max = 4;
-    limits_.waiting_sequences_max = 4;
-    limits_.context_max = 100;
-    limits_.batch_tokens_max = 64;
-    limits_.engine_stall_s = 0.1;
-  }
-  ~EngineTest() override {
-    executor_.Release();
-    if (engine_ != nullptr) engine_->Stop();
-  }
-
-  void Start() {
-    Create();
-    engine_->Start();
-  }
-  // Without a thread.
-  void Create() {
-    EngineCoreOptions options;
-    options.scheduler.blocks = blocks_;
-    options.scheduler.swap_blocks_max = swap_blocks_;
-    options.scheduler.tenants.resize(static_cast<size_t>(tenant_) + 1);
-    options.scheduler.sequences_max = limits_.sequences_max;
-    options.scheduler.waiting_max = waiting_max_;
-    options.scheduler.tokens_max = limits_.batch_tokens_max;
-    options.scheduler.prefill_tokens_max = 16;
-    options.scheduler.eos_ids = {256};
-    options.scheduler.parked_blocks_max = 64;
-    options.vocab = 258;
-    options.context = limits_.context_max;
-    options.replay_blocks = 4;
-    auto core = EngineCore::Create(options, executor_, clock_);
-    ASSERT_TRUE(core.ok()) << core.status();
-    EngineHooks hooks;
-    hooks.fan_out = [this](const EventRouter::MailboxList& list) {
-      if (wakes_lost_ > 0 && wakes_lost_-- > 0) throw std::bad_alloc();
-      for (const auto& mailbox : list) mailbox->Wake();
-    };
-    hooks.on_step = [this](const StepReport&) { ++steps_; };
-    hooks.on_death = [this](const std::string&) { died_ = true; };
-    hooks.replays = replays_;
-    engine_ = std::make_unique<Engine>(std::move(*core), limits_, std::move(hooks));
-  }
-
-  struct Sent {
-    std::shared_ptr<StreamMailbox> mailbox;
-    std::optional<uint64_t> id;
-  };
-  Sent Submit(
-      int32_t prompt, int32_t max_tokens, int32_t sequences = 1, int64_t bytes_max = 1 << 20,
-      std::function<void()> wake = [] {}) {
-    GenerationJob job;
-    job.mailbox = std::make_shared<StreamMailbox>(sequences, bytes_max, std::move(wake));
-    job.sequences.resize(static_cast<size_t>(sequences));
-    for (SequenceRequest& sequence : job.sequences) {
-      sequence.request.prompt = std::vector<int32_t>(static_cast<size_t>(prompt), 'x');
-      sequence.request.max_tokens = max_tokens;
-      sequence.request.tenant = tenant_;
-    }
-    Sent sent;
-    sent.mailbox = job.mailbox;
-    sent.id = engine_->TrySubmit(std::move(job));
-    return sent;
-  }
-  // Reads until `ends` sequences have ended or the engine has failed.
-  static std::vector<TokenEvent> ReadAll(StreamMailbox& mailbox, int ends, bool* failed = nullptr) {
-    std::vector<TokenEvent> events;
-    StreamBatch batch;
-    EXPECT_TRUE(Eventually([&] {
-      (void)mailbox.Take(&batch);
-      for (TokenEvent& event : batch.tokens) {
-        if (event.finish != FinishReason::kNone) --ends;
-        events.push_back(std::move(event));
-      }
-      if (failed != nullptr) *failed = batch.failed;
-      return ends <= 0 || batch.failed;
-    }));
-    return events;
-  }
-
-  Limits limits_;
-  int32_t waiting_max_ = 8;
-  int32_t blocks_ = 64;
-  int64_t swap_blocks_ = 0;
-  int32_t tenant_ = 0;  // of what is submitted
-  EngineClock clock_ = MonotonicUs;
-  ReplaySource* replays_ = nullptr;
-  ScriptedExecutor executor_;
-  std::atomic<int> steps_ = 0;
-  std::atomic<bool> died_ = false;
-  std::atomic<int32_t> wakes_lost_ = 0;  // that there will be no memory for
-  std::unique_ptr<Engine> engine_;
 };
 
 TEST_F(EngineTest, EverySequenceGetsItsTokensAndOneEnd) {
@@ -275,6 +151,60 @@ TEST_F(EngineTest, AFewQuickSequencesDoNotPromiseAShortQueue) {
   ASSERT_TRUE(Submit(1, 1, 8).id.has_value());
   ASSERT_TRUE(Eventually([&] { return engine_->backlog().sequences == 8; }));
   EXPECT_GE(engine_->backlog().wait_s, 1) << "four beyond those that run, and four were seen to end";
+}
+
+// Each step takes 10 ms by a clock of the test, whose thread is the engine's.
+class RatedEngineTest : public EngineTest {
+ protected:
+  RatedEngineTest() {
+    clock_ = [this] { return now_us_; };
+    executor_.on_step = [this] { now_us_ += 10'000; };
+    limits_.waiting_sequences_max = waiting_max_ = 2000;
+    limits_.inbox_max = 2000;
+  }
+  ~RatedEngineTest() override {
+    if (engine_ == nullptr) return;
+    engine_->Stop();
+    while (engine_->MakeRound(false) != Engine::Round::kEnded) {
+    }
+  }
+  void Run() {
+    while (engine_->MakeRound(false) != Engine::Round::kWaits) {
+    }
+  }
+  // A second of work for every hundred.
+  void AskOneByOne(int requests) {
+    for (int i = 0; i < requests; ++i) {
+      ASSERT_TRUE(Submit(1, 1).id.has_value());
+      Run();
+    }
+  }
+
+  int64_t now_us_ = 0;
+};
+
+TEST_F(RatedEngineTest, ABurstBehindAQuietTimeIsTakenAsBeforeIt) {
+  Create();
+  const int64_t before = engine_->backlog().prompt_tokens_max;
+  AskOneByOne(3000);
+  EXPECT_EQ(engine_->backlog().prompt_tokens_max, before) << "30 s of steps with one prompt token each";
+  for (int i = 0; i < 600; ++i) ASSERT_TRUE(Submit(90, 1).id.has_value()) << i;
+  Run();
+  const Backlog backlog = engine_->backlog();
+  EXPECT_GT(backlog.prefill_rate, 1600) << "at least 16 tokens a step";
+  AskOneByOne(3000);
+  EXPECT_EQ(engine_->backlog().prefill_rate, backlog.prefill_rate);
+}
+
+TEST_F(RatedEngineTest, FewEndedBecauseFewWereAskedForIsNoSlowQueue) {
+  Create();
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(Submit(1, 99).id.has_value());
+    Run();
+  }
+  ASSERT_TRUE(Submit(1, 5, 24).id.has_value());
+  (void)engine_->MakeRound(false);
+  EXPECT_LT(engine_->backlog().wait_s, 1) << "one ended in a second; 24 of them take 0.3 s";
 }
 
 TEST_F(EngineTest, JobsBeyondTheInboxAreRefused) {
@@ -419,181 +349,15 @@ TEST_F(EngineTest, WhatTheCoreRefusesFailsAlone) {
   EXPECT_TRUE(Eventually([&] { return engine_->backlog().sequences == 0; }));
 }
 
-// Its time is the test's, and its rounds are made by hand.
-class ReplayTest : public EngineTest {
- protected:
-  ReplayTest() {
-    clock_ = [this] { return now_us_; };
-    replays_ = &source_;
-  }
-  ~ReplayTest() override {
-    if (engine_ == nullptr) return;
-    engine_->Stop();
-    while (engine_->MakeRound(false) != Engine::Round::kEnded) {
-    }
-  }
-  // Until there is nothing to do any more.
-  void Run() {
-    while (engine_->MakeRound(false) != Engine::Round::kWaits) {
-    }
-  }
-  void PassTime() { now_us_ += Engine::kQuietUs; }
-
-  int64_t now_us_ = 0;
-  OneText source_;
-};
-
-TEST_F(ReplayTest, ATextIsComputedInShortStepsWhenItHasBeenQuiet) {
+// The cap was lowered behind the checks of the server, and before the engine had the request.
+TEST_F(EngineTest, WhatHasBecomeTooLargeForItsTenantIsNoDefect) {
   Create();
-  const Sent user = Submit(5, 3);
-  Run();
-  EXPECT_EQ(source_.steps, 0) << "somebody was there just now";
-  now_us_ += Engine::kQuietUs - 1;
-  Run();
-  EXPECT_EQ(source_.steps, 0);
-  now_us_ += 1;
-  const EngineCounters before = engine_->counters();
-  const int users_steps = steps_;
-  Run();
-  EXPECT_EQ(source_.steps, 3) << "39 tokens, 16 at a time";
-  EXPECT_EQ(source_.scores, 10);
-  EXPECT_THAT(source_.ends, testing::ElementsAre(ReplayEnd::kDone));
-  engine_->LookForReplays();
-  Run();
-  const EngineCounters after = engine_->counters();
-  EXPECT_EQ(after.scheduler.prompt_tokens, before.scheduler.prompt_tokens);
-  EXPECT_EQ(after.scheduler.admitted, before.scheduler.admitted);
-  EXPECT_EQ(after.tenants[0].charged, before.tenants[0].charged);
-  EXPECT_EQ(after.blocks_used, 0);
-  EXPECT_EQ(steps_, users_steps);
+  const Sent sent = Submit(60, 3);  // four blocks
+  engine_->SetTenants({{.blocks_max = 2}});
+  while (engine_->MakeRound(/*may_wait=*/false) != Engine::Round::kWaits) {
+  }
+  EXPECT_EQ(ReadAll(*sent.mailbox, 1).back().finish, FinishReason::kNoRoom);
   EXPECT_EQ(engine_->backlog().sequences, 0);
-}
-
-TEST_F(ReplayTest, ItRestsWhileSomebodyIsThere) {
-  Create();
-  PassTime();
-  EXPECT_EQ(engine_->MakeRound(false), Engine::Round::kWorked) << "it begins";
-  EXPECT_EQ(engine_->MakeRound(false), Engine::Round::kWorked) << "and makes a step";
-  EXPECT_EQ(source_.steps, 1);
-  const Sent user = Submit(90, 3);
-  (void)engine_->MakeRound(false);
-  const int steps = source_.steps;
-  EXPECT_LE(steps, 2) << "the step in progress is the last";
-  EXPECT_EQ(engine_->counters().running, 1) << "and the user's first comes right behind it";
-  PassTime();
-  while (engine_->counters().running > 0) (void)engine_->MakeRound(false);
-  Run();
-  EXPECT_EQ(source_.steps, steps) << "it is not quiet yet";
-  PassTime();
-  Run();
-  EXPECT_THAT(source_.ends, testing::ElementsAre(ReplayEnd::kDone));
-  EXPECT_EQ(source_.steps, 3) << "nothing is computed twice";
-  EXPECT_EQ(source_.scores, 10);
-  EXPECT_EQ(ReadAll(*user.mailbox, 1).size(), 3u);
-}
-
-TEST_F(ReplayTest, ItWaitsWhileAdmissionIsPaused) {
-  Create();
-  engine_->PauseAdmission(true);
-  Run();
-  PassTime();
-  Run();
-  EXPECT_EQ(source_.texts, 1);
-  engine_->PauseAdmission(false);
-  Run();
-  EXPECT_EQ(source_.steps, 3);
-}
-
-// It may be so for as long as its client likes.
-TEST_F(ReplayTest, AReaderThatIsBehindIsNotWaitedFor) {
-  Create();
-  const Sent slow = Submit(5, 20, 1, /*bytes_max=*/1);
-  Run();
-  EXPECT_EQ(engine_->counters().running, 1);
-  EXPECT_EQ(source_.steps, 0) << "somebody was there just now";
-  PassTime();
-  Run();
-  EXPECT_EQ(source_.steps, 3);
-  EXPECT_THAT(source_.ends, testing::ElementsAre(ReplayEnd::kDone));
-  StreamBatch batch;
-  size_t tokens = 0;
-  for (; engine_->counters().running > 0; tokens += batch.tokens.size()) {
-    if (slow.mailbox->Take(&batch)) engine_->Resume(*slow.id, 1);
-    Run();
-  }
-  (void)slow.mailbox->Take(&batch);
-  EXPECT_EQ(tokens + batch.tokens.size(), 20u);
-}
-
-TEST_F(ReplayTest, WhatNobodyWantsAnyMoreIsNotComputed) {
-  source_.wanted = false;
-  Create();
-  PassTime();
-  Run();
-  EXPECT_EQ(source_.steps, 1);
-  EXPECT_TRUE(source_.ends.empty());
-  EXPECT_TRUE(Submit(5, 3).id.has_value());
-  Run();
-}
-
-TEST_F(ReplayTest, ThereIsNoRoomForATextLongerThanItsBlocks) {
-  source_.size = 70;
-  Create();
-  PassTime();
-  Run();
-  EXPECT_THAT(source_.ends, testing::ElementsAre(ReplayEnd::kNoRoom));
-}
-
-TEST_F(ReplayTest, ItEndsWithTheEngine) {
-  Create();
-  PassTime();
-  (void)engine_->MakeRound(false);
-  executor_.fails = true;
-  while (engine_->MakeRound(false) != Engine::Round::kEnded) {
-  }
-  EXPECT_TRUE(died_);
-  EXPECT_THAT(source_.ends, testing::ElementsAre(ReplayEnd::kError));
-}
-
-TEST_F(ReplayTest, AStopDropsItAtOnce) {
-  Create();
-  PassTime();
-  (void)engine_->MakeRound(false);
-  (void)engine_->MakeRound(false);
-  engine_->Stop();
-  while (engine_->MakeRound(false) != Engine::Round::kEnded) {
-  }
-  EXPECT_LE(source_.steps, 2) << "the step in progress is the last";
-  EXPECT_TRUE(source_.ends.empty()) << "nobody hears of it any more";
-}
-
-TEST_F(EngineTest, AStepThatSomebodyOvertakesIsLeftOutAndMadeAgain) {
-  OneText source;
-  replays_ = &source;
-  executor_.Hold();
-  Start();
-  engine_->LookForReplays();
-  ASSERT_TRUE(Eventually([&] { return executor_.launches == 1; }));
-  const Sent user = Submit(5, 2);
-  executor_.Release();
-  EXPECT_EQ(ReadAll(*user.mailbox, 1).back().finish, FinishReason::kLength);
-  EXPECT_EQ(executor_.left_out, 1);
-  EXPECT_TRUE(Eventually([&] { return executor_.steps == 6; })) << "this one, two of the user's, and three of the text";
-  engine_->Stop();
-  EXPECT_EQ(source.scores, 10);
-  EXPECT_THAT(source.ends, testing::ElementsAre(ReplayEnd::kDone));
-}
-
-TEST_F(EngineTest, ATextIsFoundByAThreadThatSleeps) {
-  OneText source;
-  source.texts = 0;
-  replays_ = &source;
-  Start();
-  source.texts = 1;
-  engine_->LookForReplays();
-  EXPECT_TRUE(Eventually([&] { return executor_.steps == 3; }));
-  engine_->Stop();
-  EXPECT_THAT(source.ends, testing::ElementsAre(ReplayEnd::kDone));
 }
 
 }  // namespace

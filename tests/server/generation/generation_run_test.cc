@@ -400,7 +400,8 @@ TEST_F(GenerationRunTest, ErrorsOfTheEngineFailTheRequest) {
     const char* code;
   } cases[] = {{FinishReason::kError, 500, "numerical_error"},
                {FinishReason::kNoMemory, 503, "out_of_memory"},
-               {FinishReason::kRefused, 503, "engine_refused"}};
+               {FinishReason::kRefused, 503, "engine_refused"},
+               {FinishReason::kNoRoom, 400, "kv_capacity_exceeded"}};
   for (const auto& test : cases) {
     const auto run = Start(R"({"prompt": "a"})");
     Send(0, -1, test.end);
