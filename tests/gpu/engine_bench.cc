@@ -97,26 +97,25 @@ class Bench {
   void Prompts() {
     struct Kind {
       const char* name;
-      bool evicts;
-      int32_t stride;  // of the cuts
+      EvictionPolicy policy;
+      int32_t stride = 0;  // of the cuts
     };
-    constexpr Kind kKinds[] = {
-        {"full KV", false, 0}, {"H2O", true, 0}, {"H2O, budgeted", true, kBudgetedPrefillStride}};
+    const Kind kinds[] = {
+        {"full KV", {}}, {"H2O", H2o()}, {"H2O, budgeted", H2o(), kBudgetedPrefillStride}, {"auto", Auto()}};
     std::printf("\n%-38s %10s %12s %9s\n", "prompt, one sequence", "ms", "tok/s", "x full KV");
     for (const int32_t tokens : arguments_.prompts) {
       if (tokens > arguments_.context || tokens > blocks_ * kBlockSlots) continue;
       double full = 0.0;
-      for (const Kind& kind : kKinds) {
+      for (const Kind& kind : kinds) {
         if (kind.stride > 0 && tokens <= arguments_.budget) continue;
-        const EvictionPolicy policy = kind.evicts ? H2o() : EvictionPolicy();
         std::vector<double> seconds;
-        for (int repeat = 0; repeat < 3; ++repeat) seconds.push_back(Prompt(tokens, policy, kind.stride));
+        for (int repeat = 0; repeat < 3; ++repeat) seconds.push_back(Prompt(tokens, kind.policy, kind.stride));
         const double median = Median({seconds.begin() + 1, seconds.end()});
-        if (!kind.evicts) full = median;
+        if (!kind.policy.evicts) full = median;
         std::printf("%-38s %10.3f %12.1f %9.2f\n", absl::StrCat(tokens, " tokens, ", kind.name).c_str(), median * 1e3,
                     tokens / median, median / full);
         figures_["prompts"].push_back(
-            {{"tokens", tokens}, {"h2o", kind.evicts}, {"budgeted", kind.stride > 0}, {"seconds", median}});
+            {{"tokens", tokens}, {"kind", kind.name}, {"budgeted", kind.stride > 0}, {"seconds", median}});
       }
     }
   }
@@ -128,6 +127,7 @@ class Bench {
       Decode(batch, 1024, EvictionPolicy(), /*ahead=*/true);
       Decode(batch, arguments_.budget, H2o());
       Decode(batch, arguments_.budget, H2o(), /*ahead=*/true);
+      Decode(batch, arguments_.budget, Auto(), /*ahead=*/true);
     }
   }
 
@@ -158,6 +158,14 @@ class Bench {
     policy.heavy = arguments_.budget - policy.recent;
     return policy;
   }
+  // As the preset of the server (server/kv/kv_resolution.cc).
+  EvictionPolicy Auto() const {
+    EvictionPolicy policy = H2o();
+    policy.decay = policy.pin_decay = 15.0f / 16.0f;
+    policy.decays_prompt = false;
+    policy.pin_rows = policy.pin_tokens = policy.pins_min = 64;
+    return policy;
+  }
   int32_t Fitting(int32_t slots) const { return blocks_ / ((slots + arguments_.steps + kBlockSlots) / kBlockSlots); }
 
   std::vector<int32_t> Table(int32_t sequence, int32_t slots) const {
@@ -172,6 +180,8 @@ class Bench {
     std::vector<int32_t> ids(static_cast<size_t>(tokens));
     for (int32_t i = 0; i < tokens; ++i) ids[static_cast<size_t>(i)] = (i * 7919 + 13) % checkpoint_.config.vocab;
     const std::vector<int32_t> table = Table(0, tokens);
+    std::vector<uint64_t> segments(static_cast<size_t>((tokens + 63) / 64));
+    for (int32_t i = 0; i < tokens; i += kSegment) segments[static_cast<size_t>(i / 64)] |= uint64_t{1} << (i % 64);
     const double begin = Now();
     const int32_t chunk = stride > 0 ? stride : kChunk;
     int32_t live = 0;
@@ -189,6 +199,7 @@ class Bench {
       row.sample = last;
       row.policy = &policy;
       row.sampling = &greedy_;
+      if (last && policy.pin_rows > 0) row.segment_starts = segments;
       live += count;
       if ((last || stride > 0) && policy.evicts && live > policy.keep()) row.shrink_to = live = policy.keep();
       input.rows.push_back(row);
@@ -242,13 +253,13 @@ class Bench {
     const double bytes = static_cast<double>(weight_bytes_) +
                          static_cast<double>(batch) * live * static_cast<double>(kv_bytes_per_token_);
     const double share = arguments_.bandwidth_gb_s > 0 ? bytes / (arguments_.bandwidth_gb_s * 1e9) / median : 0.0;
-    const std::string name = "batch " + std::to_string(batch) + ", " + std::to_string(live) +
-                             (policy.evicts ? " slots of H2O" : " tokens, full KV") + (ahead ? ", ahead" : "");
+    const char* kind = !policy.evicts ? "tokens, full KV" : policy.pin_rows > 0 ? "slots of auto" : "slots of H2O";
+    const std::string name = absl::StrCat("batch ", batch, ", ", live, " ", kind, ahead ? ", ahead" : "");
     std::printf("%-38s %10.3f %12.1f %9.3f", name.c_str(), median * 1e3, batch / median, longest * 1e3);
     std::printf(share > 0 ? " %8.1f%%\n" : "\n", share * 100);
     figures_["decodes"].push_back({{"batch", batch},
                                    {"live", live},
-                                   {"h2o", policy.evicts},
+                                   {"kind", kind},
                                    {"ahead", ahead},
                                    {"seconds", median},
                                    {"longest_seconds", longest},
@@ -257,7 +268,7 @@ class Bench {
     return batch / median;
   }
 
-  static constexpr int32_t kChunk = 2048;
+  static constexpr int32_t kChunk = 2048, kSegment = 20;
   // Where multiplying by 16-bit weights takes as long as reading them, on an H200.
   static constexpr int32_t kPacedChats = 184;
 
