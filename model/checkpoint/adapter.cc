@@ -198,7 +198,15 @@ absl::StatusOr<AdapterFactor> FactorOf(const RawTensor& tensor, int64_t rows, in
     finite &= DequantizeRow(tensor.format, tensor.data.data() + row * bytes, cols, values.data());
   }
   if (!finite) return Wrong(tensor, "holds a NaN or an infinity");
-  return AdapterFactor{.format = tensor.format, .cols = cols, .data = tensor.data};
+  return AdapterFactor{.format = tensor.format, .count = rows, .cols = cols, .data = tensor.data};
+}
+
+// Whether all of a matrix's rows are among those of its module.
+bool HasRowsIn(const AdapterTarget& target, int64_t module_rows) {
+  const std::vector<int32_t>& rows = target.stored_rows;
+  return rows.empty() || (std::ssize(rows) == target.rows && std::all_of(rows.begin(), rows.end(), [&](int32_t row) {
+                            return row >= 0 && row < module_rows;
+                          }));
 }
 
 // What a module's A and B do to each matrix in it.
@@ -218,7 +226,9 @@ absl::Status AddChanges(const Config& config, const std::string& name, const Mod
   HYDRANT_ASSIGN_OR_RETURN(const AdapterFactor a, FactorOf(*module.a, rank, found.front().cols));
   HYDRANT_ASSIGN_OR_RETURN(const AdapterFactor b, FactorOf(*module.b, AdapterTargets::RowsOf(found), rank));
   for (const AdapterTarget& target : found) {
+    if (!HasRowsIn(target, b.count)) return Wrong(*module.b, "the model's matrices are not made of its rows");
     AdapterChange change = {.rank = rank, .scale = scale, .a = a, .b = b};
+    change.b.count = target.rows;
     change.b.rows = target.stored_rows;
     if (!adapter.changes.emplace(Adapter::Place(target.layer, target.role), std::move(change)).second) {
       return Wrong(*module.a, "is of a module that another tensor is of, too");
@@ -232,11 +242,10 @@ absl::Status AddChanges(const Config& config, const std::string& name, const Mod
 
 std::vector<float> AdapterFactor::Values() const {
   const int64_t bytes = RowBytes(format, cols);
-  const size_t count = rows.empty() ? data.size() / static_cast<size_t>(bytes) : rows.size();
-  std::vector<float> values(count * static_cast<size_t>(cols));
-  for (size_t row = 0; row < count; ++row) {
-    const int64_t from = rows.empty() ? static_cast<int64_t>(row) : rows[row];
-    DequantizeRow(format, data.data() + from * bytes, cols, values.data() + row * static_cast<size_t>(cols));
+  std::vector<float> values(static_cast<size_t>(count * cols));
+  for (int64_t row = 0; row < count; ++row) {
+    const int64_t from = rows.empty() ? row : rows[static_cast<size_t>(row)];
+    DequantizeRow(format, data.data() + from * bytes, cols, values.data() + row * cols);
   }
   return values;
 }

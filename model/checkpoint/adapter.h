@@ -29,11 +29,12 @@ inline constexpr int32_t kAdapterRankMax = 1024;
 // A or B as its tensor has it: an adapter is expanded one matrix at a time.
 struct AdapterFactor {
   WeightFormat format = WeightFormat::kF32;  // not quantised
+  int64_t count = 0;                         // of its rows
   int64_t cols = 0;
   std::string_view data;           // of the tensor, row by row, in Adapter::weights
-  std::vector<int32_t> rows = {};  // which of the tensor's these are; empty: all
+  std::vector<int32_t> rows = {};  // [count]: which of the tensor's these are; empty: the first, in their order
 
-  // [rows, cols], finite. Throws std::bad_alloc.
+  // [count, cols], finite. Throws std::bad_alloc.
   std::vector<float> Values() const;
 };
 

@@ -23,7 +23,7 @@ struct AdapterTarget {
   int32_t layer = 0;
   int64_t rows = 0;
   int64_t cols = 0;
-  std::vector<int32_t> stored_rows = {};  // [rows]: which row of the module each is; empty: the same
+  std::vector<int32_t> stored_rows = {};  // [rows]: which row of the module each is; empty: the first, in their order
 };
 
 class AdapterTargets {

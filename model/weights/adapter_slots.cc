@@ -3,6 +3,7 @@
 #include <cassert>
 #include <initializer_list>
 #include <span>
+#include <stdexcept>
 
 namespace hydrant {
 namespace {
@@ -25,15 +26,25 @@ std::vector<TensorRole> RolesOf(WeightRole role, bool gated) {
   }
 }
 
-// What `adapter` does to the parts of a matrix.
+// Sizes are a file's: whoever read it, nothing is computed with others than the matrix has.
+bool Fits(const AdapterChange& change, int64_t rows, int64_t cols, int32_t rank_max) {
+  return change.rank > 0 && change.rank <= rank_max && change.a.count == change.rank && change.a.cols == cols &&
+         change.b.count == rows && change.b.cols == change.rank;
+}
+
+// What `adapter` does to the parts of a matrix of `cols` columns.
 class PartFactors {
  public:
-  PartFactors(const Adapter& adapter, int32_t layer, const std::vector<TensorRole>& roles) {
+  PartFactors(const Adapter& adapter, int32_t layer, const std::vector<TensorRole>& roles, const AdapterSpec& spec,
+              int64_t cols) {
     values_.reserve(2 * roles.size());
     factors_.resize(roles.size());
     for (size_t i = 0; i < roles.size(); ++i) {
       const AdapterChange* change = adapter.Find(layer, roles[i]);
       if (change == nullptr) continue;
+      if (!Fits(*change, spec.part_rows[i], cols, spec.rank_max)) {
+        throw std::runtime_error("its sizes are not those of the model");
+      }
       const std::vector<float>& a = values_.emplace_back(change->a.Values());
       const std::vector<float>& b = values_.emplace_back(change->b.Values());
       factors_[i] = {.rank = change->rank, .scale = change->scale, .a = a, .b = b};
@@ -51,7 +62,12 @@ class PartFactors {
 
 AdapterSlots::AdapterSlots(const ModelConfig& config, const Weights& weights, Device& device,
                            const AdapterLimits& limits)
-    : device_(device), limits_(limits), layers_(weights.layers.size()) {
+    : device_(device),
+      limits_(limits),
+      hidden_(config.hidden),
+      attention_cols_(config.q_cols()),
+      ffn_(config.ffn),
+      layers_(weights.layers.size()) {
   assert(limits.slots > 0 && limits.rank_max > 0);
   const auto make = [&](const std::unique_ptr<LinearWeight>& weight, std::vector<int64_t> part_rows) {
     if (weight == nullptr) return std::unique_ptr<AdapterWeight>();
@@ -82,6 +98,10 @@ int64_t AdapterSlots::Bytes(const WeightPlan& plan, const AdapterLimits& limits,
   return bytes;
 }
 
+int64_t AdapterSlots::ColsOf(WeightRole role) const {
+  return role == WeightRole::kO ? attention_cols_ : role == WeightRole::kDown ? ffn_ : hidden_;
+}
+
 template <typename Call>
 void AdapterSlots::ForEach(const Call& call) const {
   for (size_t i = 0; i < layers_.size(); ++i) {
@@ -96,7 +116,6 @@ void AdapterSlots::ForEach(const Call& call) const {
 }
 
 void AdapterSlots::Put(int32_t slot, const Adapter& adapter) {
-  assert(adapter.rank <= limits_.rank_max);
   const auto clear = [&] {
     ForEach([&](AdapterWeight& weight, int32_t, WeightRole) { device_.SetAdapter(weight, slot, {}); });
   };
@@ -104,7 +123,8 @@ void AdapterSlots::Put(int32_t slot, const Adapter& adapter) {
   clear();
   try {
     ForEach([&](AdapterWeight& weight, int32_t layer, WeightRole role) {
-      const PartFactors parts(adapter, layer, RolesOf(role, weight.spec().parts() == 2));
+      const AdapterSpec& spec = weight.spec();
+      const PartFactors parts(adapter, layer, RolesOf(role, spec.parts() == 2), spec, ColsOf(role));
       if (!parts.empty()) device_.SetAdapter(weight, slot, parts.factors());
     });
   } catch (...) {

@@ -44,20 +44,22 @@ class AdapterSlots {
                        const std::function<int64_t(const LinearSpec&, const AdapterSpec&)>& bytes_of);
 
   // Expands and lays out one matrix after the other, beside whatever steps run. REQUIRES: no step that is queued or runs has a row
-  // with the slot; no other Put is in progress; the adapter was read for this model with a rank up to the limit. Throws
-  // std::bad_alloc, or what the device throws: the slot is empty then.
+  // with the slot; no other Put is in progress. Throws std::runtime_error where the adapter's sizes are not those of this model and
+  // its limits, std::bad_alloc, or what the device throws: the slot is empty then.
   void Put(int32_t slot, const Adapter& adapter);
 
   const Layer& layer(int32_t layer) const { return layers_[static_cast<size_t>(layer)]; }
   const AdapterLimits& limits() const { return limits_; }
 
  private:
+  int64_t ColsOf(WeightRole role) const;
   // call(weight, layer, role) for all that there are.
   template <typename Call>
   void ForEach(const Call& call) const;
 
   Device& device_;
   const AdapterLimits limits_;
+  const int64_t hidden_, attention_cols_, ffn_;
   std::vector<Layer> layers_;
 };
 

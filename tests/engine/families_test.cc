@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "model/checkpoint/adapter.h"
 #include "nlohmann/json.hpp"
 #include "tests/engine/engine_harness.h"
 #include "tests/model/checkpoint/family_checkpoint.h"
+#include "tests/model/checkpoint/tiny_directory.h"
 #include "tests/support/golden_file.h"
 #include "tests/support/temp_dir.h"
 
@@ -199,6 +202,70 @@ TEST(Mxfp4Family, IsServedAsStored) {
   EngineHarness together(dir.path(),
                          {.keep_quantised = true, .threads = 3, .tokens_max = 48, .prefill_tokens_max = 32});
   if (HarnessIsBatchInvariant()) ExpectSameBits(RunGreedy(together, goldens), solo);
+}
+
+// A and B of a module that q, k and v share, or the gate and the up projection, are added to its weight.
+void Merge(TestTensor& weight, float scale, const TestTensor& a, const TestTensor& b) {
+  const auto value = [](const TestTensor& tensor, int64_t row, int64_t col) {
+    float x = 0;
+    std::memcpy(&x, tensor.data.data() + (row * tensor.shape[1] + col) * int64_t{sizeof(x)}, sizeof(x));
+    return x;
+  };
+  std::string merged;
+  for (int64_t row = 0; row < weight.shape[0]; ++row) {
+    for (int64_t col = 0; col < weight.shape[1]; ++col) {
+      float sum = value(weight, row, col);
+      for (int64_t j = 0; j < a.shape[0]; ++j) sum += scale * value(b, row, j) * value(a, j, col);
+      merged += Raw(sum);
+    }
+  }
+  weight.data = merged;
+}
+
+// Sums are in another order there.
+TEST(AdaptedFamilies, AnswerAsMergedWeightsDo) {
+  constexpr int64_t kRank = 3;
+  for (const char* family : {"phi3", "gpt_neox"}) {
+    SCOPED_TRACE(family);
+    const FamilyCheckpoint checkpoint(family);
+    const TempDir plain_dir, merged_dir;
+    checkpoint.WriteTo(plain_dir.path(), "F32");
+    checkpoint.WriteTo(merged_dir.path(), "F32");
+    std::vector<TestTensor> merged, factors;
+    for (const json& entry : checkpoint.golden().at("tensors")) {
+      const auto name = entry[0].get<std::string>();
+      TestTensor& tensor = merged.emplace_back(TestTensor{name, "F32", entry[1].get<std::vector<int64_t>>(), ""});
+      for (const float x : checkpoint.Values(name)) tensor.data += Raw(x);
+      if (!name.ends_with("qkv_proj.weight") && !name.ends_with("gate_up_proj.weight") &&
+          !name.ends_with("query_key_value.weight")) {
+        continue;
+      }
+      const std::string module = "base_model.model." + name.substr(0, name.rfind(".weight"));
+      factors.push_back(RandomTensor(module + ".lora_A.weight", {kRank, tensor.shape[1]}));
+      factors.push_back(RandomTensor(module + ".lora_B.weight", {tensor.shape[0], kRank}));
+      Merge(tensor, 0.25f, factors[factors.size() - 2], factors.back());
+    }
+    merged_dir.Write("model.safetensors", SafetensorsBytes(merged));
+
+    EngineHarness plain(plain_dir.path(), {.adapters = {.slots = 1, .rank_max = kRank}}), whole(merged_dir.path(), {});
+    const auto adapter =
+        ParseAdapter({R"({"peft_type": "LORA", "r": 3, "lora_alpha": 0.75})", SafetensorsBytes(factors)},
+                     AdapterTargets::Of(plain.checkpoint()), kRank);
+    ASSERT_TRUE(adapter.ok()) << adapter.status();
+    plain.executor().PutAdapter(0, *adapter);
+    SequenceRequest request = Greedy(1, {5, 6, 7, 8, 9}, 8);
+    request.logprobs = 0;
+    request.prompt_logprobs = 0;
+    const Generation without = plain.RunOne(request), expected = whole.RunOne(request);
+    request.request.id = 2;
+    request.adapter = 0;
+    const Generation with = plain.RunOne(request);
+    EXPECT_EQ(with.tokens(), expected.tokens());
+    for (size_t t = 0; t < expected.prompt.size(); ++t) {
+      EXPECT_NEAR(with.prompt[t].logprob, expected.prompt[t].logprob, kLogprobTolerance) << "prompt token " << t;
+      EXPECT_GT(std::abs(without.prompt[t].logprob - expected.prompt[t].logprob), kLogprobTolerance) << t;
+    }
+  }
 }
 
 TEST(ShardedFamily, IsTheWholeOne) {

@@ -87,6 +87,50 @@ TEST(AdapterFolder, HasAAndBOfEveryMatrixInTheOrderOfTheLayers) {
   EXPECT_EQ(adapter->Find(0, TensorRole::kUp), nullptr);
 }
 
+// Gate and up in one tensor, one below the other: the first has the tensor's first rows, and no more of it.
+TEST(AdapterFolder, HasTheRowsOfEachOfTwoStackedMatrices) {
+  TinyDirectory tiny;
+  tiny.config["model_type"] = "phi3";
+  tiny.config["architectures"] = {"Phi3ForCausalLM"};
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::string prefix = "model.layers." + std::to_string(layer);
+    for (const char* part : {"q", "k", "v"}) tiny.Remove(prefix + ".self_attn." + part + "_proj.weight");
+    for (const char* part : {"gate", "up"}) tiny.Remove(prefix + ".mlp." + part + "_proj.weight");
+    tiny.tensors.push_back(RandomTensor(prefix + ".self_attn.qkv_proj.weight", {64, 32}));
+    tiny.tensors.push_back(RandomTensor(prefix + ".mlp.gate_up_proj.weight", {128, 32}));
+  }
+  const TempDir directory;
+  tiny.WriteTo(directory.path());
+  const auto checkpoint = Checkpoint::Open(directory.path());
+  ASSERT_THAT(checkpoint, IsOk());
+
+  Folder folder;
+  const std::string name = "base_model.model.model.layers.1.mlp.gate_up_proj.lora_";
+  folder.tensors = {RandomTensor(name + "A.weight", {2, 32}), RandomTensor(name + "B.weight", {128, 2})};
+  const auto adapter = ParseAdapter({folder.config.dump(), SafetensorsBytes(folder.tensors)},
+                                    AdapterTargets::Of(**checkpoint), kRankMaxInTest);
+  ASSERT_THAT(adapter, IsOk());
+  const std::vector<float> b = folder.ValuesOf(1);
+  const AdapterChange *gate = adapter->Find(1, TensorRole::kGate), *up = adapter->Find(1, TensorRole::kUp);
+  ASSERT_TRUE(gate != nullptr && up != nullptr);
+  EXPECT_EQ(gate->b.Values(), std::vector<float>(b.begin(), b.begin() + 128));
+  EXPECT_EQ(up->b.Values(), std::vector<float>(b.begin() + 128, b.end()));
+}
+
+TEST(AdapterFolder, IsRefusedWhereAMatrixHasOtherRowsThanItsModule) {
+  for (const std::vector<int32_t>& rows : {std::vector<int32_t>{0, 6}, {-1, 0}, {0, 1, 2}}) {
+    AdapterTargets targets;
+    targets.Add("model.layers.0.mlp.down_proj", {.role = TensorRole::kDown, .rows = 2, .cols = 4, .stored_rows = rows});
+    targets.Add("model.layers.0.mlp.down_proj", {.role = TensorRole::kUp, .rows = 4, .cols = 4});
+    Folder folder;
+    folder.tensors.resize(2);
+    const auto adapter =
+        ParseAdapter({folder.config.dump(), SafetensorsBytes(folder.tensors)}, targets, kRankMaxInTest);
+    ASSERT_FALSE(adapter.ok());
+    EXPECT_THAT(std::string(adapter.status().message()), HasSubstr("the model's matrices are not made of its rows"));
+  }
+}
+
 TEST(AdapterFolder, ScalesByRankOrItsRootAndByPatterns) {
   Folder folder;
   folder.config["use_rslora"] = true;

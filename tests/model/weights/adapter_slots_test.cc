@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,28 @@ TEST(Adapters, AnswerAsPeftDoes) {
 void ExpectSame(const Generation& a, const Generation& b) {
   ASSERT_EQ(a.tokens(), b.tokens());
   for (size_t i = 0; i < a.sampled.size(); ++i) ASSERT_EQ(a.sampled[i].logprob, b.sampled[i].logprob) << "token " << i;
+}
+
+// Whatever a file says, and whoever read it.
+TEST(Adapters, AreNotPutWhereTheyDoNotFit) {
+  EngineHarness harness(GoldenPath(kBase), {.adapters = {.slots = 1, .rank_max = kRankMax}});
+  uint64_t id = 0;
+  const auto answer = [&](int32_t slot) {
+    SequenceRequest request = Greedy(++id, {5, 6, 7, 8}, 4);
+    request.logprobs = 0;
+    return harness.RunOne(Adapted(request, slot));
+  };
+  const Generation without = answer(-1);
+  for (const auto& spoil : std::vector<void (*)(AdapterChange&)>{
+           [](AdapterChange& change) { --change.b.count; }, [](AdapterChange& change) { --change.a.count; },
+           [](AdapterChange& change) { change.rank = kRankMax + 1; }, [](AdapterChange& change) { change.rank = -1; },
+           [](AdapterChange& change) { change.a = change.b; }}) {
+    Adapter adapter = Read(harness.checkpoint(), "all");
+    spoil(adapter.changes.rbegin()->second);
+    EXPECT_THROW(harness.executor().PutAdapter(0, adapter), std::runtime_error);
+    EXPECT_EQ(answer(0).tokens(), without.tokens());
+    EXPECT_EQ(answer(0).sampled[0].logprob, without.sampled[0].logprob) << "nothing of it is left";
+  }
 }
 
 class ManyAdapters : public testing::TestWithParam<DType> {
