@@ -137,9 +137,22 @@ int64_t SizeLogits(const Config& config, const ModelConfig& model, const DeviceF
   return (sizing->logits_rows_max - rows_min) * row_bytes;
 }
 
+// All that there is for adapters is taken at the start. The system would rather kill than refuse once they are loaded.
+absl::Status CheckAdapters(const Config& config, const ModelConfig& model, const Sizing& sizing, int64_t adapter_bytes,
+                           int64_t left_bytes) {
+  const bool asked = config.kv_cache_memory_bytes > 0 || config.blocks_override > 0;
+  const int64_t pool_bytes = asked ? AskedPoolBytes(config, model, sizing, left_bytes) : 0;
+  const int64_t free_bytes = std::max<int64_t>(0, left_bytes - pool_bytes);
+  if (adapter_bytes <= free_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "--max-loras ", sizing.adapters.slots, " adapters of rank ", sizing.adapters.rank_max, " take ", adapter_bytes,
+      " bytes, and ", free_bytes, " are free beside the weights",
+      asked ? absl::StrCat(" and a pool of ", pool_bytes, " bytes") : "", "; lower --max-loras or --max-lora-rank"));
+}
+
 // What remains of the free memory for KV blocks and for the reserve, and for logits of more rows than any device forms at once.
-absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const WeightPlan& weights, const DeviceFacts& device,
-                                      const HostFacts& host, Sizing* sizing) {
+absl::StatusOr<int64_t> LeftForBlocks(const Config& config, const ModelConfig& model, const WeightPlan& weights,
+                                      const DeviceFacts& device, const HostFacts& host, Sizing* sizing) {
   const Limits& limits = sizing->limits;
   const int64_t weight_bytes = sizing->stream_bytes > 0 ? sizing->stream_bytes : weights.bytes();
   const int64_t position_bytes = weights.position_bytes();
@@ -149,6 +162,10 @@ absl::StatusOr<int64_t> LeftForBlocks(const ModelConfig& model, const WeightPlan
   const int64_t memory_bytes = device.memory_bytes.value_or(host.available_memory_bytes);
   const int64_t adapter_bytes = AdapterSlots::Bytes(weights, sizing->adapters, device.adapter_bytes);
   const int64_t left_bytes = memory_bytes - weight_bytes - adapter_bytes - workspace_bytes;
+  if (adapter_bytes > 0) {
+    const absl::Status fits = CheckAdapters(config, model, *sizing, adapter_bytes, left_bytes + adapter_bytes);
+    if (!fits.ok()) return fits;
+  }
   // A small file may claim millions of positions; the system would rather kill than refuse.
   if (left_bytes >= 0 && position_bytes > left_bytes) {
     return absl::FailedPreconditionError(absl::StrCat("a ", table, " of ", limits.context_max, " positions takes ",
@@ -317,7 +334,7 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
   sizing.weight_formats = weights.Formats();
   sizing.weight_bytes = weights.BytesByFormat();
   if (absl::Status status = SizeStream(config, weights, &sizing); !status.ok()) return status;
-  const absl::StatusOr<int64_t> free_bytes = LeftForBlocks(model, weights, device, host, &sizing);
+  const absl::StatusOr<int64_t> free_bytes = LeftForBlocks(config, model, weights, device, host, &sizing);
   if (!free_bytes.ok()) return free_bytes.status();
 
   const int64_t logits_bytes = SizeLogits(config, model, device, *free_bytes, &sizing);

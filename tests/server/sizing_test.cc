@@ -254,6 +254,40 @@ TEST(Sizing, AContextWhoseRotaryTableDoesNotFitIsRefusedBeforeItIsMade) {
   EXPECT_TRUE(DeriveLimits(config, model, kDevice, small).ok());
 }
 
+// A matrix's adapters take 1 MiB per slot here.
+TEST(Sizing, AdaptersHaveToFitBesideTheWeightsAndThePoolThatIsAskedFor) {
+  ModelConfig model = Model();
+  model.hidden = 576;
+  model.ffn = 1536;
+  DeviceFacts device = kDevice;
+  device.adapter_bytes = [](const LinearSpec&, const AdapterSpec& spec) { return int64_t{spec.slots} << 20; };
+  const int64_t slot_bytes = int64_t{model.layers} * 4 << 20;
+  Config config;
+  config.max_model_len = 1024;
+  config.adapters = true;
+  config.adapters_max = 4;
+  config.adapter_rank_max = 32;
+  const HostFacts host = {int64_t{2} << 30, 20'000};
+  const auto refused = [&] { return std::string(DeriveLimits(config, model, device, host).status().message()); };
+  EXPECT_EQ(refused(), "");
+  config.adapters_max = 1024;
+  EXPECT_THAT(refused(), testing::StartsWith("--max-loras 1024 adapters of rank 32 take " +
+                                             std::to_string(1024 * slot_bytes) + " bytes, and "));
+  EXPECT_THAT(refused(), testing::EndsWith(" are free beside the weights; lower --max-loras or --max-lora-rank"));
+  EXPECT_EQ(DeriveLimits(config, model, device, host).status().code(), absl::StatusCode::kResourceExhausted);
+  // A pool that is asked for does not hide it, and is not taken from adapters.
+  config.kv_cache_memory_bytes = 100'000'000;
+  EXPECT_THAT(refused(), testing::StartsWith("--max-loras 1024 adapters"));
+  config.adapters_max = 4;
+  EXPECT_EQ(refused(), "");
+  config.kv_cache_memory_bytes = (int64_t{2} << 30) - slot_bytes;
+  EXPECT_THAT(refused(), HasSubstr(" are free beside the weights and a pool of " +
+                                   std::to_string(config.kv_cache_memory_bytes) + " bytes; lower --max-loras"));
+  config.kv_cache_memory_bytes = 0;
+  config.blocks_override = 1 << 20;
+  EXPECT_THAT(refused(), HasSubstr(" are free beside the weights and a pool of "));
+}
+
 TEST(Sizing, SlotsAreCountedIn32Bits) {
   Config config;
   config.prefix_caching = false;
