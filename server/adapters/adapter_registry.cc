@@ -5,6 +5,7 @@
 #include <ctime>
 #include <exception>
 #include <new>
+#include <set>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -128,6 +129,8 @@ bool AdapterRegistry::Unload(std::string_view name) {
     const std::lock_guard lock(mutex_);
     const auto found = adapters_.find(name);
     if (found == adapters_.end()) return false;
+    std::erase_if(unloaded_, [](const auto& one) { return one.second.expired(); });
+    unloaded_.emplace_back(name, found->second->slot);
     gone = std::move(found->second);
     adapters_.erase(found);
   }
@@ -150,13 +153,19 @@ std::vector<std::shared_ptr<const LoadedAdapter>> AdapterRegistry::List() const 
 }
 
 AdapterRegistry::Demand AdapterRegistry::demand() const {
-  Demand demand;
-  const std::lock_guard lock(mutex_);
-  for (const auto& [name, adapter] : adapters_) {
-    if (adapter->slot->running.load(std::memory_order_relaxed) > 0) demand.running.push_back(name);
-    if (adapter->slot->waiting.load(std::memory_order_relaxed) > 0) demand.waiting.push_back(name);
+  std::set<std::string> running, waiting;  // a name may have been given anew
+  const auto add = [&](const std::string& name, const AdapterSlot& slot) {
+    if (slot.running.load(std::memory_order_relaxed) > 0) running.insert(name);
+    if (slot.waiting.load(std::memory_order_relaxed) > 0) waiting.insert(name);
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, adapter] : adapters_) add(name, *adapter->slot);
+    for (const auto& [name, slot] : unloaded_) {
+      if (const std::shared_ptr<AdapterSlot> kept = slot.lock()) add(name, *kept);
+    }
   }
-  return demand;
+  return {{running.begin(), running.end()}, {waiting.begin(), waiting.end()}};
 }
 
 absl::Status ParseAdapterModule(std::string_view text, AdapterModule* out) {

@@ -18,6 +18,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -66,7 +67,7 @@ class AdapterRegistry {
   // Null: there is none of this name.
   std::shared_ptr<const LoadedAdapter> Find(std::string_view name) const;
   std::vector<std::shared_ptr<const LoadedAdapter>> List() const;  // by name
-  // The names of those that sequences run with, and of those that some wait for; by name.
+  // The names of those that sequences run with, and of those that some wait for; by name. They may be unloaded meanwhile.
   struct Demand {
     std::vector<std::string> running, waiting;
     bool operator==(const Demand&) const = default;
@@ -89,6 +90,8 @@ class AdapterRegistry {
   std::mutex loading_;  // one at a time: two of one name must not both be read
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const LoadedAdapter>, std::less<>> adapters_;  // guarded by mutex_
+  // Those that were unloaded, while somebody may compute with them: no more than slots.
+  std::vector<std::pair<std::string, std::weak_ptr<AdapterSlot>>> unloaded_;  // guarded by mutex_
 };
 
 // What `--lora-modules` says: NAME=PATH.

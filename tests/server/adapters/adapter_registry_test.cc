@@ -92,6 +92,26 @@ TEST_F(AdapterRegistryTest, KnowsWhatSequencesWaitForAndRunWith) {
   EXPECT_EQ(registry.demand(), AdapterRegistry::Demand());
 }
 
+TEST_F(AdapterRegistryTest, KnowsOfSequencesThatOutliveTheName) {
+  AdapterRegistry registry(Options());
+  ASSERT_THAT(registry.Load("b", Folder("all")), IsOk());
+  ASSERT_THAT(registry.Load("a", Folder("qv_root")), IsOk());
+  {
+    AdapterUse first(registry.Find("b")->slot), second(registry.Find("a")->slot);
+    first.Admit();
+    EXPECT_TRUE(registry.Unload("b"));
+    EXPECT_EQ(registry.demand(), (AdapterRegistry::Demand{{"b"}, {"a"}}));
+    EXPECT_TRUE(registry.Unload("a"));
+    EXPECT_EQ(registry.demand(), (AdapterRegistry::Demand{{"b"}, {"a"}}));
+    second = AdapterUse();
+    ASSERT_THAT(registry.Load("b", Folder("qv_root")), IsOk());
+    AdapterUse third(registry.Find("b")->slot);
+    third.Admit();
+    EXPECT_EQ(registry.demand(), (AdapterRegistry::Demand{{"b"}, {}})) << "once, whatever has the name now";
+  }
+  EXPECT_EQ(registry.demand(), (AdapterRegistry::Demand()));
+}
+
 TEST_F(AdapterRegistryTest, NeverExchangesWhatANameStandsFor) {
   AdapterRegistry registry(Options());
   ASSERT_THAT(registry.Load("a", Folder("all")), IsOk());
