@@ -413,7 +413,7 @@ void CudaDevice::MultiplyPacked(const CudaLinear& weight, Epilogue epilogue, Act
   const void* operand = Rounded(x, DType::kBF16, n, cols, &stride);
   if (chunk.of >= cuda::kUnpackRows) return MultiplyUnpacked(weight, epilogue, activation, operand, chunk, y);
   const std::vector<cuda::PackedView>& parts = weight.parts();
-  const int32_t multiprocessors = properties_.multiProcessorCount;
+  const cuda::Multiprocessors multiprocessors = {properties_.multiProcessorCount, HasWarpgroups()};
   if (epilogue != Epilogue::kGate) {
     int64_t first = 0;
     for (const cuda::PackedView& part : parts) {

@@ -119,6 +119,8 @@ class CudaDevice final : public Device {
               const cuda::Output& y);
   cuda::PackedBlocks SendTables(std::span<const int32_t> blocks, std::span<const int32_t> score_blocks);
 
+  bool HasWarpgroups() const { return properties_.major == 9 && properties_.minor == 0; }
+
   const bool host_visible_;
   const bool graphs_wanted_;
   const cudaDeviceProp properties_;

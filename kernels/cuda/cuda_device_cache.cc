@@ -49,7 +49,7 @@ void CudaDevice::RopeAndWriteKv(const RopeTable* rope, const HeadNorms& norms, i
 void CudaDevice::Attention(const RopeTable* rope, const AttentionSpec& spec, int32_t layer, Matrix qkv,
                            const KvCacheView& kv, Matrix out) {
   cuda::AttentionShape shape = ShapeOf(spec, layer, qkv, {out.data, out.dtype}, kv.layout);
-  shape.warpgroups = properties_.major == 9 && properties_.minor == 0;
+  shape.warpgroups = HasWarpgroups();
   assert(shape.query_heads <= query_heads_ && shape.query_heads / kv.layout.kv_heads <= cuda::kGroupMax);
   auto* sums = static_cast<float*>(prompt_sums_->data());
   for (const cuda::PromptGroup& group : step_->prompt_groups()) {

@@ -36,6 +36,7 @@ class Steps {
         blocks_(static_cast<size_t>(options.blocks)) {
     std::iota(blocks_.begin(), blocks_.end(), 0);
     prompt_.resize(static_cast<size_t>(options.batch_tokens_max));
+    if (policy.pin_rows > 0) segments_.assign(prompt_.size() / 64 + 1, 0x0001000100010001);
   }
 
   // Up to `tokens` prompt tokens, as many as a step may have of so many blocks and sequences, each sequence in blocks of its own.
@@ -50,6 +51,7 @@ class Steps {
       row.prefill = true;
       row.block_table = row.score_table = Blocks(block, WholeBlocks(count) / kBlockSlots);
       if (policy_.evicts && count > policy_.keep()) row.shrink_to = policy_.keep();
+      if (policy_.pin_rows > 0) row.segment_starts = std::span(segments_).first(static_cast<size_t>((count + 63) / 64));
       input.rows.push_back(row);
       tokens -= count;
       block += WholeBlocks(count) / kBlockSlots;
@@ -88,6 +90,21 @@ class Steps {
     executor_.Run(prompts);
     executor_.Run(first);
     executor_.Run(second);
+  }
+
+  // A token whose logits are adjusted before it is drawn.
+  void Adjusted() {
+    constexpr TokenBias kBias[] = {{.id = 0, .bias = 1.0f}};
+    LogitAdjustments adjustments;
+    adjustments.biases = kBias;
+    const LogitAdjustments* const of_row = &adjustments;
+    StepInput input;
+    input.rows.push_back(Row(0, Tokens(1), 0, 0));
+    input.rows[0].prompt_length = 1;
+    input.rows[0].prefill = true;
+    const Executor::Ticket ticket = executor_.Launch(input);
+    executor_.Sample(ticket, {&of_row, 1});
+    (void)executor_.Await(ticket);
   }
 
   // What a sequence may be asked besides, of that in block 0 after Generate: its last token replaced another one.
@@ -156,6 +173,7 @@ class Steps {
   const SamplingParams sampling_{.top_p = 0.9f, .top_k = 4};
   std::vector<int32_t> blocks_;
   std::vector<int32_t> prompt_;
+  std::vector<uint64_t> segments_;  // BatchRow::segment_starts of any prompt
   const std::vector<int32_t> fed_ = {kSampledId};
 };
 
@@ -170,6 +188,8 @@ absl::Status WarmUp(Executor& executor, const ModelExecutorOptions& options) {
   budgeted.heavy = budgeted.recent = 2;
   EvictionPolicy rolling = budgeted;
   rolling.rolling = true;
+  EvictionPolicy pinning = budgeted;
+  pinning.pin_rows = kPrompt;
   try {
     for (const EvictionPolicy& policy : {full, budgeted, rolling}) {
       Steps steps(executor, options, policy);
@@ -178,6 +198,8 @@ absl::Status WarmUp(Executor& executor, const ModelExecutorOptions& options) {
       steps.GenerateAll(sequences_max);
       if (policy.evicts && options.batch_tokens_max >= kPrompt) steps.Rest();
     }
+    Steps(executor, options, full).Adjusted();
+    Steps(executor, options, pinning).Prompts(std::min(kCutTokensMax, options.batch_tokens_max));
     // What is launched for rows with adapters is other, and of policies depends on whether keys stand at their ranks alone.
     for (const EvictionPolicy& policy : {full, rolling}) {
       if (options.adapters.slots == 0) break;

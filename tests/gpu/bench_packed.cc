@@ -133,7 +133,7 @@ void BenchWeight(Bench& bench, const std::string& shape, const Packed& packed, c
   const auto x = bench.Upload(inputs);
   const CudaBuffer out(static_cast<size_t>(rows_max * packed.rows) * sizeof(float));
   auto* y = static_cast<float*>(out.data());
-  const int32_t multiprocessors = bench.multiprocessors();
+  const Multiprocessors multiprocessors = {bench.multiprocessors(), bench.warpgroups()};
   const auto half = [&](int i, int number) {
     const int64_t panel_bytes = PackedPanelBytes(packed.format, packed.cols);
     const auto* data = static_cast<const std::byte*>(weights[static_cast<size_t>(i) % weights.size()]->data());

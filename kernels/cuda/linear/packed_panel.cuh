@@ -45,12 +45,11 @@ struct PackedTile {
 };
 
 template <WeightFormat kFormat>
-__device__ __forceinline__ PackedTile<kFormat> LoadTile(const std::byte* panel, int32_t number) {
+__device__ __forceinline__ PackedTile<kFormat> LoadTile(const std::byte* from, const std::byte* header) {
   using Tile = PackedTile<kFormat>;
   constexpr PackedLayout kLayout = Tile::kLayout;
   constexpr int kBits = kLayout.code_bits;
   const int lane = static_cast<int>(threadIdx.x % kWarp), g = lane / 4;
-  const std::byte* from = panel + TileAt(kLayout, number);
   const auto four = [](const std::byte* at, uint32_t* words) {
     const auto read = *reinterpret_cast<const uint4*>(at);
     words[0] = read.x, words[1] = read.y, words[2] = read.z, words[3] = read.w;
@@ -65,12 +64,16 @@ __device__ __forceinline__ PackedTile<kFormat> LoadTile(const std::byte* panel, 
   if constexpr (kBits == 5) tile.high[0] = *reinterpret_cast<const uint32_t*>(from + 512 + lane * 4);
   if constexpr (kBits == 6) two(from + 512 + lane * 8, tile.high);
   const std::byte* scales = from + CodeBytes(kLayout);
-  const std::byte* header = panel + HeaderAt(kLayout, number);
   if constexpr (kLayout.scales == PackedScales::kOwnAndMinimum) four(scales + g * 16, tile.scales);
   if constexpr (kLayout.scales != PackedScales::kOwnAndMinimum) two(scales + g * 8, tile.scales);
   if constexpr (kLayout.scales == PackedScales::kStepsAndMinima) four(header + g * 16, tile.header);
   if constexpr (kLayout.scales == PackedScales::kHalves) two(header + g * 8, tile.header);
   return tile;
+}
+template <WeightFormat kFormat>
+__device__ __forceinline__ PackedTile<kFormat> LoadTile(const std::byte* panel, int32_t number) {
+  constexpr PackedLayout kLayout = PackedTile<kFormat>::kLayout;
+  return LoadTile<kFormat>(panel + TileAt(kLayout, number), panel + HeaderAt(kLayout, number));
 }
 
 // The codes of half `h` of outputs 16m to 16m + 15, as MultiplyAdd's a: 128 + u in bf16 is u in the low bits of 128, and what is

@@ -1,8 +1,9 @@
 #include <cassert>
 
+#include "kernels/cuda/linear/packed_finish.cuh"
 #include "kernels/cuda/linear/packed_panel.cuh"
 #include "kernels/cuda/linear/packed_product.h"
-#include "kernels/cuda/runtime/activation.cuh"
+#include "kernels/cuda/linear/packed_product_warpgroup.h"
 #include "kernels/cuda/runtime/async_copy.cuh"
 #include "kernels/cuda/runtime/element.cuh"
 #include "kernels/cuda/runtime/launch.h"
@@ -20,18 +21,6 @@ constexpr int kManyEights = 8;
 constexpr int kManyRows = kManyEights * 8;
 constexpr int kStages = 4;  // of a tile's inputs each
 constexpr int kStageElements = kManyRows * static_cast<int>(kTileInputs);
-
-// Not inlined: a thread of the kernel for many rows holds 64 sums, and 64 copies of every activation take the compiler minutes.
-__device__ __noinline__ float ActivateOnce(Activation activation, float x) { return Activate(activation, x); }
-
-// An output of the product, and its way to element `at` of y.
-__device__ __forceinline__ void Finish(Epilogue epilogue, Activation activation, float sum, const float* bias,
-                                       int64_t output, const Output& y, int64_t at) {
-  if (bias != nullptr) sum += bias[output];
-  if (epilogue == Epilogue::kActivate) return Store(y, at, ActivateOnce(activation, sum));
-  float* to = static_cast<float*>(y.data) + at;
-  *to = epilogue == Epilogue::kAccumulate ? *to + sum : sum;
-}
 
 __device__ __forceinline__ const std::byte* Panel(const PackedView& weight, int64_t number) {
   return weight.data + number * weight.panel_bytes;
@@ -182,6 +171,14 @@ bool TakesMany(const PackedView& weight, int64_t n, int32_t multiprocessors) {
   return few * 10 >= many * 18 && many * BlocksFor(PackedPanels(weight.rows), kManyPanels) >= multiprocessors;
 }
 
+// Whether the kernel on warpgroups is the sooner one, of `panels` panels: where its blocks, one on a multiprocessor, keep at least
+// three quarters of them busy to the end. Of 65 to 96 rows the others take as long, with less of a second block to no use.
+bool TakesWarpgroups(int64_t panels, int64_t n, const Multiprocessors& multiprocessors) {
+  if (!multiprocessors.warpgroups || !HasWarpgroupProducts() || n <= 32 || (n > 64 && n <= 96)) return false;
+  const int64_t blocks = PackedWarpgroupBlocks(panels, n), rounds = BlocksFor(blocks, multiprocessors.count);
+  return blocks * 4 >= rounds * multiprocessors.count * 3;
+}
+
 // Whether a block is to have two panels, which read the same rows of x. A block of 32 rows has a multiprocessor's registers for itself
 // where formats have headers, with one panel or two; with one, of other formats two blocks fit, and keep more bytes under way.
 bool TakesPairs(WeightFormat format, int64_t n, int64_t blocks, int32_t multiprocessors) {
@@ -216,11 +213,15 @@ void LaunchFew(cudaStream_t stream, const PackedView& weight, const PackedView& 
 }  // namespace
 
 void LaunchPackedProduct(cudaStream_t stream, const PackedView& weight, Epilogue epilogue, Activation activation,
-                         const void* x, int64_t n, int32_t multiprocessors, const Output& y, int64_t y_stride) {
+                         const void* x, int64_t n, const Multiprocessors& multiprocessors, const Output& y,
+                         int64_t y_stride) {
   assert(n >= 1 && Aligned(x) && Aligned(weight.data));
   assert(epilogue != Epilogue::kGate && (y.dtype == DType::kF32 || epilogue == Epilogue::kActivate));
-  if (!TakesMany(weight, n, multiprocessors)) {
-    return LaunchFew(stream, weight, {}, epilogue, activation, x, n, multiprocessors, y, y_stride);
+  if (TakesWarpgroups(PackedPanels(weight.rows), n, multiprocessors)) {
+    return LaunchPackedWarpgroup(stream, weight, epilogue, activation, x, n, y, y_stride);
+  }
+  if (!TakesMany(weight, n, multiprocessors.count)) {
+    return LaunchFew(stream, weight, {}, epilogue, activation, x, n, multiprocessors.count, y, y_stride);
   }
   WithPackedFormat(weight.format, [&]<WeightFormat kFormat>() {
     const dim3 grid(BlocksFor(n, kManyRows), BlocksFor(PackedPanels(weight.rows), kManyPanels));
@@ -229,15 +230,19 @@ void LaunchPackedProduct(cudaStream_t stream, const PackedView& weight, Epilogue
   });
 }
 
-bool TakesPackedGate(const PackedView& gate, const PackedView& up, int64_t n, int32_t multiprocessors) {
-  return gate.format == up.format && !TakesMany(gate, n, multiprocessors);
+bool TakesPackedGate(const PackedView& gate, const PackedView& up, int64_t n, const Multiprocessors& multiprocessors) {
+  if (gate.format != up.format) return false;
+  return TakesWarpgroups(2 * PackedPanels(gate.rows), n, multiprocessors) || !TakesMany(gate, n, multiprocessors.count);
 }
 
 void LaunchPackedGate(cudaStream_t stream, const PackedView& gate, const PackedView& up, Activation activation,
-                      const void* x, int64_t n, int32_t multiprocessors, const Output& y) {
+                      const void* x, int64_t n, const Multiprocessors& multiprocessors, const Output& y) {
   assert(n >= 1 && Aligned(x) && Aligned(gate.data) && Aligned(up.data));
   assert(gate.format == up.format && gate.rows == up.rows && gate.cols == up.cols);
-  LaunchFew(stream, gate, up, Epilogue::kGate, activation, x, n, multiprocessors, y, gate.rows);
+  if (TakesWarpgroups(2 * PackedPanels(gate.rows), n, multiprocessors)) {
+    return LaunchPackedGateWarpgroup(stream, gate, up, activation, x, n, y);
+  }
+  LaunchFew(stream, gate, up, Epilogue::kGate, activation, x, n, multiprocessors.count, y, gate.rows);
 }
 
 }  // namespace hydrant::cuda

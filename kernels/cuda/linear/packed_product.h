@@ -16,13 +16,19 @@
 
 namespace hydrant::cuda {
 
+// What decides which kernel is the sooner one.
+struct Multiprocessors {
+  int32_t count = 0;
+  bool warpgroups = false;  // of compute capability 9.0
+};
+
 // y = x W^T + bias, with `epilogue`, any but kGate. x [n, weight.cols] of bf16 begins at a multiple of 16 bytes. y [n] rows of
 // weight.rows, `y_stride` apart; of fp32 unless a kActivate. n >= 1.
 //
 //   kernels  a block of eight warps has one or two panels of 32 outputs and 8, 16 or 32 rows of x; each warp reads an eighth of the
 //            columns, codes and x straight into registers. Two panels share what is read of x: of formats with headers (K) from 17
 //            rows on, of all but Q4_K and Q5_K from 9 to 16, where enough blocks are left. Where it is the sooner one, a block of four
-//            warps has four panels and 64 rows of x, which come to shared memory by cp.async
+//            warps has four panels and 64 rows of x, which come to shared memory by cp.async; on Hopper packed_product_warpgroup.h
 //   grid     (rows of x / 8, 16 or 32, panels or pairs of them), 256 threads; (rows of x / 64, panels / 4), 128 threads
 //   bound    bytes of the packed weight / memory bandwidth: 0.56 of a byte per weight for 4 bits, 1.06 for 8. 32 x 32 weights of
 //            4 bits are 576 bytes and, of 8 rows of x, some 65 instructions of a warp, 80 with minima: 132 multiprocessors of
@@ -37,15 +43,16 @@ namespace hydrant::cuda {
 //   rejected blocks of eight warps with 64 rows, x and codes in a ring of shared memory, runs shared out to blocks where these are few: 64
 //            rows of 4096 x 14336 44 us against 50, of 28672 x 4096 200 against 106. Barriers and the copies' addresses cost more
 void LaunchPackedProduct(cudaStream_t stream, const PackedView& weight, Epilogue epilogue, Activation activation,
-                         const void* x, int64_t n, int32_t multiprocessors, const Output& y, int64_t y_stride);
+                         const void* x, int64_t n, const Multiprocessors& multiprocessors, const Output& y,
+                         int64_t y_stride);
 
 // True: LaunchPackedGate has a kernel for it, and LaunchPackedProduct no faster one.
-bool TakesPackedGate(const PackedView& gate, const PackedView& up, int64_t n, int32_t multiprocessors);
+bool TakesPackedGate(const PackedView& gate, const PackedView& up, int64_t n, const Multiprocessors& multiprocessors);
 
 // y [n, gate.rows] = activation(x G^T + bias) * (x U^T + bias): a block has a panel of either. REQUIRES: TakesPackedGate. The bits
 // are those of both products by LaunchPackedProduct, finished by LaunchGate.
 void LaunchPackedGate(cudaStream_t stream, const PackedView& gate, const PackedView& up, Activation activation,
-                      const void* x, int64_t n, int32_t multiprocessors, const Output& y);
+                      const void* x, int64_t n, const Multiprocessors& multiprocessors, const Output& y);
 
 }  // namespace hydrant::cuda
 

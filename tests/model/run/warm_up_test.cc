@@ -36,6 +36,8 @@ class RecordingExecutor : public Executor {
       const int32_t live = row.reuse_victim ? row.live : row.live + count;
       tokens += count;
       cuts |= row.shrink_to != 0;
+      pins += !row.segment_starts.empty() && row.policy->pin_rows > 0 && row.shrink_to != 0;
+      EXPECT_TRUE(row.segment_starts.empty() || std::ssize(row.segment_starts) * 64 >= count);
       EXPECT_GE(count, 1);
       EXPECT_LT(row.state_row, options_.sequences_max);
       EXPECT_LE(row.position + count, options_.context_max);
@@ -69,7 +71,10 @@ class RecordingExecutor : public Executor {
     restored += static_cast<int>(input.restores.size());
     return Ticket{++number_};
   }
-  void Sample(Ticket ticket, std::span<const LogitAdjustments* const>) override { EXPECT_EQ(ticket.number, number_); }
+  void Sample(Ticket ticket, std::span<const LogitAdjustments* const> adjustments) override {
+    EXPECT_EQ(ticket.number, number_);
+    for (const LogitAdjustments* of_row : adjustments) adjusted += of_row != nullptr;
+  }
   StepOutput Await(Ticket ticket) override {
     EXPECT_EQ(ticket.number, number_);
     return std::exchange(output_, {});
@@ -79,7 +84,7 @@ class RecordingExecutor : public Executor {
   std::set<TurnId> parked;
   int32_t tokens_most = 0, tokens_most_cut = 0;
   bool parks = true;
-  int restored = 0;
+  int restored = 0, adjusted = 0, pins = 0;  // rows
 
  private:
   const ModelExecutorOptions options_;
@@ -96,6 +101,8 @@ TEST(WarmUp, RunsTheLargestStepAndAllNumbersOfRowsThatDiffer) {
   EXPECT_EQ(executor.tokens_most_cut, 512) << "a prompt that is scored takes the square of its length";
   EXPECT_THAT(executor.generated_rows, testing::ElementsAre(1, 2, 3, 4, 5, 9, 17, 33, 64, 65, 100));
   EXPECT_EQ(executor.restored, 2);
+  EXPECT_GT(executor.pins, 0) << "the first chat under auto waits for no kernel";
+  EXPECT_EQ(executor.adjusted, 1);
   EXPECT_THAT(executor.parked, testing::IsEmpty());
 }
 

@@ -1,5 +1,6 @@
 // Products with weights that CudaDevice keeps as they are stored, on a simulated device of four multiprocessors: from seven panels
-// on, pairs of them; from five panels on, 97 to 128 rows by the kernel for many; from kUnpackRows on, the library's and weights in bf16.
+// on, pairs of them; from five panels on, 97 to 128 rows by the kernel for many, from nine on by that on warpgroups, which from 17 on
+// has 33 to 64 rows, too; from kUnpackRows on, the library's and weights in bf16.
 #include "kernels/cuda/linear/packed_product.h"
 
 #include <cuda_bf16.h>
@@ -135,7 +136,7 @@ TEST_P(PackedProductTest, AgreesWithTheOracle) {
   for (const auto& [n, rows, blocks] :
        {Shape{1, 1, 1}, Shape{1, 33, 3}, Shape{2, 31, 11}, Shape{8, 32, 2}, Shape{9, 64, 1}, Shape{16, 17, 2},
         Shape{12, 390, 1}, Shape{17, 47, 1}, Shape{20, 390, 1}, Shape{33, 40, 2}, Shape{40, 400, 1}, Shape{100, 200, 1},
-        Shape{128, 130, 1}}) {
+        Shape{128, 130, 1}, Shape{40, 530, 1}, Shape{128, 300, 2}}) {
     const int64_t cols = blocks * BlockElements();
     const PackedWeight weight(cols, {{rows, GetParam()}}, static_cast<uint32_t>(n));
     const Floats x = Random(n * cols, 5), bias = Random(rows, 6), before = Random(n * rows, 7);
@@ -156,25 +157,29 @@ TEST_P(PackedProductTest, AgreesWithTheOracle) {
   }
 }
 
-// Every batch of up to 33 rows, and some that the kernel for many rows has, up to the largest.
+// Every batch of up to 33 rows, and some that the kernels for many rows have, up to the largest.
 TEST_P(PackedProductTest, ARowHasTheSameBitsInEveryBatch) {
-  const int64_t cols = 3 * BlockElements(), rows = 220, n_max = cuda::kUnpackRows - 1;
-  const PackedWeight weight(cols, {{rows, GetParam()}}, 3);
-  const auto packed = weight.On(*device_);
-  const Floats x = Random(n_max * cols, 4);
-  const Floats all = Multiply(*packed, x, n_max);
   std::vector<int64_t> counts = {64, 65, 127};
   for (int64_t n = 1; n <= 33; ++n) counts.push_back(n);
-  for (const int64_t n : counts) {
-    const int64_t first = (n * 31) % (n_max - n + 1);
-    const Floats part(x.begin() + first * cols, x.begin() + (first + n) * cols);
-    const Floats y = Multiply(*packed, part, n);
-    ASSERT_TRUE(std::equal(y.begin(), y.end(), all.begin() + first * rows)) << n << " rows";
+  const std::pair<int64_t, std::vector<int64_t>> weights[] = {{220, counts}, {530, {1, 33, 64, 100}}};
+  for (const auto& [rows, batches] : weights) {
+    const int64_t cols = rows == 220 ? 3 * BlockElements() : std::max<int64_t>(BlockElements(), 96);
+    const int64_t n_max = cuda::kUnpackRows - 1;
+    const PackedWeight weight(cols, {{rows, GetParam()}}, 3);
+    const auto packed = weight.On(*device_);
+    const Floats x = Random(n_max * cols, 4);
+    const Floats all = Multiply(*packed, x, n_max);
+    for (const int64_t n : batches) {
+      const int64_t first = (n * 31) % (n_max - n + 1);
+      const Floats part(x.begin() + first * cols, x.begin() + (first + n) * cols);
+      const Floats y = Multiply(*packed, part, n);
+      ASSERT_TRUE(std::equal(y.begin(), y.end(), all.begin() + first * rows)) << n << " rows of " << rows;
+    }
   }
 }
 
 TEST_P(PackedProductTest, AGateHasTheBitsOfItsHalves) {
-  for (const int64_t half : {1, 33, 140}) {
+  for (const int64_t half : {1, 33, 140, 270}) {
     const int64_t cols = BlockElements();
     const PackedWeight weight(cols, {{half, GetParam()}, {half, GetParam()}}, 14);
     const Floats bias = Random(2 * half, 15);
@@ -183,7 +188,7 @@ TEST_P(PackedProductTest, AGateHasTheBitsOfItsHalves) {
     EXPECT_EQ(static_cast<int64_t>(gated->bytes()), device_->LinearBytes(gated->spec(), true));
     spec.parts.clear();  // of one format
     EXPECT_EQ(device_->LinearBytes(spec, true), device_->LinearBytes(gated->spec(), true));
-    for (const int64_t n : {1, 7, 12, 20, 120}) {
+    for (const int64_t n : {1, 7, 12, 20, 40, 120}) {
       const Floats x = Random(n * cols, 16, 0.1f);
       const Matrix out = On(n, half);
       const Floats sums = Multiply(*both, x, n);
