@@ -172,10 +172,9 @@ Backlog Engine::backlog() const {
   backlog.sequences_max = int64_t{limits_.sequences_max} + limits_.waiting_sequences_max;
   backlog.prompt_tokens = waiting_tokens_.load(std::memory_order_relaxed);
   backlog.prompt_tokens_max = WaitingTokensMax();
-  const double prefill_rate = prefill_rate_.value();
   const double completion_rate = completion_rate_.value();
-  backlog.prefill_rate = prefill_rate;
-  backlog.wait_s = static_cast<double>(backlog.prompt_tokens) / prefill_rate;
+  backlog.prefill_rate = prefill_rate_.average();
+  backlog.wait_s = static_cast<double>(backlog.prompt_tokens) / prefill_rate_.value();
   const auto queued = static_cast<double>(backlog.sequences - limits_.sequences_max);
   if (completion_rate > 0 && queued > 0) backlog.wait_s = std::max(backlog.wait_s, queued / completion_rate);
   return backlog;

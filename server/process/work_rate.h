@@ -2,7 +2,7 @@
 // asked for says little about it: a server that has answered short prompts for hours would turn away a burst that it could
 // compute in seconds.
 //
-// Thread: Observe on one, value on any.
+// Thread: Observe on one, the rest on any.
 #ifndef HYDRANT_SERVER_PROCESS_WORK_RATE_H_
 #define HYDRANT_SERVER_PROCESS_WORK_RATE_H_
 
@@ -14,7 +14,7 @@ namespace hydrant {
 class WorkRate {
  public:
   // `at_first` per second is believed until a step was full, and counts as a second of full steps from then on.
-  explicit WorkRate(double at_first) : full_(at_first), value_(at_first) {}
+  explicit WorkRate(double at_first) : all_(at_first), full_(at_first), average_(at_first), value_(at_first) {}
 
   // A step of `seconds` did `amount`. `full`: there was more to do than it did.
   void Observe(double amount, double seconds, bool full) {
@@ -22,11 +22,14 @@ class WorkRate {
     const double rate = amount / seconds;
     all_.Add(rate, seconds);
     if (full) full_.Add(rate, seconds);
+    average_.store(all_.rate, std::memory_order_relaxed);
     value_.store(std::max(all_.rate, full_.rate), std::memory_order_relaxed);
   }
 
   // That of full steps, or of all steps where those did more.
   double value() const { return value_.load(std::memory_order_relaxed); }
+  // That of all steps, as of late.
+  double average() const { return average_.load(std::memory_order_relaxed); }
 
  private:
   struct Average {
@@ -42,8 +45,9 @@ class WorkRate {
     double seen_s = 1;  // never less, so that a short step does not decide
   };
 
-  Average all_{0};
+  Average all_;
   Average full_;
+  std::atomic<double> average_;
   std::atomic<double> value_;
 };
 

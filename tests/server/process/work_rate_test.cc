@@ -14,10 +14,12 @@ TEST(WorkRate, LittleThatWasAskedForSaysLittle) {
   WorkRate rate(1000);
   ObserveFor(rate, 3600, 10, false);
   EXPECT_EQ(rate.value(), 1000) << "as it was believed at first";
+  EXPECT_NEAR(rate.average(), 10, 1);
   ObserveFor(rate, 20, 5000, true);
   EXPECT_NEAR(rate.value(), 5000, 250);
   ObserveFor(rate, 3600, 10, false);
   EXPECT_NEAR(rate.value(), 5000, 250) << "as when there was enough to do";
+  EXPECT_NEAR(rate.average(), 10, 1);
 }
 
 TEST(WorkRate, MoreThanWasBelievedCountsWhereverItWasSeen) {
