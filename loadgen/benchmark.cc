@@ -251,16 +251,9 @@ CompareRound RunRound(const Options& options, const Workload& workload, Server* 
   const bool swapped = round % 2 == 1;
   for (const bool is_second : {swapped, !swapped}) {
     RunSpec run = MakeRun(options, workload, is_second ? second : first, terminal);
-    const size_t rounds = static_cast<size_t>(options.compare_rounds);
-    const size_t begin = options.arrivals.count * static_cast<size_t>(round) / rounds;
-    if (options.arrivals.count > 0) {
-      run.arrivals.count = options.arrivals.count * static_cast<size_t>(round + 1) / rounds - begin;
-      run.first_conversation = begin;
-    } else {
-      run.first_conversation = static_cast<size_t>(round) << 32;  // no round gets that far
-    }
-    run.arrivals.duration_s /= options.compare_rounds;
-    run.arrivals.seed += static_cast<uint64_t>(round);
+    run.arrivals = options.arrivals.Round(round, options.compare_rounds);
+    run.first_conversation = options.arrivals.count > 0 ? options.arrivals.RoundBegin(round, options.compare_rounds)
+                                                        : static_cast<size_t>(round) << 32;  // no round gets that far
     (is_second ? result.second : result.first) = Runner(std::move(run)).Run();
     if ((is_second ? result.second : result.first).interrupted) break;
   }

@@ -16,6 +16,15 @@ int32_t ArrivalSpec::UsersAt(double now_s) const {
   return std::min(users, 1 + static_cast<int32_t>(std::max(0.0, now_s) * users / users_ramp_s));
 }
 
+ArrivalSpec ArrivalSpec::Round(int32_t round, int32_t rounds) const {
+  ArrivalSpec part = *this;
+  part.count = RoundBegin(round + 1, rounds) - RoundBegin(round, rounds);
+  part.duration_s /= rounds;
+  part.users_ramp_s /= rounds;
+  part.seed += static_cast<uint64_t>(round);
+  return part;
+}
+
 ArrivalSchedule::ArrivalSchedule(const ArrivalSpec& spec) : spec_(spec), random_(spec.seed, kArrivalStream) {
   if (spec_.ramp != Ramp::kNone || spec_.count == 0 || !spec_.trace.empty() || std::isinf(spec_.rate)) return;
   // A first pass over the same gaps says how long they take.

@@ -45,6 +45,12 @@ struct ArrivalSpec {
   // When the user of this number, from 0 on, comes, and how many are there at a time.
   double UserComesS(int32_t user) const { return users > 0 ? user * users_ramp_s / users : 0; }
   int32_t UsersAt(double now_s) const;
+  // Part `round` of `rounds`: of the arrivals, or of their time. REQUIRES: no trace.
+  ArrivalSpec Round(int32_t round, int32_t rounds) const;
+  // The number of its first arrival.
+  size_t RoundBegin(int32_t round, int32_t rounds) const {
+    return count * static_cast<size_t>(round) / static_cast<size_t>(rounds);
+  }
 };
 
 // The arrivals of a spec, in order. With a count and no ramp the gaps are scaled so that the last one arrives at

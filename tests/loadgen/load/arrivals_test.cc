@@ -135,5 +135,19 @@ TEST(Arrivals, ATraceIsReplayed) {
   EXPECT_EQ(All({.duration_s = 5, .trace = {0.5, 1, 7}}), (std::vector<double>{0.5, 1}));
 }
 
+TEST(Arrivals, ARoundIsAPartOfAllThatTakesTime) {
+  const ArrivalSpec whole = {.count = 10, .duration_s = 30, .users = 4, .users_ramp_s = 12, .seed = 7};
+  size_t count = 0;
+  for (int32_t round = 0; round < 3; ++round) {
+    const ArrivalSpec part = whole.Round(round, 3);
+    EXPECT_EQ(part.duration_s, 10);
+    EXPECT_EQ(part.users_ramp_s, 4) << "else the last users come when the round is over";
+    EXPECT_EQ(part.users, 4);
+    EXPECT_EQ(part.seed, 7u + static_cast<uint64_t>(round));
+    count += part.count;
+  }
+  EXPECT_EQ(count, 10u);
+}
+
 }  // namespace
 }  // namespace hydrant
