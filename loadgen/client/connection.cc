@@ -90,9 +90,8 @@ asio::awaitable<error_code> Connection::Read() {
   co_return error;
 }
 
-bool Connection::Unread(const error_code& error) {
-  // A system says so where a process closes a connection, or ends, and has not read all that had come.
-  if (error == asio::error::connection_reset || error == asio::error::broken_pipe) return true;
+bool Connection::Unread() {
+  // How the connection ended says nothing: a process that is killed with a request in its hands resets it, too.
   return AcknowledgedBytes(socket().native_handle()) == acknowledged_;
 }
 
