@@ -341,6 +341,21 @@ std::vector<std::pair<std::string, std::string>> Configuration(const CLI::App& a
   return configuration;
 }
 
+// What is given beside a trace that has it. A trace's lengths are of first turns.
+std::string FinishTrace(const CLI::App& app, const Options& options) {
+  if (options.arrivals.trace.empty()) return "";
+  const WorkloadSpec& spec = options.workload;
+  const bool has_lengths = !spec.lengths.empty() && spec.turns.fixed() && spec.turns.first() <= 1;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    const bool is_length = name.ends_with("-input-len") || name.ends_with("-output-len") ||
+                           name.ends_with("-suffix-len") || name == "--random-range-ratio";
+    if (option->count() == 0 || !(name == "--burstiness" || (is_length && has_lengths))) continue;
+    return absl::StrCat(name, ": not with --arrival-trace", is_length ? ", which has lengths" : "");
+  }
+  return "";
+}
+
 OptionsResult Fail(std::string message) {
   OptionsResult result;
   result.message = OneLine(std::move(message));
@@ -376,6 +391,7 @@ OptionsResult ParseOptions(const std::vector<std::string>& arguments) {
     return Fail(error.what());
   }
   if (const std::string wrong = Finish(raw, &options); !wrong.empty()) return Fail(wrong);
+  if (const std::string wrong = FinishTrace(app, options); !wrong.empty()) return Fail(wrong);
   options.configuration = Configuration(app, raw, options);
   OptionsResult result;
   result.options = std::move(options);

@@ -196,6 +196,20 @@ TEST(LoadgenOptions, ATraceBringsArrivalsAndLengths) {
   EXPECT_EQ(options.arrivals.count, 0u);
   EXPECT_THAT(Parse("--dataset-name sharegpt --dataset-path x --arrival-trace " + path).message,
               HasSubstr("--arrival-trace: has lengths"));
+  for (const char* flag : {"--input-len", "--output-len", "--random-input-len", "--random-output-len"}) {
+    EXPECT_THAT(Parse("--arrival-trace " + path + " " + flag + " 9").message,
+                HasSubstr(std::string(flag) + ": not with --arrival-trace"));
+  }
+  EXPECT_THAT(Parse("--random-range-ratio 0.5 --arrival-trace " + path).message,
+              HasSubstr("--random-range-ratio: not with --arrival-trace"));
+  EXPECT_EQ(Parsed("--input-len 9 --num-turns 2 --arrival-trace " + path).workload.input_tokens.first(), 9)
+      << "of the later turns";
+  EXPECT_THAT(Parse("--burstiness 3 --arrival-trace " + path).message,
+              HasSubstr("--burstiness: not with --arrival-trace"));
+  std::ofstream(path) << "0\n2\n";
+  EXPECT_EQ(Parsed("--input-len 9 --arrival-trace " + path).workload.input_tokens.first(), 9);
+  EXPECT_THAT(Parse("--burstiness 3 --arrival-trace " + path).message,
+              HasSubstr("--burstiness: not with --arrival-trace"));
 }
 
 TEST(LoadgenOptions, KeysStayOutOfReports) {
