@@ -52,7 +52,7 @@ void AppendPlots(const std::vector<Measured>& measured, const std::vector<Tenant
                     Plot({absl::StrCat("Time to first token", whose), "s since the start, when sent", "ms"},
                          FirstTokens(measured[i].run, tenants)),
                     Plot({absl::StrCat("Output", whose), "s since the start", "events with tokens per s"},
-                         {PerSecond("output", timeline.output_events)}),
+                         {PerSecond("output", timeline.output_tokens)}),
                     Plot({absl::StrCat("Requests", whose), "s since the start", "per s, and under way"},
                          {PerSecond("sent", timeline.sent), PerSecond("completed", timeline.completed),
                           PerSecond("failed", timeline.failed), PerSecond("running", timeline.running)}));

@@ -80,9 +80,12 @@ void AddFairness(const std::vector<TenantSpec>& tenants, Summary* summary) {
   std::vector<double> completion;
   for (size_t i = 0; i < summary->tenants.size(); ++i) {
     const GroupSummary& group = summary->tenants[i];
-    const size_t sent = group.completed + group.failed;
-    service.push_back(static_cast<double>(group.input_tokens + group.output_tokens) / tenants[i].weight);
-    completion.push_back(sent == 0 ? 0 : static_cast<double>(group.completed) / static_cast<double>(sent));
+    const size_t ended = group.completed + group.failed;
+    // Nobody withholds from a tenant what it does not ask for.
+    if (ended + group.cancelled > 0) {
+      service.push_back(static_cast<double>(group.input_tokens + group.output_tokens) / tenants[i].weight);
+    }
+    if (ended > 0) completion.push_back(static_cast<double>(group.completed) / static_cast<double>(ended));
   }
   summary->jain_service = JainIndex(service);
   summary->jain_completion = JainIndex(completion);
@@ -153,8 +156,13 @@ Summary Summarise(const RunResult& run, const std::vector<TenantSpec>& tenants, 
   }
   summary.refusals = CollectRefusals(run);
   const Timeline timeline = MakeTimeline(run);
-  for (const double events : timeline.output_events) {
-    summary.max_output_tokens_per_s = std::max(summary.max_output_tokens_per_s, events);
+  for (const double tokens : timeline.output_tokens) {
+    summary.max_output_tokens_per_s = std::max(summary.max_output_tokens_per_s, tokens);
+  }
+  // The last second may not be a whole one.
+  if (run.duration_s > 0) {
+    const double mean = static_cast<double>(summary.all.output_tokens) / run.duration_s;
+    summary.max_output_tokens_per_s = std::max(summary.max_output_tokens_per_s, mean);
   }
   summary.max_concurrent_requests = Peak(run);
   AddLag(run, spec, &summary);
@@ -165,7 +173,7 @@ Timeline MakeTimeline(const RunResult& run) {
   const size_t seconds = static_cast<size_t>(std::floor(run.duration_s)) + 1;
   Timeline timeline;
   for (std::vector<double>* series :
-       {&timeline.sent, &timeline.completed, &timeline.failed, &timeline.output_events, &timeline.running}) {
+       {&timeline.sent, &timeline.completed, &timeline.failed, &timeline.output_tokens, &timeline.running}) {
     series->assign(seconds, 0);
   }
   for (const RequestRecord& record : run.records) {
@@ -175,8 +183,10 @@ Timeline MakeTimeline(const RunResult& run) {
     }
     if (record.succeeded()) {
       double at_s = record.first_s;
-      Count(&timeline.output_events, at_s);
-      for (const float gap_s : record.gaps_s) Count(&timeline.output_events, at_s += gap_s);
+      const double per_event =
+          static_cast<double>(record.output_tokens) / static_cast<double>(1 + record.gaps_s.size());
+      Count(&timeline.output_tokens, at_s, per_event);
+      for (const float gap_s : record.gaps_s) Count(&timeline.output_tokens, at_s += gap_s, per_event);
     }
     const size_t last = std::min(static_cast<size_t>(record.end_s), seconds - 1);
     for (size_t second = static_cast<size_t>(record.sent_s); second <= last; ++second) ++timeline.running[second];

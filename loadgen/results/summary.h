@@ -65,11 +65,11 @@ struct Summary {
   GroupSummary all;
   std::vector<GroupSummary> tenants;  // in the order given; empty with one tenant
   std::vector<GroupSummary> turns;    // empty with one turn
-  // Jain's index over tenants of (prompt + output tokens) / weight, and of completed / sent.
+  // Jain's index over tenants of (prompt + output tokens) / weight, and of completed / sent; who sent nothing is in neither.
   double jain_service = 1;
   double jain_completion = 1;
   std::vector<Refusal> refusals;       // one per kind and text, most frequent first, at most 10
-  double max_output_tokens_per_s = 0;  // events of the fullest second
+  double max_output_tokens_per_s = 0;  // of the fullest second, and no less than the mean
   size_t max_concurrent_requests = 0;
   double offered_rate = 0;  // requests sent per second of sending
   double max_lag_ms = 0;    // the larger of the two below
@@ -100,7 +100,7 @@ struct Timeline {
   std::vector<double> sent;
   std::vector<double> completed;
   std::vector<double> failed;
-  std::vector<double> output_events;  // of completed requests
+  std::vector<double> output_tokens;  // of completed requests, as many in each of an answer's events
   std::vector<double> running;        // requests under way at some time of the second
 };
 Timeline MakeTimeline(const RunResult& run);

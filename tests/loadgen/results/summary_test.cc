@@ -101,6 +101,19 @@ TEST(Summary, GroupsByTenantAndTurn) {
   EXPECT_EQ(summary.turns[2].name, "turn 3");
 }
 
+TEST(Summary, FairnessIsAmongTenantsThatSentSomething) {
+  RunResult run = SomeRun();
+  run.records.resize(2);
+  std::vector<TenantSpec> tenants = {{.name = "a"}, {.name = "b"}};
+  EXPECT_EQ(Summarise(run, tenants, {}).jain_service, 1);
+  EXPECT_EQ(Summarise(run, tenants, {}).jain_completion, 1);
+  // One whose every request was cut off waited for what others had.
+  run.records.push_back(Failed(1, RequestError::kCancelled, ""));
+  run.records.back().tenant_idx = 1;
+  EXPECT_EQ(Summarise(run, tenants, {}).jain_service, 0.5);
+  EXPECT_EQ(Summarise(run, tenants, {}).jain_completion, 1) << "of what came to an end";
+}
+
 TEST(Summary, AClientThatIsLateSaysSo) {
   RunResult run = SomeRun();
   EXPECT_TRUE(Summarise(run, {TenantSpec()}, {}).kept_up);
@@ -139,12 +152,23 @@ TEST(Summary, ThePeakIsOfCompletedRequests) {
   EXPECT_EQ(Summarise(run, {TenantSpec()}, {}).max_output_tokens_per_s, 2);
 }
 
+// Several tokens in one event, as a server sends them that takes drafts, and an end in mid-second.
+TEST(Summary, ThePeakIsOfTokensAndNeverBelowTheMean) {
+  RunResult run;
+  run.records = {Done(0, 0.25, {0.25f, 1.0f, 0.125f}, 16)};
+  run.duration_s = 2;
+  EXPECT_EQ(MakeTimeline(run).output_tokens, (std::vector<double>{8, 8, 0}));
+  EXPECT_EQ(Summarise(run, {TenantSpec()}, {}).max_output_tokens_per_s, 8);
+  run.duration_s = 1.75;
+  EXPECT_EQ(Summarise(run, {TenantSpec()}, {}).max_output_tokens_per_s, 16 / 1.75);
+}
+
 TEST(Summary, ATimelineCountsSeconds) {
   const Timeline timeline = MakeTimeline(SomeRun());
   EXPECT_EQ(timeline.sent, (std::vector<double>{1, 5, 0}));
   EXPECT_EQ(timeline.completed, (std::vector<double>{0, 1, 1}));
   EXPECT_EQ(timeline.failed, (std::vector<double>{0, 3, 0})) << "cancelled is not failed";
-  EXPECT_EQ(timeline.output_events, (std::vector<double>{2, 1, 1}));
+  EXPECT_EQ(timeline.output_tokens, (std::vector<double>{2, 1, 1}));
   EXPECT_EQ(timeline.running, (std::vector<double>{1, 6, 2}));
 }
 
