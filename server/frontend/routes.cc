@@ -79,7 +79,9 @@ HttpResponse RenderNow(const std::string& body, const RequestContext& read, cons
   if (!prompt.ok()) return ErrorResponse(prompt.error());
   const std::vector<int32_t> tokens =
       PromptAlone(prompt.value(), request.value().add_special_tokens, *context.tokenizer).ids;
-  return JsonResponse(RenderedJson(context.request.model_names.front(), prompt.value().text, tokens));
+  const std::string& asked = request.value().model;
+  const bool adapted = context.adapters != nullptr && context.adapters->Find(asked) != nullptr;
+  return JsonResponse(RenderedJson(adapted ? asked : context.request.model_names.front(), prompt.value().text, tokens));
 }
 
 HttpResponse DetokenizeNow(const std::string& body, const RequestContext& read, const ServingContext& context) {

@@ -44,6 +44,7 @@ class AdapterServing : public testing::Test {
     ASSERT_EQ(chmod(tenants.c_str(), 0600), 0);
     config_.model_path = Golden("gqa_tied");
     config_.served_model_name = "base";
+    config_.chat_template_path = dir_.Write("chat.jinja", "{{ messages[0].content }}");
     config_.port = 0;
     config_.admin_port = 0;
     config_.admin_key = "key-admin";
@@ -173,6 +174,12 @@ TEST_F(AdapterServing, NamesAreThoseThatTheTenantMayUse) {
   ExpectRefused(Complete(asks("all"), "key-one"), 404, "model", "base");
   ExpectRefused(Complete(asks("poet")), 404, "model", "base");
   EXPECT_EQ(Post(port_, "/tokenize", {{"model", "qv"}, {"prompt", "x"}}, "key-one").status, 200);
+  for (const char* model : {"qv", "base"}) {
+    Json chat = {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"model", model}};
+    const Response rendered = Post(port_, "/v1/chat/completions/render", chat, "key-one");
+    ASSERT_EQ(rendered.status, 200) << rendered.body;
+    EXPECT_EQ(Json::parse(rendered.body)["model"], model);
+  }
   ExpectRefused(Post(port_, "/tokenize", {{"model", "all"}, {"prompt", "x"}}, "key-one"), 404, "model", "base");
 }
 
