@@ -1,7 +1,6 @@
 // Products of many rows with weights that are kept as they are stored, on Hopper's products of warpgroups: codes are the first
 // operand, in registers, and rows of x the second, in shared memory. Each warp has a panel, as in the kernel for many rows
 // (packed_product.cu), and the same sums in the same order.
-
 #include "kernels/cuda/linear/packed_finish.cuh"
 #include "kernels/cuda/linear/packed_panel.cuh"
 #include "kernels/cuda/linear/packed_product_warpgroup.h"
@@ -53,7 +52,8 @@ template <WeightFormat kFormat>
 __device__ __forceinline__ void AddStagedTile(const PackedTile<kFormat>& tile, PanelOperand staged,
                                               PanelSums<kEights>& sums) {
   using Tile = PackedTile<kFormat>;
-  constexpr uint32_t kOnes[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
+  constexpr uint32_t kOne = 0x3f803f80u;  // twice
+  constexpr uint32_t kOnes[2][4] = {{kOne, kOne, kOne, kOne}, {kOne, kOne, kOne, kOne}};
   // There are registers for sums of inputs beside products, or they are formed for each 16 outputs.
   constexpr bool kKeepsAll = Tile::kHasMinimum && kEights == 8;
   const PanelOperand inputs[2] = {staged, staged + 16 * 2};
@@ -73,7 +73,7 @@ __device__ __forceinline__ void AddStagedTile(const PackedTile<kFormat>& tile, P
   float steps[4][2], minima[4];
 #pragma unroll
   for (int m = 0; m < 2; ++m) {
-    // `factors`: of outputs 16m + g and 16m + g + 8.
+    // `low` multiplies what belongs to output 16m + g, `high` to 16m + g + 8.
     const auto add = [&](const float(&of)[kEights][4], float low, float high) {
 #pragma unroll
       for (int i = 0; i < kEights * 4; ++i) {
@@ -88,7 +88,7 @@ __device__ __forceinline__ void AddStagedTile(const PackedTile<kFormat>& tile, P
       multiply(codes[m], part);
     }
     if constexpr (kKeepsAll) {
-      if (m == 0) multiply({{kOnes[0], kOnes[1], kOnes[2], kOnes[3]}, {kOnes[0], kOnes[1], kOnes[2], kOnes[3]}}, kept);
+      if (m == 0) multiply(kOnes, kept);
     }
 #pragma unroll
     for (int i = 2 * m; i < 2 * m + 2; ++i) DecodeScales<kFormat>(tile, i, steps[i], minima[i]);
@@ -106,14 +106,14 @@ __device__ __forceinline__ void AddStagedTile(const PackedTile<kFormat>& tile, P
     if constexpr (kKeepsAll) add(kept, minima[2 * m], minima[2 * m + 1]);
     if constexpr (Tile::kHasMinimum && !kKeepsAll) {
       BeginProducts();
-      multiply({{kOnes[0], kOnes[1], kOnes[2], kOnes[3]}, {kOnes[0], kOnes[1], kOnes[2], kOnes[3]}}, part);
+      multiply(kOnes, part);
       wait(part);
       add(part, minima[2 * m], minima[2 * m + 1]);
     }
   }
 }
 
-// Inputs of rows of x on their way to shared memory: two of a thread's pieces are 16 inputs. Tensor cores count inputs 4t and
+// A stage of x on its way to shared memory, in pieces of 16 inputs of a row. Tensor cores count inputs 4t and
 // 4t + 1 of a half tile as 2t and 2t + 1, and 4t + 2 and 4t + 3 as 8 + 2t and 9 + 2t (packed_layout.h).
 struct RowsOnTheirWay {
   static constexpr int kPieces = kStageElements / 16 / kThreads;
