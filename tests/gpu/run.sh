@@ -181,8 +181,10 @@ program attention_h2o_sampling "$bin/cuda_kv_gpu_test" 180 "$bin/cuda_kv_gpu_tes
 program engine "$bin/cuda_engine_gpu_test" 180 "$bin/cuda_engine_gpu_test"
 if command -v python3 >/dev/null; then
   program serve "$hydrantd" 90 python3 -B tests/gpu/serve_check.py "$hydrantd" "$out" "${DEVICE:-cuda}"
+  program features "$hydrantd" 180 python3 -B tests/gpu/features_check.py "$hydrantd" "$out" "${DEVICE:-cuda}"
 else
   skip serve "there is no python3"
+  skip features "there is no python3"
 fi
 
 # --- speed
@@ -201,6 +203,8 @@ if ((${#sanitizer[@]})); then
   program memcheck "$bin/cuda_device_gpu_test" 120 "${sanitizer[@]}" "$bin/cuda_device_gpu_test"
   program memcheck_attention "$bin/cuda_kv_gpu_test" 120 "${sanitizer[@]}" "$bin/cuda_kv_gpu_test" \
     --gtest_filter='HeadDims*dim34*:HeadDims*dim128*:Shrink*Random*:*Greedy*:*KBest*'
+  program memcheck_engine "$bin/cuda_engine_gpu_test" 120 "${sanitizer[@]}" "$bin/cuda_engine_gpu_test" \
+    --gtest_filter='Adapters.*:FusedExperts.*:ShapedAnswers.*:Models/SessionGoldens.*gqa_untied:Caches/Swaps.*int8:Types/ManyAdapters.*'
   program racecheck "$bin/cuda_kv_gpu_test" 120 "${sanitizer[@]}" --tool racecheck "$bin/cuda_kv_gpu_test" \
     --gtest_filter='HeadDims*bf16_dim64*:Shrink*Random*:*KBest*'
   for tool in racecheck synccheck; do

@@ -31,8 +31,8 @@ PROGRAMS = {
     "kernel_bench": KERNEL_BENCH,
     "engine_bench": ENGINE_BENCH,
 }
-STAGES = ["preflight", "memcheck_kernels", "racecheck_kernels", "synccheck_kernels", "ops", "attention_h2o_sampling", "engine", "serve", "kernels", "engine_1b", "engine_8b", "memcheck",
-          "memcheck_attention", "racecheck", "racecheck_products", "synccheck_products"]  # fmt: skip
+STAGES = ["preflight", "memcheck_kernels", "racecheck_kernels", "synccheck_kernels", "ops", "attention_h2o_sampling", "engine", "serve", "features", "kernels", "engine_1b", "engine_8b", "memcheck",
+          "memcheck_attention", "memcheck_engine", "racecheck", "racecheck_products", "synccheck_products"]  # fmt: skip
 
 
 class RunTest(unittest.TestCase):
@@ -72,7 +72,7 @@ class RunTest(unittest.TestCase):
 
     def test_runs_all_and_says_of_what(self):
         self.assertEqual(self.run_all(), 0, self.table)
-        self.assertEqual(self.results, {name: "skipped" if name == "serve" else "passed" for name in STAGES})
+        self.assertEqual(self.results, {name: "skipped" if name in ("serve", "features") else "passed" for name in STAGES})
         self.assertEqual(list(self.results), STAGES)  # in the order of their weight
         self.assertIn("there is no", self.table)
         self.assertRegex(self.json["date"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
@@ -92,11 +92,13 @@ class RunTest(unittest.TestCase):
 
     def test_what_the_deadline_leaves_no_time_for_fails_by_name(self):
         self.write(self.bin / "cuda_kv_gpu_test", "sleep 60")
-        self.assertEqual(self.run_all(DEADLINE="3"), 1)
-        expected = {name: "out of time" for name in STAGES} | {name: "passed" for name in STAGES[:5]} | {"serve": "skipped"}
+        # What comes before it takes a second, and several where the machine has other things to do.
+        self.assertEqual(self.run_all(DEADLINE="15"), 1)
+        expected = {name: "out of time" for name in STAGES} | {name: "passed" for name in STAGES[:5]}
+        expected |= {"serve": "skipped", "features": "skipped"}
         self.assertEqual(self.results, expected)
-        self.assertRegex(self.table, r"FAILED  attention_h2o_sampling: out of time after [1-3] s of at most [1-3]")
-        self.assertIn("FAILED  engine_8b: out of time: 3 s were over before it", self.table)
+        self.assertRegex(self.table, r"FAILED  attention_h2o_sampling: out of time after \d+ s of at most \d+")
+        self.assertIn("FAILED  engine_8b: out of time: 15 s were over before it", self.table)
         self.assertEqual(self.json["kernels"], None)
         self.assertLess(self.seconds, 20)
 
@@ -129,8 +131,8 @@ class RunTest(unittest.TestCase):
         self.write(self.tools / "cmake", 'echo "CMake Error at Find.cmake:1:"; echo "  Could NOT find Boost (missing: headers)"; exit 1')
         script = KERNEL_BENCH.replace("'", "'\\''")
         compile_it = f"while [ $1 != -o ]; do shift; done; printf '#!/bin/sh\\n%s\\n' '{script}' >$2; chmod +x $2"
-        self.write(self.tools / "nvcc", f'[ "$1" = --version ] && exit; sleep 3; {compile_it}')
-        self.assertEqual(self.run_all(BIN="", DEADLINE="2"), 0, self.table)
+        self.write(self.tools / "nvcc", f'[ "$1" = --version ] && exit; sleep 16; {compile_it}')
+        self.assertEqual(self.run_all(BIN="", DEADLINE="15"), 0, self.table)
         self.assertIn("skipped build: Could NOT find Boost (missing: headers)", self.table)
         self.assertEqual({name for name, result in self.results.items() if result == "passed"}, {"build_kernels", "kernels", *STAGES[:4]})
         self.assertEqual(self.json["kernels"]["copy_gb_s"], 4321)

@@ -4,82 +4,22 @@ The model is written into FOLDER. A server on DEVICE (default: cuda), started wi
 fp32 as one on the processor, also with weights that it keeps in four bits, count them in /metrics, give every block back, and end with 0 on SIGTERM. Exit 77: there is no
 HYDRANTD. Python's standard library only."""
 
-import array
 import json
 import pathlib
-import random
-import struct
 import sys
 import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from random_model import BYTES, Shape, write_model
 from server_process import ServerProcess, made_up_ids, wait_for
 
 SKIPPED = 77
-# Heads of 64, which the kernels on tensor cores are made for.
-HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, FFN = 256, 2, 4, 2, 64, 512
-BYTES = 256
-BOS, EOS, VOCABULARY = BYTES, BYTES + 1, BYTES + 2
+VOCABULARY = Shape().vocabulary
 CHATS, PROMPT, GENERATED, BUDGET = 4, 180, 32, 64
 POLICIES = ("h2o", "auto")
 WAIT_S = 120
-
-
-def byte_alphabet():
-    """The character that stands for each byte in a byte-level vocabulary."""
-    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = iter(range(0x100, 0x200))
-    return [chr(byte if byte in shown else next(hidden)) for byte in range(BYTES)]
-
-
-def tensors():
-    """(name, rows, columns); no rows: a vector of ones."""
-    yield "model.embed_tokens.weight", VOCABULARY, HIDDEN
-    yield "lm_head.weight", VOCABULARY, HIDDEN
-    yield "model.norm.weight", 0, HIDDEN
-    for layer in range(LAYERS):
-        for name, rows, columns in (
-            ("input_layernorm", 0, HIDDEN), ("self_attn.q_proj", HEADS * HEAD_DIM, HIDDEN),
-            ("self_attn.k_proj", KV_HEADS * HEAD_DIM, HIDDEN), ("self_attn.v_proj", KV_HEADS * HEAD_DIM, HIDDEN),
-            ("self_attn.o_proj", HIDDEN, HEADS * HEAD_DIM), ("post_attention_layernorm", 0, HIDDEN),
-            ("mlp.gate_proj", FFN, HIDDEN), ("mlp.up_proj", FFN, HIDDEN), ("mlp.down_proj", HIDDEN, FFN),
-        ):  # fmt: skip
-            yield f"model.layers.{layer}.{name}.weight", rows, columns
-
-
-def write_model(folder):
-    folder.mkdir(parents=True, exist_ok=True)
-    config = {
-        "model_type": "llama", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
-        "num_key_value_heads": KV_HEADS, "head_dim": HEAD_DIM, "intermediate_size": FFN, "vocab_size": VOCABULARY,
-        "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu",
-        "tie_word_embeddings": False, "bos_token_id": BOS, "eos_token_id": EOS,
-    }  # fmt: skip
-    (folder / "config.json").write_text(json.dumps(config))
-    special = {"special": True, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    tokenizer = {
-        "version": "1.0",
-        "added_tokens": [{"id": BOS, "content": "<s>"} | special, {"id": EOS, "content": "</s>"} | special],
-        "normalizer": None,
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
-        "post_processor": None,
-        "decoder": {"type": "ByteLevel"},
-        "model": {"type": "BPE", "vocab": {piece: i for i, piece in enumerate(byte_alphabet())}, "merges": []},
-    }
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    noise = random.Random(1)
-    header, data = {}, bytearray()
-    for name, rows, columns in tensors():
-        spread = (3 / columns) ** 0.5
-        count = (rows or 1) * columns
-        values = array.array("f", (noise.uniform(-spread, spread) if rows else 1.0 for _ in range(count)))
-        end = len(data) + 4 * count
-        header[name] = {"dtype": "F32", "shape": [rows, columns] if rows else [columns], "data_offsets": [len(data), end]}
-        data += values.tobytes()
-    packed = json.dumps(header).encode()
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(packed)) + packed + data)
 
 
 def made_up_bytes(seed, count):
