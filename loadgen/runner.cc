@@ -254,7 +254,7 @@ asio::awaitable<bool> Runner::Impl::Exchange(Connection* connection, bool reused
     now_s = NowS();
     connection->Take(reader.Feed(connection->unread()));
   }
-  if (error && !reader.started() && reused && active->why == RequestError::kNone && connection->Unread(error)) {
+  if (error && !reader.started() && reused && active->why == RequestError::kNone && connection->Unread()) {
     connection->Close();
     co_return false;
   }

@@ -90,10 +90,8 @@ asio::awaitable<error_code> Connection::Read() {
   co_return error;
 }
 
-bool Connection::Unread(const error_code& error) {
-  // A process that is killed with a request in its hands resets the connection, too, and what a reset acknowledges is not told. Where
-  // the connection was closed before the request came, the error is another one.
-  if (error == asio::error::connection_reset) return false;
+bool Connection::Unread() {
+  // How the connection ended says nothing: a process that is killed with a request in its hands resets it, too.
   return AcknowledgedBytes(socket().native_handle()) == acknowledged_;
 }
 

@@ -39,8 +39,8 @@ class Connection {
 
   boost::asio::awaitable<boost::system::error_code> Open();
   boost::asio::awaitable<boost::system::error_code> Write(std::string_view bytes);
-  // Whether the peer cannot have read all of what was written last. `error`: what a read ended with. False: it may have.
-  bool Unread(const boost::system::error_code& error);
+  // Whether the peer cannot have read all of what was written last, once a read has failed. False: it may have.
+  bool Unread();
   // Reads what there is, at least one byte, after what is unread.
   boost::asio::awaitable<boost::system::error_code> Read();
   // Bytes read and not taken; valid until Read.
