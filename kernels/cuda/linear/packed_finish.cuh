@@ -23,6 +23,14 @@ __device__ __forceinline__ void Finish(Epilogue epilogue, Activation activation,
   *to = epilogue == Epilogue::kAccumulate ? *to + sum : sum;
 }
 
+// An output of a gate's product and of its up projection's, each with its bias or null, as element `at` of y.
+__device__ __forceinline__ void FinishGate(Activation activation, float gate, const float* gate_bias, float up,
+                                           const float* up_bias, int64_t output, const Output& y, int64_t at) {
+  if (gate_bias != nullptr) gate += gate_bias[output];
+  if (up_bias != nullptr) up += up_bias[output];
+  Store(y, at, ActivateOnce(activation, gate) * UpFactor(activation, up));
+}
+
 }  // namespace hydrant::cuda
 
 #endif  // HYDRANT_KERNELS_CUDA_LINEAR_PACKED_FINISH_CUH_

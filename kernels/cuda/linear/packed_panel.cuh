@@ -32,6 +32,10 @@ __device__ __forceinline__ float HalfAt(uint32_t word, int which) {
   return __half2float(half);
 }
 
+__device__ __forceinline__ const std::byte* Panel(const PackedView& weight, int64_t number) {
+  return weight.data + number * weight.panel_bytes;
+}
+
 // What a lane reads of a tile.
 template <WeightFormat kFormat>
 struct PackedTile {

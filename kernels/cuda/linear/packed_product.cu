@@ -22,10 +22,6 @@ constexpr int kManyRows = kManyEights * 8;
 constexpr int kStages = 4;  // of a tile's inputs each
 constexpr int kStageElements = kManyRows * static_cast<int>(kTileInputs);
 
-__device__ __forceinline__ const std::byte* Panel(const PackedView& weight, int64_t number) {
-  return weight.data + number * weight.panel_bytes;
-}
-
 // Grid: rows of x, kPanels panels each. `up.data`: epilogue is kGate, and `weight` the gate; of two panels one is of either.
 template <WeightFormat kFormat, int kEights, int kPanels>
 __global__ void __launch_bounds__(kFewThreads)
@@ -43,9 +39,7 @@ __global__ void __launch_bounds__(kFewThreads)
     for (int eight = 0; eight < kEights; ++eight) {
       const int32_t row = first + eight * 8 + warp;
       if (row >= n) break;
-      const float g = weight.bias != nullptr ? open[eight] + weight.bias[output] : open[eight];
-      const float u = up.bias != nullptr ? factor[eight] + up.bias[output] : factor[eight];
-      Store(y, row * y_stride + output, ActivateOnce(activation, g) * UpFactor(activation, u));
+      FinishGate(activation, open[eight], weight.bias, factor[eight], up.bias, output, y, row * y_stride + output);
     }
   };
   const auto finish = [&](int64_t panel, const float(&products)[kEights]) {

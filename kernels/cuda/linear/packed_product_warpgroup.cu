@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int64_t panels = PackedPanels(weight.rows);
   const int64_t number = kGated ? int64_t{blockIdx.y} * kGroupWarps + warp % kGroupWarps
                                 : int64_t{blockIdx.y} * kGroups * kGroupWarps + warp;
-  const std::byte* panel = own.data + (number < panels ? number : panels - 1) * own.panel_bytes;
+  const std::byte* panel = Panel(own, number < panels ? number : panels - 1);
 
   RowsOnTheirWay rows;
   const __nv_bfloat16* from = x + first * weight.cols;
@@ -215,10 +215,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (row >= n || output >= weight.rows) continue;
     const float sum = totals[i * kThreads];
     if constexpr (kGated) {
-      const float open = weight.bias != nullptr ? sum + weight.bias[output] : sum;
-      const float of_up_row = totals[i * kThreads + kThreads / 2];
-      const float factor = up.bias != nullptr ? of_up_row + up.bias[output] : of_up_row;
-      Store(y, row * y_stride + output, ActivateOnce(activation, open) * UpFactor(activation, factor));
+      FinishGate(activation, sum, weight.bias, totals[i * kThreads + kThreads / 2], up.bias, output, y,
+                 row * y_stride + output);
     } else {
       Finish(epilogue, activation, sum, weight.bias, output, y, row * y_stride + output);
     }

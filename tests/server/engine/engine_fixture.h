@@ -117,6 +117,28 @@ class EngineTest : public testing::Test {
   std::unique_ptr<Engine> engine_;
 };
 
+// Its time is the test's, and its rounds are made by hand.
+class SteppedEngineTest : public EngineTest {
+ protected:
+  SteppedEngineTest() {
+    clock_ = [this] { return now_us_; };
+  }
+  // While what the engine was given is still there.
+  void TearDown() override {
+    if (engine_ == nullptr) return;
+    engine_->Stop();
+    while (engine_->MakeRound(false) != Engine::Round::kEnded) {
+    }
+  }
+  // Until there is nothing to do any more.
+  void Run() {
+    while (engine_->MakeRound(false) != Engine::Round::kWaits) {
+    }
+  }
+
+  int64_t now_us_ = 0;
+};
+
 }  // namespace hydrant
 
 #endif  // HYDRANT_TESTS_SERVER_ENGINE_ENGINE_FIXTURE_H_

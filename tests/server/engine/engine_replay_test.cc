@@ -41,27 +41,11 @@ class OneText : public ReplaySource {
   std::vector<ReplayEnd> ends;
 };
 
-// Its time is the test's, and its rounds are made by hand.
-class ReplayTest : public EngineTest {
+class ReplayTest : public SteppedEngineTest {
  protected:
-  ReplayTest() {
-    clock_ = [this] { return now_us_; };
-    replays_ = &source_;
-  }
-  ~ReplayTest() override {
-    if (engine_ == nullptr) return;
-    engine_->Stop();
-    while (engine_->MakeRound(false) != Engine::Round::kEnded) {
-    }
-  }
-  // Until there is nothing to do any more.
-  void Run() {
-    while (engine_->MakeRound(false) != Engine::Round::kWaits) {
-    }
-  }
+  ReplayTest() { replays_ = &source_; }
   void PassTime() { now_us_ += Engine::kQuietUs; }
 
-  int64_t now_us_ = 0;
   OneText source_;
 };
 

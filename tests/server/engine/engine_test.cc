@@ -153,24 +153,13 @@ TEST_F(EngineTest, AFewQuickSequencesDoNotPromiseAShortQueue) {
   EXPECT_GE(engine_->backlog().wait_s, 1) << "four beyond those that run, and four were seen to end";
 }
 
-// Each step takes 10 ms by a clock of the test, whose thread is the engine's.
-class RatedEngineTest : public EngineTest {
+// Each step takes 10 ms.
+class RatedEngineTest : public SteppedEngineTest {
  protected:
   RatedEngineTest() {
-    clock_ = [this] { return now_us_; };
     executor_.on_step = [this] { now_us_ += 10'000; };
     limits_.waiting_sequences_max = waiting_max_ = 2000;
     limits_.inbox_max = 2000;
-  }
-  ~RatedEngineTest() override {
-    if (engine_ == nullptr) return;
-    engine_->Stop();
-    while (engine_->MakeRound(false) != Engine::Round::kEnded) {
-    }
-  }
-  void Run() {
-    while (engine_->MakeRound(false) != Engine::Round::kWaits) {
-    }
   }
   // A second of work for every hundred.
   void AskOneByOne(int requests) {
@@ -179,8 +168,6 @@ class RatedEngineTest : public EngineTest {
       Run();
     }
   }
-
-  int64_t now_us_ = 0;
 };
 
 TEST_F(RatedEngineTest, ABurstBehindAQuietTimeIsTakenAsBeforeIt) {
