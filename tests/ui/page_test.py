@@ -60,7 +60,13 @@ class Page(page_case.PageCase):
         self.set("recall", "turn")
         self.chat()
         self.browser.wait(f"{dropped} === 3")
-        held[5], held[6], said["logical"] = 6, 6, 20  # it is read: all of that is held
+        answered = self.server.chat
+
+        def read(request):
+            held[5], held[6], said["logical"] = 6, 6, 20  # all of what is read is held
+            return answered(request)
+
+        self.server.chat = read  # not before the turn has begun: the page asks between turns, too
         self.say("What was it?")
         self.browser.wait(f"{dropped} === 1")
         self.assertEqual(self.browser.evaluate(back), "")
@@ -92,9 +98,14 @@ class Page(page_case.PageCase):
         self.browser.wait(f"{dropped} === '5'")
         go = threading.Event()
         self.addCleanup(go.set)
-        self.server.chat = lambda request: (200, go.wait() and [])
+
+        def keep_another(request):
+            held[5], held[9] = 6, 0
+            go.wait()
+            return 200, []
+
+        self.server.chat = keep_another
         self.say("Stop here.")
-        held[5], held[9] = 6, 0
         self.browser.wait(f"{dropped} === '9'")
         said["state"] = "parked"
         self.browser.press("Escape")
