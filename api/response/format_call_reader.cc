@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <utility>
 #include <variant>
 
@@ -32,20 +33,14 @@ std::shared_ptr<const Grammar> ReadingGrammar(std::string_view format, bool begi
   return std::move(std::get<std::shared_ptr<Grammar>>(made));
 }
 
-// A grammar of the format with states of its own. Those of all formats are compiled when the first is asked for.
+// A grammar of the format with states of its own. What it is made of is compiled when it is first asked for.
 std::shared_ptr<Grammar> GrammarOf(const grammar::ToolFormat& data) {
-  using Sources = std::map<std::string_view, std::shared_ptr<const grammar::GrammarSource>>;
-  static const Sources sources = [] {
-    Sources made;
-    for (const grammar::ToolFormat& format : grammar::ToolFormats()) {
-      made.try_emplace(grammar::FindReadFormats(format.name).front().name);
-    }
-    for (auto& [name, source] : made) {
-      source = ReadingGrammar(name, grammar::FindReadFormats(name).front().trigger.empty())->source();
-    }
-    return made;
-  }();
-  return std::make_shared<Grammar>(sources.at(data.name));
+  static std::mutex mutex;
+  static std::map<std::string_view, std::shared_ptr<const grammar::GrammarSource>> sources;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<const grammar::GrammarSource>& source = sources[data.name];
+  if (source == nullptr) source = ReadingGrammar(data.name, /*begins_only=*/data.trigger.empty())->source();
+  return std::make_shared<Grammar>(source);
 }
 
 }  // namespace
