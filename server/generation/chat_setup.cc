@@ -3,16 +3,45 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/generation/call_probe.h"
 
 namespace hydrant {
 namespace {
 
 // The longest known template has 17 KB.
 constexpr std::streamsize kTemplateBytesMax = 1 << 20;
+
+// The format that the template's words suggest, if it reads what the template shows of calls, or else the first that does.
+ToolCallFormat FindToolCalls(const ChatSetup::Template& chat, std::vector<std::string>* warnings) {
+  const ToolCallFormat suggested = DetectToolCallFormat(chat.source);
+  if (chat.parsed == nullptr) return suggested;
+  std::vector<ToolCallFormat> formats = {suggested};
+  std::vector<std::string> others;
+  for (const std::string_view name : ToolCallFormatNames()) {
+    const ToolCallFormat format = ToolCallFormatOf(name).value_or(ToolCallFormat::kNone);
+    if (format == suggested || format == ToolCallFormat::kNone) continue;
+    formats.push_back(format);
+    others.emplace_back(name);
+  }
+  const ToolCallFormat found = FormatThatReads(*chat.parsed, chat.reasoning, formats);
+  if (found == suggested || suggested == ToolCallFormat::kNone) return found;
+  const std::string says =
+      absl::StrCat("chat template: its words suggest tool calls of the format ",
+                   std::string(ToolCallFormatName(suggested)), ", which does not read the call that it renders; ");
+  warnings->push_back(
+      found == ToolCallFormat::kNone
+          ? absl::StrCat(says, "nor does any other (", absl::StrJoin(others, ", "),
+                         "), so that calls will stay text; --tool-call-parser names a format all the same")
+          : absl::StrCat(says, std::string(ToolCallFormatName(found)),
+                         " does, and is taken; --tool-call-parser names another"));
+  return found;
+}
 
 }  // namespace
 
@@ -29,8 +58,6 @@ ChatSetup MakeChatSetup(ChatTemplateSources sources, std::string_view bos, std::
   setup.eos_token = eos;
   setup.for_all.source = std::move(sources.for_all);
   setup.for_tools.source = std::move(sources.for_tools);
-  const std::string& spells_calls = setup.For(/*has_tools=*/true).source;
-  setup.tool_calls = ToolCallFormatOf(tool_call_parser).value_or(DetectToolCallFormat(spells_calls));
   const auto parse = [&](ChatSetup::Template& one, std::string_view refused) {
     if (one.source.empty()) return;
     one.names_developers = one.source.find("developer") != std::string::npos;
@@ -45,6 +72,8 @@ ChatSetup MakeChatSetup(ChatTemplateSources sources, std::string_view bos, std::
   };
   parse(setup.for_all, setup.for_tools.source.empty() ? "chats" : "chats without tools");
   parse(setup.for_tools, "chats with tools");
+  const std::optional<ToolCallFormat> named = ToolCallFormatOf(tool_call_parser);
+  setup.tool_calls = named.has_value() ? *named : FindToolCalls(setup.For(/*has_tools=*/true), warnings);
   return setup;
 }
 

@@ -245,7 +245,7 @@ Call it with <tool_call>{"name": ..., "arguments": ...}</tool_call><|im_end|>
 {% if message.role == "assistant" and "</think>" in message.content %}after a thought {% endif %}
 {{ message.content or "nothing" }}
 {% for call in message.tool_calls or [] %}
-<tool_call id={{ call.id }}>{{ call.function | tojson }}</tool_call>
+<tool_call>{{ call.function | tojson }}</tool_call> is {{ call.id }}
 {% endfor %}
 {% if message.tool_call_id %}
 in answer to {{ message.tool_call_id }}
@@ -280,7 +280,7 @@ def test_the_sdk_goes_through_a_conversation_with_tools(start_server, tmp_path):
         after = client.chat.completions.create(**fields, max_tokens=2, extra_body={"return_token_ids": True})
     prompt = server.post("/detokenize", {"tokens": after.prompt_token_ids}).json()["prompt"]
     assert 'get_weather takes {"type": "object"}' in prompt
-    called = f'<tool_call id={call.id}>{{"name": "get_weather", "arguments": {{"city": "Oslo"}}}}</tool_call>'
+    called = f'<tool_call>{{"name": "get_weather", "arguments": {{"city": "Oslo"}}}}</tool_call> is {call.id}'
     assert prompt.endswith(
         f"<|im_start|>assistant\nnothing\n{called}\n<|im_end|>\n"
         f"<|im_start|>tool\nrain, 4 degrees\nin answer to {call.id}\n<|im_end|>\n<|im_start|>assistant\n"

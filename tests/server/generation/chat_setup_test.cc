@@ -27,6 +27,40 @@ TEST(ChatSetup, GoesByTheTemplateUnlessToldHowCallsAreSpelled) {
   EXPECT_EQ(MakeChatSetup({"x", ""}, "", "", "mistral", &warnings).tool_calls, ToolCallFormat::kMistral);
 }
 
+// A template with words of Llama 3's format, whose calls stand between `open` and `close`.
+std::string CallingTemplate(const std::string& open, const std::string& close) {
+  return "{% for m in messages %}{% for c in m.tool_calls or [] %}" + open + "{{ c.function.arguments | tojson }}" +
+         close + "{% endfor %}{{ m.content or '' }}<|python_tag|>{% endfor %}";
+}
+
+TEST(ChatSetup, GoesByTheCallThatTheTemplateShows) {
+  std::vector<std::string> warnings;
+  const auto calls = [&warnings](const std::string& source, std::string_view parser = "auto") {
+    warnings.clear();
+    return MakeChatSetup({"x", source}, "", "", parser, &warnings).tool_calls;
+  };
+  const std::string functionary = CallingTemplate("<function={{ c.function.name }}>", "</function>");
+  EXPECT_EQ(calls(functionary), ToolCallFormat::kNone);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(
+      warnings[0],
+      "chat template: its words suggest tool calls of the format llama3_json, which does not read the call that it "
+      "renders; nor does any other (hermes, mistral, mistral_args, qwen3_coder, deepseek_v3, deepseek_v31, pythonic, "
+      "harmony), so that calls will stay text; --tool-call-parser names a format all the same");
+  EXPECT_EQ(calls(functionary, "llama3_json"), ToolCallFormat::kLlama3Json);
+  EXPECT_TRUE(warnings.empty()) << "what an operator names is not looked at";
+  const std::string hermes = "{\"name\": \"{{ c.function.name }}\", \"arguments\": ";
+  EXPECT_EQ(calls(CallingTemplate("{{ '<tool' ~ '_call>' }}" + hermes, "}</tool_call>")), ToolCallFormat::kHermes);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(
+      warnings[0],
+      "chat template: its words suggest tool calls of the format llama3_json, which does not read the call that it "
+      "renders; hermes does, and is taken; --tool-call-parser names another");
+  EXPECT_EQ(calls(CallingTemplate("<tool_call>" + hermes, "}</tool_call>")), ToolCallFormat::kHermes);
+  EXPECT_EQ(calls("{{ raise_exception('no') }}<|python_tag|>"), ToolCallFormat::kLlama3Json);
+  EXPECT_TRUE(warnings.empty());
+}
+
 TEST(ChatSetup, HasATemplateForConversationsWithToolsWhereTheModelHas) {
   std::vector<std::string> warnings;
   const ChatSetup one = MakeChatSetup({"x", ""}, "", "", "auto", &warnings);
