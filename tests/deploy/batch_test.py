@@ -81,8 +81,8 @@ def check_busy(path):
         expect(refused > 0, "it was busy", refused)
 
 
-LONG = {"prompt": "a", "max_tokens": 1000, "ignore_eos": True}
-ADMIN = ("--max-model-len", 1024, "--max-num-seqs", 1, "--admin-port", 0, "--admin-api-key", "ADMIN-KEY")
+LONG = {"prompt": "a", "max_tokens": 3000, "ignore_eos": True}
+ADMIN = ("--max-model-len", 4096, "--max-num-seqs", 1, "--admin-port", 0, "--admin-api-key", "ADMIN-KEY")
 
 
 def abort(server):
@@ -97,7 +97,7 @@ def abort(server):
 def check_gave_up(path):
     """What waited too long in the queue (504), and what an operator ended, is asked for again."""
     source, out = path / "gave_up.jsonl", path / "gave_up_out.jsonl"
-    with ServerProcess(BINARY, small_model(path), (*ADMIN, "--queue-timeout-s", 0.05)) as server:
+    with ServerProcess(BINARY, small_model(path), (*ADMIN, "--queue-timeout-s", 0.3)) as server:
         # One has all the server until it is ended, and the other waits for it.
         write(source, [*(line(i, url="/v1/completions", body=LONG) for i in range(2))])
         out.unlink(missing_ok=True)
@@ -105,10 +105,10 @@ def check_gave_up(path):
                                    stderr=subprocess.PIPE, text=True)  # fmt: skip
         wait_for("one waits too long", lambda: server.metric("hydrant_rejected_total", reason="queue_timeout") > 0)
         wait_for("a request is ended", lambda: abort(server))
-        _, told = process.communicate(timeout=200)
+        _, told = process.communicate(timeout=600)
         expect(process.returncode == 0, "what the server gave up is asked for again", told)
         found = {result["response"]["body"]["usage"]["completion_tokens"] for result in results(out).values()}
-        expect(found == {1000}, "and every answer is whole", found)
+        expect(found == {3000}, "and every answer is whole", found)
 
 
 def check_last_try(path):
