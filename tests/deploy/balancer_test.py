@@ -81,12 +81,14 @@ class Routing(TwoReplicas, unittest.TestCase):
         self.assertEqual({stream.replica for stream in streams}, set(self.replicas))
 
     def test_the_session_of_another_key_is_another_session(self):
-        def replica_of(key):
-            return self.client(X_Session_ID="same", Authorization=f"Bearer {key}").stream(prompt=[7], max_tokens=1).replica
+        def replica_of(**key):
+            return self.client(X_Session_ID="same", **key).stream(prompt=[7], max_tokens=1).replica
 
         keys = [f"key-{index}" for index in range(8)]
-        places = [replica_of(key) for key in keys]
-        self.assertEqual(places, [replica_of(key) for key in keys])
+        places = [replica_of(Authorization=f"Bearer {key}") for key in keys]
+        # However a key is sent, it is the same.
+        self.assertEqual(places, [replica_of(Authorization=f"bearer {key}") for key in keys])
+        self.assertEqual(places, [replica_of(X_API_Key=key) for key in keys])
         self.assertEqual(set(places), set(self.replicas))
 
     def test_a_session_is_found_by_the_other_header_and_by_its_path(self):

@@ -77,7 +77,9 @@ def _beginning(value):
 
 
 def _named(kind, text, headers):
-    owner = next((value for name in CREDENTIALS if (value := header(headers, name))), "")
+    credential = next((value for name in CREDENTIALS if (value := header(headers, name))), "")
+    # The same key, as Anthropic's clients send it, has no scheme before it.
+    owner = credential.split(None, 1)[-1].strip() if credential.lower().startswith("bearer ") else credential
     return f"{kind} {owner} {text}"
 
 

@@ -62,7 +62,9 @@ class Affinity(unittest.TestCase):
         self.assertEqual(affinity.key_of_head(head(content_type="a"), "/v1/completions"), "")
 
     def test_two_tenants_with_one_id_are_two_sessions(self):
-        keys = {affinity.key_of_head(head(x_session_id="a", authorization=key), "/") for key in ("Bearer a", "Bearer b")}
+        keys = {affinity.key_of_head(head(x_session_id="a", authorization=key), "/") for key in ("Bearer a", "bearer  a", "Bearer b")}
+        # The first is sent by others' clients, too.
+        keys.add(affinity.key_of_head(head(x_session_id="a", x_api_key="a"), "/"))
         self.assertEqual(len(keys), 2)
 
     def test_a_body_names_the_same_session_as_a_head(self):
