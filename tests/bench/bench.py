@@ -59,6 +59,7 @@ MEASURES = {
     "operations": "scrapes under load, clients that go away: three minutes",
 }  # fmt: skip
 EXIT_USAGE = 64
+PEER_DEFAULTS = {"rounds": 3, "threads": None, "isa": None, "formats": peer_llama_cpp.FORMATS}
 STARTS = 5
 IDLE_S = 5.0
 DECODED = 128
@@ -112,32 +113,62 @@ def formats_of_peer(text):
     return chosen
 
 
+def count(text):
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return int(text)
+
+
+def refuse(why):
+    sys.stderr.write(f"hydrant: {why}\n")
+    sys.exit(EXIT_USAGE)
+
+
+def check_names(arguments, names):
+    if arguments.peer and arguments.words or "--peer" in {word.partition("=")[0] for word in arguments.words}:
+        refuse("--peer takes no NAME: it is a bench of its own.")
+    for flag in PEER_DEFAULTS:
+        if not arguments.peer and getattr(arguments, flag) is not None:
+            refuse(f"--{flag} goes with --peer, or behind the NAME of a bench that has it.")
+    unknown = next((name for name in arguments.names if name not in names), None)
+    if unknown is not None:
+        near = difflib.get_close_matches(unknown, names, 1)
+        meant = f": did you mean {near[0]}?" if near else "."
+        refuse(f"there is no bench '{unknown}'{meant} These exist: {', '.join(names)}")
+    if arguments.passed and len(arguments.names) != 1:
+        refuse(f"{arguments.passed[0]}: flags go behind one NAME, whose bench they are for.")
+    if arguments.passed and arguments.names == ["server"]:
+        refuse("server takes no flags.")
+
+
 def parse(names):
     parser = argparse.ArgumentParser(
         prog="./hydrant bench",
-        usage="./hydrant bench [--list] [NAME …]\n       ./hydrant bench --peer llama.cpp [--rounds N] [--threads N] [--isa avx2] [--formats F,…]",
+        usage="./hydrant bench [--list] [NAME …]\n       ./hydrant bench NAME FLAGS-OF-THIS-BENCH\n       ./hydrant bench --peer llama.cpp [--rounds N] [--threads N] [--isa avx2] [--formats F,…]",
         description="Builds what the benches need and prints what was measured beside the limit of the machine. Figures are only\n"
         "as good as the machine is quiet; its load average is printed with them.\n\n"
         f"{listing(names)}\n\nWithout a NAME all of them run but {', '.join(ONLY_WHEN_NAMED)}.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="a bench to run")
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="NAME", help="a bench to run; flags behind it, and all behind --, are its own")
     parser.add_argument("--list", action="store_true", help="list the benches, one a line")
     parser.add_argument("--peer", choices=("llama.cpp",), help="compare with it in turn, on the same model; it is fetched and built first")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of each (default: 3)")
-    parser.add_argument("--threads", type=int, default=0, metavar="N", help="threads of each (default: all processors)")
+    parser.add_argument("--rounds", type=count, metavar="N", help="turns of each (default: 3)")
+    parser.add_argument("--threads", type=count, metavar="N", help="threads of each (default: all processors)")
     parser.add_argument("--isa", choices=("avx2",), help="both sides with no more than these instructions")
-    parser.add_argument("--formats", type=formats_of_peer, default=peer_llama_cpp.FORMATS, metavar="F,…",
+    parser.add_argument("--formats", type=formats_of_peer, metavar="F,…",
                         help=f"of the peer's weights, among {','.join(peer_llama_cpp.FORMATS)} (default: all)")  # fmt: skip
     parser.add_argument("--targets", action="store_true", help=argparse.SUPPRESS)  # for ./hydrant: what to build first
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parents[1] / "build" / "release", help=argparse.SUPPRESS)
     parser.add_argument("--model", type=pathlib.Path, default=DEFAULT_MODEL, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    unknown = [name for name in arguments.names if name not in names]
-    if unknown:
-        near = difflib.get_close_matches(unknown[0], names, 1)
-        meant = f": did you mean {near[0]}?" if near else "."
-        parser.exit(EXIT_USAGE, f"hydrant: there is no bench '{unknown[0]}'{meant} These exist: {', '.join(names)}\n")
+    behind = next((i for i, word in enumerate(arguments.words) if word.startswith("-")), len(arguments.words))
+    arguments.names, arguments.passed = arguments.words[:behind], arguments.words[behind:]
+    check_names(arguments, names)
+    if arguments.passed[:1] == ["--"]:
+        del arguments.passed[0]
+    for flag, default in PEER_DEFAULTS.items():
+        setattr(arguments, flag, getattr(arguments, flag) or default)
     return arguments
 
 
@@ -161,11 +192,11 @@ def main():
             bench_server(arguments)
         elif name in SCRIPTS + ONLY_WHEN_NAMED:
             command = [sys.executable, HERE / f"{name}.py", "--binary", arguments.build / "hydrantd", "--model", arguments.model]
-            failed += subprocess.run(command).returncode != 0
+            failed += subprocess.run([*command, *arguments.passed]).returncode != 0
         else:
             extra = [argument.format(model=arguments.model) for argument in ARGUMENTS.get(name, [])]
             program = arguments.build / "tests" / "bench" / programs_of(name)[0]
-            failed += subprocess.run([program, *extra]).returncode != 0
+            failed += subprocess.run([program, *extra, *arguments.passed]).returncode != 0
     return 1 if failed else 0
 
 

@@ -43,6 +43,9 @@ class Door(unittest.TestCase):
         result.seconds = time.monotonic() - started
         return result
 
+    def default_model(self):
+        return next(line.split()[2] for line in (ROOT / "deploy/models/smollm2-135m.txt").read_text().splitlines() if "# file:" in line)
+
     def assert_did_nothing(self, result):
         self.assertFalse(self.trace.exists(), self.trace.exists() and self.trace.read_text())
         self.assertFalse(self.build.exists(), "a build directory was made")
@@ -108,6 +111,14 @@ class Door(unittest.TestCase):
             (["bench", "no_such_bench"], "no_such_bench"),
             (["bench", "sesions"], "did you mean sessions?"),
             (["bench", "--no-such-flag"], "--no-such-flag"),
+            (["bench", "--threads", "1"], "--threads goes with --peer"),
+            (["bench", "--formats", "Q4_0", "model"], "--formats goes with --peer"),
+            (["bench", "--peer", "llama.cpp", "model"], "--peer takes no NAME"),
+            (["bench", "model", "--peer", "llama.cpp"], "--peer takes no NAME"),
+            (["bench", "--peer", "llama.cpp", "--rounds", "0"], "--rounds"),
+            (["bench", "--peer", "llama.cpp", "--threads", "-3"], "--threads"),
+            (["bench", "model", "linear", "--threads", "1"], "--threads: flags go behind one NAME"),
+            (["bench", "server", "--threads", "1"], "server takes no flags"),
             (["fuzz", "no_such_target"], "no_such_target"),
             (["fuzz", "5", "no_such_target"], "no_such_target"),
             (["fuzz", "htp_head"], "did you mean http_head?"),
@@ -176,7 +187,7 @@ class Door(unittest.TestCase):
         for name in ("hydrantd", "hydrant-loadgen"):
             self.write(self.build / "release" / name, 'pwd -P; echo "$*"\n')
         (elsewhere / "model.gguf").touch()
-        catalogued = next(line.split()[2] for line in (ROOT / "deploy/models/smollm2-135m.txt").read_text().splitlines() if "# file:" in line)
+        catalogued = self.default_model()
         for arguments, given in (
             (["up", "model.gguf", "--port", "0"], "serve model.gguf --port 0"),
             (["up", "--port=0"], f"serve {ROOT}/models/{catalogued} --port=0"),
@@ -200,6 +211,19 @@ class Door(unittest.TestCase):
             self.hydrant("bench", *names)
             self.assertEqual(self.trace.read_text(), f"ninja -C {self.build}/release {targets}\n")
             self.trace.unlink()
+
+    def test_what_stands_behind_one_bench_is_its_own(self):
+        if not (ROOT / "models" / self.default_model()).exists():
+            self.skipTest("the default model is not here")
+        self.environment["HYDRANT_SKIP_PACKAGES"] = "1"
+        self.build_with_ninja_only()
+        self.write(pathlib.Path(self.folder.name) / "bin" / "ninja", "exit 0\n")
+        programs = self.build / "release" / "tests" / "bench"
+        programs.mkdir(parents=True)
+        self.write(programs / "linear_bench", 'pwd -P; echo "$*"\n')
+        for words, given in ((["--rows", "1,2"], "--rows 1,2"), (["--", "a", "--list"], "a --list"), ([], "")):
+            result = self.hydrant("bench", "linear", *words, cwd=self.folder.name)
+            self.assertEqual(result.stdout.splitlines()[-2:], [str(pathlib.Path(self.folder.name).resolve()), given], result.stderr)
 
     def test_the_build_of_another_tree_is_not_taken_over(self):
         self.environment["HYDRANT_SKIP_PACKAGES"] = "1"
