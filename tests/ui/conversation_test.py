@@ -176,7 +176,115 @@ class Conversation(page_case.ConversationCase):
         kept = self.browser.evaluate("Object.entries({...sessionStorage}).filter(([name, text]) => text.includes('zqx-secret')).map(e => e[0])")
         self.assertEqual(kept, ["hydrant.key"])
 
-    # --- answers ------------------------------------------------------------------------------------------------------
+    # --- questions that come back ---------------------------------------------------------------------------------------
+
+    def test_a_question_goes_back_into_the_field_before_what_was_typed_there(self):
+        self.chat("One?")
+        self.set("say", "half a thought")
+        self.click("Edit the question")
+        self.assertEqual(self.browser.evaluate(FIELD), "One?\n\nhalf a thought")
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('.message').length"), 0)
+
+    def test_a_question_that_is_refused_while_the_next_is_typed_is_not_lost(self):
+        go = threading.Event()
+        self.addCleanup(go.set)
+        self.server.chat = lambda request: go.wait() and (400, BUSY)
+        self.say("Precious?")
+        self.wait(f"!{DONE}")
+        self.set("say", "the next one")
+        go.set()
+        self.wait(DONE)
+        self.assertEqual(self.browser.evaluate(FIELD), "Precious?\n\nthe next one")
+
+    def test_a_suggestion_leaves_what_is_in_the_field(self):
+        self.set("say", "a long draft")
+        self.browser.click(".suggestion")
+        self.wait(f"{ANSWERS}[0] === 'An answer.' && {DONE}")
+        self.assertEqual(self.browser.evaluate(FIELD), "a long draft")
+        self.assertIn("lighthouse", self.bodies[0]["messages"][0]["content"])
+
+    def test_a_reload_loses_neither_a_question_nor_what_is_typed_behind_it(self):
+        self.held()
+        self.say("Go.")
+        self.wait(f"!{DONE}")
+        self.set("say", "and then")
+        self.visit()
+        self.assertEqual(self.browser.evaluate(FIELD), "Go.\n\nand then")
+
+    def test_a_reload_before_another_answer_keeps_the_one_there_was(self):
+        self.chat("One?")
+        self.held()
+        self.click("Try again")
+        self.wait(f"!{DONE}")
+        self.set("say", "a draft")
+        self.visit()
+        self.assertEqual(self.browser.evaluate(ANSWERS), ["An answer."])
+        self.assertEqual(self.browser.evaluate(FIELD), "a draft")
+
+    # --- answers --------------------------------------------------------------------------------------------------------
+
+    NOTHING = "document.querySelector('.message.assistant:last-child .progress:not([hidden])')?.textContent"
+    BUTTONS = "[...document.querySelectorAll('.message.assistant:last-child .foot button')].map(e => e.textContent)"
+    THOUGHT = {"choices": [{"delta": {"reasoning_content": "Hm. "}, "finish_reason": None}], "usage": None}
+
+    def test_an_answer_that_was_all_thought_says_so(self):
+        usage = {"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 240}}
+        self.server.chat = lambda request: (200, [self.THOUGHT] * 3 + [ended("length"), usage])
+        self.chat("What is 2 + 2?")
+        words = "All of its 240 tokens went into thinking: allow a longer answer."
+        self.assertEqual(self.browser.evaluate(self.NOTHING), words)
+        self.assertEqual(self.browser.evaluate(self.BUTTONS), ["Try again", "Edit the question"])
+        self.assertEqual(self.browser.evaluate("document.querySelector('.message.user .said').textContent"), "What is 2 + 2?")
+        self.visit()  # a reload keeps it
+        self.assertEqual(self.browser.evaluate(self.NOTHING), words)
+        self.server.chat = lambda request: (200, [self.THOUGHT, piece("4"), ended("stop")])
+        self.click("Try again")
+        self.wait(f"{ANSWERS}.join() === '4' && {DONE}")
+        self.assertIsNone(self.browser.evaluate(self.NOTHING))
+
+    def test_a_model_that_says_nothing_is_said_to(self):
+        call = {"index": 0, "id": "call_0", "type": "function", "function": {"name": "weather", "arguments": '{"pla'}}
+        for events, words in (
+            ([ended("stop")], "The model said nothing."),
+            ([self.THOUGHT, ended("stop")], "The model thought, and said nothing."),
+            ([{"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": None}], "usage": None}, ended("length")],
+             "Its call was cut: allow a longer answer."),
+        ):  # fmt: skip
+            self.server.chat = lambda request, events=events: (200, events)
+            self.chat("One?")
+            self.assertEqual(self.browser.evaluate(self.NOTHING), words)
+        self.server.chat = lambda request: (200, [piece("Two."), ended("stop")])
+        self.chat("Two?")
+        said = [message["content"] for message in self.posts()[-1].body["messages"]]
+        self.assertEqual(said, ["One?", "", "One?", "", "One?", "", "Two?"])
+        self.server.chat = lambda request: (200, [ended("stop")])
+        self.click("Try again")
+        self.wait("document.getElementById('chat-error').textContent === 'The model said nothing.'")
+        self.wait(DONE)
+        self.assertEqual(self.browser.evaluate(ANSWERS)[-1], "Two.", "what there was is not lost")
+
+    def test_what_was_cut_still_goes_on_after_a_reload(self):
+        self.server.chat = lambda request: (200, [piece("One, two,"), ended("length"), {"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 9}}])
+        self.chat("Count.")
+        foot = "document.querySelector('.message.assistant .foot').textContent"
+        before = self.browser.evaluate(foot)
+        self.assertRegex(before, "Go on.*As long as an answer may be. 30 tokens read; 9 written in ")
+        self.visit()
+        self.assertEqual(self.browser.evaluate(foot), before)
+        self.server.chat = lambda request: (200, [piece(" three."), ended("stop")])
+        self.click("Go on")
+        self.wait(f"{ANSWERS}.join() === 'One, two, three.' && {DONE}")
+        self.assertTrue(self.posts()[-1].body["continue_final_message"])
+
+    def test_a_reload_while_an_answer_goes_on_keeps_what_came(self):
+        self.server.chat = lambda request: (200, [piece("One, two,"), ended("length")])
+        self.chat("Count.")
+        self.held([" three,"])
+        self.click("Go on")
+        self.wait(f"{ANSWERS}.join() === 'One, two, three,'")
+        self.visit()
+        self.assertEqual(self.browser.evaluate(ANSWERS), ["One, two, three,"])
+        self.assertEqual(self.browser.evaluate("document.querySelector('.message.assistant .note').textContent"), "Stopped")
 
     def test_an_answer_can_be_had_again_and_its_question_changed(self):
         self.chat("One?")

@@ -36,6 +36,14 @@ function isWhole({ function: { arguments: given } }) {
   }
 }
 
+// Why there is nothing to read in an answer that ended by itself.
+function whyNothing({ usage, cut }, thinks, calls) {
+  if (calls.length > 0) return "Its call was cut: allow a longer answer.";
+  if (!thinks) return "The model said nothing.";
+  if (!cut) return "The model thought, and said nothing.";
+  return `All of its ${usage ? plural(usage.completion_tokens, "token") : "tokens"} went into thinking: allow a longer answer.`;
+}
+
 // A message as requests have it: what is said after calls is what they give back.
 function asSent({ role, content, calls = [] }, before) {
   if (role === "user" && before?.calls?.length > 0) {
@@ -43,6 +51,9 @@ function asSent({ role, content, calls = [] }, before) {
   }
   return [{ role, content, ...(calls.length > 0 ? { tool_calls: calls } : {}) }];
 }
+
+// A question that goes back into the field stands before what has been typed there.
+const withDraft = (question) => [question, find("say").value].filter((text) => text.trim() !== "").join("\n\n");
 
 const newSession = () =>
   `ui-${Array.from(crypto.getRandomValues(new Uint8Array(9)), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
@@ -55,6 +66,7 @@ export class Chat {
     this.abort = null;
     this.answer = null; // the message that is being written
     this.said = ""; // what it says so far, without its calls
+    this.before = null; // the message that stood in its place
     this.thinks = false;
     this.renew();
     for (const text of SUGGESTIONS) {
@@ -62,7 +74,7 @@ export class Chat {
     }
     find("composer").addEventListener("submit", (event) => {
       event.preventDefault();
-      this.say(find("say").value);
+      this.send();
     });
     find("say").addEventListener("input", () => this.fit());
     find("say").addEventListener("keydown", (event) => {
@@ -87,7 +99,7 @@ export class Chat {
 
   renew() {
     this.session = newSession();
-    this.messages = []; // {role, content, calls, stopped, view}; calls: of tools, as the API has them
+    this.messages = []; // {role, content, calls, stopped, cut, nothing, view}; calls: of tools, as the API has them; nothing: why it is empty
   }
 
   async restart() {
@@ -107,21 +119,25 @@ export class Chat {
 
   // As store.js has it: with what there is of an answer, or with a question without one back in the field.
   keep() {
-    const messages = this.messages.map(({ role, content, calls = [], stopped }) =>
-      ({ role, content, ...(calls.length > 0 ? { calls } : {}), ...(stopped ? { stopped } : {}) }));
+    const kept = ({ role, content, calls = [], stopped, cut, nothing, view }) => ({ role, content,
+      ...(calls.length > 0 && { calls }), ...(stopped && { stopped }), ...(cut && { cut }), ...(nothing && { nothing }),
+      ...(view.note && { note: view.note }) });
+    const messages = this.messages.map(kept);
+    const so_far = { role: "assistant", content: this.said, stopped: true };
     let draft = find("say").value;
     if (this.busy && messages.at(-1)?.role === "user") {
-      if (this.said !== "") messages.push({ role: "assistant", content: this.said, stopped: true });
-      else draft = messages.pop().content;
-    } else if (this.busy && messages.length > 0) {
-      messages.at(-1).content = this.said; // it goes on
+      if (this.said !== "") messages.push(so_far);
+      else if (this.before) messages.push(kept(this.before));
+      else draft = withDraft(messages.pop().content);
+    } else if (this.busy && messages.length > 0 && this.said !== messages.at(-1).content) {
+      messages.splice(-1, 1, so_far); // it goes on
     }
     keepChat({ session: this.session, messages, draft, beginning: this.settings.asked });
   }
 
   restore({ session, messages, draft, beginning }) {
     this.session = session;
-    for (const { role, content, calls, stopped } of messages) this.add(role, content, calls, stopped === true);
+    for (const { role, content, calls, ...end } of messages) this.add(role, content, calls, end);
     find("say").value = draft;
     this.fit();
     if (messages.length === 0) return false;
@@ -132,13 +148,13 @@ export class Chat {
     return true;
   }
 
-  add(role, content, calls = [], stopped = false) {
+  add(role, content, calls = [], { stopped = false, cut = false, nothing = "", note = null } = {}) {
     const view = this.bubble(role, withCalls(content, calls));
     if (role === "assistant") {
       view.begin();
-      view.end({ stopped });
+      view.end({ stopped, cut, nothing, note });
     }
-    this.messages.push({ role, content, calls, stopped, view });
+    this.messages.push({ role, content, calls, stopped, cut, nothing, view });
     return view;
   }
 
@@ -156,12 +172,12 @@ export class Chat {
   offer() {
     const last = this.messages.at(-1);
     find("say").placeholder = last?.calls?.length > 0 ? "What the tool gives back …" : "Say something …";
-    for (const { role, content, calls, view } of this.messages) {
+    for (const { role, content, calls, nothing, view } of this.messages) {
       if (role !== "assistant") continue;
-      const actions = this.busy ? [] : [copyButton(() => withCalls(content, calls))];
+      const actions = this.busy || nothing ? [] : [copyButton(() => withCalls(content, calls))];
       if (view === last.view && !this.busy) {
         actions.push(["Try again", () => this.again()], ["Edit the question", () => this.edit()]);
-        if (last.cut && this.templated && calls.length === 0) actions.unshift(["Go on", () => this.goOn()]);
+        if (last.cut && this.templated && calls.length === 0 && !nothing) actions.unshift(["Go on", () => this.goOn()]);
       }
       view.offer(actions);
     }
@@ -222,11 +238,18 @@ export class Chat {
     return this.request(messages.length > 0 ? messages : [{ role: "user", content: "Hello!" }]);
   }
 
-  async say(text) {
-    if (this.busy || text.trim() === "") return;
+  // What is in the field.
+  async send() {
+    const text = find("say").value.trim();
+    if (this.busy || text === "") return;
     find("say").value = "";
     this.fit();
-    this.add("user", text.trim());
+    await this.say(text);
+  }
+
+  async say(text) {
+    if (this.busy) return;
+    this.add("user", text);
     await this.turn(this.bubble("assistant"));
   }
 
@@ -241,11 +264,8 @@ export class Chat {
   // The last question goes back to the field.
   edit() {
     if (this.busy) return;
-    const draft = find("say").value;
-    find("say").value = "";
     this.messages.pop().view.element.remove();
     this.takeBack(this.messages);
-    if (draft !== "") find("say").value = draft;
     find("say").focus();
     this.offer();
     this.keep();
@@ -255,10 +275,11 @@ export class Chat {
     if (!this.busy) await this.turn(this.messages.at(-1).view, { goes_on: true });
   }
 
-  // `goes_on`: the answer is the last message, which is written on; `before`: the message that stood in its place.
+  // `goes_on`: the answer is the last message, which is written on; `before`: as this.before.
   async turn(answer, { goes_on = false, before = null } = {}) {
     this.abort = new AbortController();
     this.answer = answer;
+    this.before = before;
     this.showError("");
     answer.begin();
     find("log").scrollTop = find("log").scrollHeight;
@@ -270,6 +291,7 @@ export class Chat {
     const by_itself = await this.receive(answer, goes_on, before);
     this.abort = null;
     this.answer = null;
+    this.before = null;
     find("send").hidden = false;
     find("stop").hidden = true;
     this.offer();
@@ -309,16 +331,22 @@ export class Chat {
     const whole = calls.filter(isWhole); // half a call is none
     if (whole.length < calls.length) answer.write(withCalls(said, whole), (change) => this.follow(change));
     const refused = goes_on && end.stopped && said === begun && whole.length === 0;
-    this.follow(() => refused ? answer.rest() : answer.end(end));
+    const is_empty = said === "" && whole.length === 0;
+    const nothing = is_empty && !end.stopped ? whyNothing(end, this.thinks, calls) : "";
+    this.follow(() => refused ? answer.rest() : answer.end({ ...end, nothing }));
     if (refused) return false;
-    if (said === "" && whole.length === 0) {
+    const said_all = { content: said, calls: whole, stopped: end.stopped, cut: end.cut, nothing };
+    if (is_empty && before && (end.stopped || !before.nothing)) {
       answer.element.remove();
-      if (before) this.putBack(messages, before);
-      else this.takeBack(messages);
+      this.putBack(messages, before);
+      if (nothing && messages === this.messages) this.showError(nothing);
+    } else if (is_empty && end.stopped) {
+      answer.element.remove();
+      this.takeBack(messages);
     } else if (goes_on) {
-      Object.assign(messages.at(-1), { content: said, calls: whole, stopped: end.stopped, cut: end.cut });
+      Object.assign(messages.at(-1), said_all);
     } else {
-      messages.push({ role: "assistant", content: said, calls: whole, stopped: end.stopped, cut: end.cut, view: answer });
+      messages.push({ role: "assistant", ...said_all, view: answer });
     }
     return !end.stopped;
   }
@@ -333,8 +361,7 @@ export class Chat {
       find("log").replaceChildren(this.welcome);
       this.settings.remember(false);
     }
-    if (find("say").value !== "") return;
-    find("say").value = content;
+    find("say").value = withDraft(content);
     this.fit();
   }
 

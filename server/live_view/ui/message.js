@@ -63,15 +63,17 @@ export class Message {
     this.said.classList.toggle("stopped", this.stopped);
   }
 
-  end({ usage = null, stopped = false, cut = false }) {
+  // `nothing`: why there is nothing to read; `note`: what stands below it, where that is known.
+  end({ usage = null, stopped = false, cut = false, nothing = "", note = null }) {
     this.stopped = stopped;
     this.rest();
-    const why = stopped ? "Stopped" : cut ? "As long as an answer may be" : "";
+    if (nothing !== "") this.wait(nothing);
+    const why = stopped ? "Stopped" : cut && nothing === "" ? "As long as an answer may be" : "";
     const cost = costOf(usage, (performance.now() - this.begun) / 1000);
-    this.note = [why, cost].filter((words) => words !== "").join(". ");
+    this.note = note ?? [why, cost].filter((words) => words !== "").join(". ");
   }
 
-  // Why there is nothing to read yet. `share` in [0, 1] draws a bar, `left` counts down, `action` is [label, what it does].
+  // Why there is nothing to read, as yet or at all. `share` in [0, 1] draws a bar, `left` counts down, `action` is [label, what it does].
   wait(text, { share = null, left = null, action = null } = {}) {
     if (this.progress.dataset.text !== text) {
       this.progress.dataset.text = text;

@@ -22,11 +22,12 @@ function write(name, value) {
 
 const isCall = (call) => [call?.id, call?.function?.name, call?.function?.arguments].every((text) => typeof text === "string");
 const isMessage = (message) => {
-  const { role, content, calls = [] } = message ?? {};
-  return ["user", "assistant"].includes(role) && typeof content === "string" && Array.isArray(calls) && calls.every(isCall);
+  const { role, content, calls = [], stopped = false, cut = false, nothing = "", note = "" } = message ?? {};
+  return ["user", "assistant"].includes(role) && [content, nothing, note].every((text) => typeof text === "string")
+    && [stopped, cut].every((is) => typeof is === "boolean") && Array.isArray(calls) && calls.every(isCall);
 };
 
-// {session, messages: [{role, content, calls, stopped}], draft}, or null.
+// {session, messages: [{role, content, calls, stopped, cut, nothing, note}], draft, beginning}, or null.
 export function keptChat() {
   const chat = read(CHAT);
   const is_chat = typeof chat?.session === "string" && /^[\w-]{1,64}$/.test(chat.session) && Array.isArray(chat.messages);
