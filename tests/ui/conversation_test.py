@@ -166,6 +166,24 @@ class Conversation(page_case.ConversationCase):
         self.assertEqual(len(set(sessions[:-1])), 1)
         self.assertNotEqual(sessions[-1], sessions[0])
 
+    def test_a_duplicated_tab_goes_on_in_a_session_of_its_own(self):
+        self.chat("One.")
+        # A window that a page opens begins with a copy of what the page keeps, as a duplicated tab does.
+        self.browser.evaluate("(window.twin = window.open('/ui')) && 0")
+        self.wait("twin.document.documentElement?.dataset.ready === 'yes'")
+        said = "[...twin.document.querySelectorAll('.message.assistant .said')].map(e => e.textContent)"
+        self.assertEqual(self.browser.evaluate(said), ["An answer."])
+        self.browser.evaluate("twin.document.getElementById('say').value = 'Two.', twin.document.getElementById('composer').requestSubmit()")
+        self.wait(f"{said}.length === 2 && twin.document.getElementById('stop').hidden")
+        self.assertEqual([message["content"] for message in self.bodies[1]["messages"]], ["One.", "An answer.", "Two."])
+        self.chat("Three.")
+        self.browser.evaluate("twin.close()")
+        self.visit()
+        self.chat("Four.")
+        one, two, three, four = [request.headers["X-Session-ID"] for request in self.posts()]
+        self.assertEqual([one, one], [three, four])
+        self.assertNotEqual(one, two)
+
     def test_nothing_is_left_in_the_browser_but_what_this_tab_needs(self):
         self.browser.evaluate("sessionStorage.setItem('hydrant.key', 'zqx-secret')")
         self.chat()

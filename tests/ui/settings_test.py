@@ -146,10 +146,25 @@ class Settings(page_case.ConversationCase):
         self.assertIn("your next message the whole chat is read anew", self.browser.evaluate(hint))
         self.set("budget", "128")
         self.assertNotIn("anew", self.browser.evaluate(hint))
+
+    def test_a_budget_above_the_context_is_not_offered(self):
+        self.set("budget", "2048")
         self.server.models = lambda request: (200, {"data": [{"id": "small", "max_model_len": 1024}]})
         self.visit()
-        self.set("budget", "2048")
-        self.assertIn("with this budget nothing is dropped", self.browser.evaluate(hint))
+        offered = "[...document.getElementById('budget').options].filter(o => !o.disabled && !o.hidden).map(o => o.value)"
+        self.assertEqual(self.browser.evaluate(offered), ["32", "64", "128", "256", "512", "1024"])
+        self.assertIn("with this budget nothing is dropped", self.browser.evaluate("document.getElementById('hint').textContent"))
+        self.chat()
+        self.assertEqual(self.bodies[-1]["kv"]["budget"], 1024)
+
+    def test_a_dialog_closes_with_a_click_beside_it_and_no_other(self):
+        self.browser.click("#show-settings")
+        left, top = self.browser.evaluate("(({ left, top }) => [left, top])(document.getElementById('settings-dialog').getBoundingClientRect())")
+        padding, beside, field = (left + 6, top + 60), (left - 20, top + 60), self.browser.center("#system")
+        for begin, end, stays in ((padding, padding, True), (field, beside, True), (beside, padding, True), (beside, beside, False)):
+            for kind, (x, y) in (("mousePressed", begin), ("mouseMoved", end), ("mouseReleased", end)):
+                self.browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+            self.assertEqual(self.browser.evaluate("document.getElementById('settings-dialog').open"), stays, (begin, end))
 
     # --- the command line -----------------------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ class Text(page_case.ConversationCase):
             "[...document.querySelectorAll('.said *')].map(e => [e.tagName, ...[...e.attributes].map(a => a.name)])"
         )
         self.assertLessEqual({name for name, *_ in built}, BUILT)
-        self.assertLessEqual({attribute for _, *those in built for attribute in those}, {"class", "type", "tabindex", "start"})
+        self.assertLessEqual({attribute for _, *those in built for attribute in those}, {"class", "type", "tabindex", "start", "dir"})
         said = self.browser.evaluate(ANSWERS)[0]
         for line in ('<img src=x onerror="window.harmed = 1">', "[click](javascript:window.harmed=1)", "&lt;img", "</code></pre><script>"):
             self.assertIn(line, said, "it is shown as it was written")
@@ -104,6 +104,17 @@ class Text(page_case.ConversationCase):
         self.assertEqual(self.browser.evaluate("document.querySelector('.said pre').textContent"), 'def f(x):\n\n    return "*not soft*"')
         self.assertEqual(self.browser.evaluate("document.querySelectorAll('.said ol')[1].start"), 3)
         self.assertIn("2 * 3 * 4", self.browser.evaluate(ANSWERS)[0])
+
+    def test_text_begins_at_the_side_that_its_letters_ask_for(self):
+        self.answer = ["مرحبا! Hydrant هو خادم.\n\n- واحد\n- اثنان\n\n> اقتباس\n\n```\ncode\n```\n\n| ا | ب |\n|---|---|\n| 1 | 2 |\n\n## End"]
+        self.chat("שלום, מה שלומך?")
+        self.set("say", "שלום")
+        expected = {"#say": "rtl", ".user .said": "rtl", ".assistant p": "rtl", ".assistant ul": "rtl", ".assistant li": "rtl",
+                    ".assistant blockquote": "rtl", ".assistant table": "rtl", ".assistant .code": "ltr", ".assistant h4": "ltr"}  # fmt: skip
+        direction = "(selector) => getComputedStyle(document.querySelector(selector)).direction"
+        self.assertEqual({selector: self.browser.evaluate(f"({direction})('{selector}')") for selector in expected}, expected)
+        self.set("say", "Hello")
+        self.assertEqual(self.browser.evaluate(f"({direction})('#say')"), "ltr")
 
     def test_no_text_makes_the_page_slow(self):
         """Each of these has 60,000 characters; what is worse than linear in them takes minutes."""

@@ -4,7 +4,7 @@ import { eventsOf, forget, post } from "./api.js";
 import { copyButton, find, make, plural } from "./dom.js";
 import { Message } from "./message.js";
 import { patiently, pause } from "./patience.js";
-import { keepChat } from "./store.js";
+import { claim, keepChat } from "./store.js";
 
 const SUGGESTIONS = [
   "Tell me a long story about a lighthouse keeper and the storm of the century.",
@@ -12,7 +12,8 @@ const SUGGESTIONS = [
   "My name is Ada, I live in Lisbon and I keep bees. Write me a letter of introduction to my new neighbours.",
 ];
 
-// A turn that a reload cut off holds its session for a moment. Who still holds it after that is another tab with the same chat.
+// A turn that a reload cut off holds its session for a moment. Who still holds it after that is another tab with the same chat, where
+// the browser cannot tell (store.js).
 const BUSY_TRIES = 4;
 const BUSY_MS = 400;
 
@@ -67,6 +68,7 @@ export class Chat {
     this.answer = null; // the message that is being written
     this.said = ""; // what it says so far, without its calls
     this.before = null; // the message that stood in its place
+    this.claimed = null; // resolves when it is known whose the session is
     this.thinks = false;
     this.renew();
     for (const text of SUGGESTIONS) {
@@ -97,8 +99,20 @@ export class Chat {
 
   // --- the chat -----------------------------------------------------------------------------------------------------------
 
+  // Resolves to whether the session is this page's alone.
+  take(session) {
+    this.session = session;
+    return claim(session);
+  }
+
+  // The chat goes on in a session of its own.
+  another() {
+    this.take(newSession());
+    if (this.busy) this.onTurn(this.session);
+  }
+
   renew() {
-    this.session = newSession();
+    this.take(newSession());
     this.messages = []; // {role, content, calls, stopped, cut, nothing, view}; calls: of tools, as the API has them; nothing: why it is empty
   }
 
@@ -136,16 +150,18 @@ export class Chat {
   }
 
   restore({ session, messages, draft, beginning }) {
-    this.session = session;
+    this.claimed = this.take(session).then((is_ours) => {
+      if (!is_ours && this.session === session) this.another();
+      return is_ours;
+    });
     for (const { role, content, calls, ...end } of messages) this.add(role, content, calls, end);
     find("say").value = draft;
     this.fit();
-    if (messages.length === 0) return false;
+    if (messages.length === 0) return;
     this.settings.asked = typeof beginning === "string" ? beginning : null;
     this.settings.show();
     this.offer();
     find("log").scrollTop = find("log").scrollHeight;
-    return true;
   }
 
   add(role, content, calls = [], { stopped = false, cut = false, nothing = "", note = null } = {}) {
@@ -378,6 +394,7 @@ export class Chat {
       if (error === null) answer.wait("");
       else this.follow(() => answer.wait(`${error.message} Asking again in`, { left, action: ["Ask now", hurry] }));
     };
+    await this.claimed;
     for (let busy = 0; ; ) {
       try {
         return await patiently(() => post(...this.request(messages, goes_on), signal), { signal, onWait });
@@ -389,8 +406,7 @@ export class Chat {
           await pause(BUSY_MS, signal);
         } else if (error.code === "session_busy" && busy === BUSY_TRIES) {
           ++busy;
-          this.session = newSession();
-          this.onTurn(this.session);
+          this.another();
         } else {
           throw error;
         }

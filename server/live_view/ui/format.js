@@ -1,5 +1,6 @@
 // What a model writes, as elements: paragraphs, lists, code, tables, quotations, headings, emphasis. All of its text becomes text
-// nodes. No markup of its own comes through, nothing in it is a link, and nothing in it loads or runs.
+// nodes. No markup of its own comes through, nothing in it is a link, and nothing in it loads or runs. Each block begins at the side
+// that its first letter asks for; code begins at the left.
 
 import { copyButton, make } from "./dom.js";
 
@@ -48,7 +49,7 @@ function fence(lines, at) {
   const code = lines.slice(at + 1, end).join("\n");
   const language = begin[2].trim().split(/\s/)[0].slice(0, 24);
   const head = make("figcaption", {}, make("span", {}, language || "text"), copyButton(() => code));
-  return [make("figure", { class: "code" }, head, make("pre", { tabIndex: 0 }, make("code", {}, code))), end + 1];
+  return [make("figure", { class: "code", dir: "ltr" }, head, make("pre", { tabIndex: 0 }, make("code", {}, code))), end + 1];
 }
 
 function heading(lines, at) {
@@ -178,6 +179,7 @@ export class Formatted {
     for (const node of this.open) node.remove();
     const is_plain = part.length > PLAIN_FROM && !FENCE.test(part.slice(0, 100));
     this.open = is_plain ? [make("p", {}, part)] : blocks(part.split("\n"), 0);
+    for (const block of this.open) block.dir ||= "auto"; // those inside of it follow
     this.host.append(...this.open);
   }
 }

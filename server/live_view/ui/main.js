@@ -14,12 +14,20 @@ function showError(text) {
   find("chat-error").hidden = text === "";
 }
 
-// Dialogs open from their buttons; they close with their own, with Escape, or with a click beside them.
+function isBeside(dialog, { clientX: x, clientY: y }) {
+  const { left, right, top, bottom } = dialog.getBoundingClientRect();
+  return x < left || x > right || y < top || y > bottom;
+}
+
+// Dialogs open from their buttons; they close with their own, with Escape, or with a click beside them that began there.
 function serveDialogs() {
   find("show-settings").addEventListener("click", () => find("settings-dialog").showModal());
   for (const dialog of document.querySelectorAll("dialog")) {
+    let pressed = null;
+    dialog.addEventListener("pointerdown", (event) => (pressed = event));
     dialog.addEventListener("click", (event) => {
-      if (event.target === dialog || event.target.closest("[data-close]")) dialog.close();
+      const is_beside = event.target === dialog && pressed !== null && [pressed, event].every((at) => isBeside(dialog, at));
+      if (is_beside || event.target.closest("[data-close]")) dialog.close();
     });
   }
 }
@@ -37,6 +45,7 @@ async function start() {
   find("model").textContent = find("model").title = model.id;
   settings.know(model);
   memory.know(model);
+  memory.preview(settings.budget);
   const chat = new Chat({
     model: model.id,
     settings,
@@ -46,10 +55,12 @@ async function start() {
   });
   memory.onLook = (kv, is_old) => chat.look(kv, is_old);
   const kept = keptChat();
-  if (kept && chat.restore(kept)) memory.look(kept.session);
+  if (kept) chat.restore(kept);
   new CurlDialog(() => chat.nextRequest());
   // Where there is no keyboard yet, the focus would bring up one that covers the page.
   if (matchMedia("(min-width: 960px)").matches) find("say").focus();
+  // Of a session that is another tab's this one has the words alone.
+  if (kept && (await chat.claimed) && kept.messages.length > 0 && !chat.busy && chat.session === kept.session) memory.look(kept.session);
   document.documentElement.dataset.ready = "yes";
 }
 

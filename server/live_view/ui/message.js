@@ -27,7 +27,7 @@ export class Message {
     this.progress.setAttribute("role", "status");
     this.foot = make("div", { class: "foot" });
     this.element = make("article", { class: `message ${role}` }, make("h3", {}, LABELS[role]), this.said, this.progress, this.foot);
-    if (role === "user") this.said.textContent = text;
+    if (role === "user") Object.assign(this.said, { textContent: text, dir: "auto" });
     else this.formatted = new Formatted(this.said);
     if (role === "assistant" && text !== "") this.formatted.update(text);
   }

@@ -103,7 +103,11 @@ export class Settings {
       this.defaults.policy = [...find("policy").options].find((option) => !option.disabled).value;
       find("policy").value = this.defaults.policy;
     }
+    const most = BUDGETS.findLast((value) => value <= (model.max_model_len ?? Infinity)) ?? BUDGETS[0];
+    this.defaults.budget = String(Math.min(most, this.defaults.budget));
+    if (Number(find("budget").value) > most) find("budget").value = most;
     for (const option of find("budget").options) {
+      option.hidden = option.disabled = Number(option.value) > most;
       const bytes = this.bytesOf(Number(option.value) + 1);
       if (bytes > 0) option.textContent = `${whole(Number(option.value))} tokens · ${size(bytes)}`;
     }

@@ -1,7 +1,9 @@
-// What a reload keeps: the chat and its settings, in this tab alone and only as long as the tab is open.
+// What a reload keeps: the chat and its settings, in this tab alone and only as long as the tab is open. And whose a session is: a tab
+// that was duplicated begins with a copy of all of it.
 
 const CHAT = "hydrant.chat";
 const SETTINGS = "hydrant.settings";
+const CLAIM_MS = 3000; // a page that was reloaded has let go of its session by then
 
 function read(name) {
   try {
@@ -34,6 +36,22 @@ export function keptChat() {
   return is_chat && chat.messages.every(isMessage) ? { ...chat, draft: typeof chat.draft === "string" ? chat.draft : "" } : null;
 }
 export const keepChat = (chat) => write(CHAT, chat);
+
+let leave = () => {};
+
+// Whether the session is this page's, and none of another that is open. The one that the page had before is left. Over connections
+// that the browser does not trust nobody can say, and it is.
+export function claim(session) {
+  leave();
+  const left = new Promise((resolve) => (leave = resolve));
+  return new Promise((resolve) => {
+    if (!navigator.locks) return resolve(true);
+    navigator.locks.request(`hydrant.${session}`, { signal: AbortSignal.timeout(CLAIM_MS) }, () => {
+      resolve(true);
+      return left;
+    }).catch((error) => resolve(error.name !== "TimeoutError"));
+  });
+}
 
 export const keptSettings = () => read(SETTINGS) ?? {};
 export const keepSettings = (settings) => write(SETTINGS, settings);
