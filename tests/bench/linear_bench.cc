@@ -2,18 +2,15 @@
 // one pass over all layers and the head, with the whole weight set in memory so that no cache holds it from pass to pass.
 // "best us" adds up the best time of every single product, which other load on the machine disturbs least; "median us" is
 // the median of whole passes.
-//
-//   linear_bench [--threads n] [--format bf16|f32|f16|Q4_0|…] [--rows m,m,…] [--repeats n]
-#include <strings.h>
-
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -45,26 +42,12 @@ struct Options {
   int repeats = 10;
 };
 
-Options ParseOptions(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = argv[i];
-    const std::string value = argv[i + 1];
-    if (name == "--threads") options.threads = std::atoi(value.c_str());
-    if (name == "--repeats") options.repeats = std::atoi(value.c_str());
-    for (size_t format = 0; name == "--format" && format < std::size(kWeightFormats); ++format) {
-      if (strcasecmp(value.c_str(), std::string(kWeightFormats[format].name).c_str()) == 0) {
-        options.format = static_cast<WeightFormat>(format);
-      }
-    }
-    if (name == "--rows") {
-      options.rows.clear();
-      for (const char* p = value.c_str(); p != nullptr; p = std::strchr(p, ',') ? std::strchr(p, ',') + 1 : nullptr) {
-        options.rows.push_back(std::atoll(p));
-      }
-    }
+std::map<std::string, WeightFormat> FormatsByName() {
+  std::map<std::string, WeightFormat> formats;
+  for (size_t i = 0; i < std::size(kWeightFormats); ++i) {
+    formats.emplace(kWeightFormats[i].name, static_cast<WeightFormat>(i));
   }
-  return options;
+  return formats;
 }
 
 struct Layer {
@@ -169,8 +152,7 @@ class Model {
   std::vector<float> hidden_, out_, qkv_, ffn_, logits_;
 };
 
-int Main(int argc, char** argv) {
-  const Options options = ParseOptions(argc, argv);
+int Run(const Options& options) {
   CpuDeviceOptions device_options;
   device_options.threads = options.threads;
   auto created = CpuDevice::Create(device_options);
@@ -224,4 +206,17 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace hydrant
 
-int main(int argc, char** argv) { return hydrant::Main(argc, argv); }
+int main(int argc, char** argv) {
+  hydrant::Options options;
+  CLI::App app{"Products with weights on the CPU device, against the limits of the machine."};
+  app.add_option("--threads", options.threads)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--format", options.format, "of the weights (default: bf16)")
+      ->transform(CLI::CheckedTransformer(hydrant::FormatsByName(), CLI::ignore_case));
+  app.add_option("--rows", options.rows, "batch sizes")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--repeats", options.repeats, "passes of each")->check(CLI::PositiveNumber)->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  return hydrant::Run(options);
+}

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
@@ -112,7 +113,7 @@ double Measure(const char* what, double rate) {
   return per_core;
 }
 
-int Main() {
+int Run() {
   const double paced = Measure("64 streams, 50,000 events/s asked", kGoal);
   const double flat_out = Measure("64 streams, as fast as they come", 0);
   const bool met = paced >= kGoal && flat_out >= kGoal;
@@ -123,4 +124,8 @@ int Main() {
 }  // namespace
 }  // namespace hydrant
 
-int main() { return hydrant::Main(); }
+int main(int argc, char** argv) {
+  CLI::App app{"Events per second that the load generator takes on one core."};
+  CLI11_PARSE(app, argc, argv);
+  return hydrant::Run();
+}
