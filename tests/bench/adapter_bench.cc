@@ -50,7 +50,10 @@ Adapter RandomAdapter(const Checkpoint& checkpoint, int32_t rank, uint32_t seed)
     for (const TensorRole role : kRoles) {
       const TensorSource* source = checkpoint.tensors.Find(role, layer);
       if (source == nullptr) continue;
-      AdapterChange change = {.rank = rank, .scale = 1, .a = {.cols = source->cols()}, .b = {.cols = rank}};
+      AdapterChange change = {.rank = rank,
+                              .scale = 1,
+                              .a = {.count = rank, .cols = source->cols()},
+                              .b = {.count = source->rows(), .cols = rank}};
       change.a.data = take(rank * source->cols());
       change.b.data = take(source->rows() * rank);
       adapter.changes.emplace(Adapter::Place(layer, role), std::move(change));

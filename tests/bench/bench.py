@@ -20,17 +20,20 @@ from server_process import DEFAULT_MODEL, ServerProcess
 
 # The pages of this repository are texts that are always there.
 TEXTS = sorted(map(str, (HERE.parents[1] / "docs").glob("*.md")))
-ARGUMENTS = {"adapter": ["{model}"], "model": ["{model}"], "swap": ["{model}"], "weight_quality": ["{model}", *TEXTS, "--tokens", "16384"]}
+ARGUMENTS = {
+    "adapter": ["{model}"], "model": ["{model}"], "swap": ["{model}"], "tokenizer": ["{model}"], "weight_quality": ["{model}", *TEXTS],
+}  # fmt: skip
+UNLESS_GIVEN_OTHERS = {"weight_quality": ["--tokens", "16384"]}
 SCRIPTS = ["start", "prefix_cache", "elastic", "sessions"]
 ONLY_WHEN_NAMED = [
     "kv_quality", "kv_recall", "stored_weights", "peer_quality", "long_chat", "isolation", "operations", "durable", "overcommit",
-    "drafts", "shapes", "audit", "ruler",
+    "drafts", "shapes", "audit", "ruler", "grammar",
 ]  # fmt: skip
 ALSO_RUN = {"stored_weights": ["weight_quality_bench"], "peer_quality": ["weight_quality_bench"]}
 MEASURES = {
     "adapter": "steps and prompts with adapters (LoRA), against the same without",
     "attention": "attention and H2O against the machine's bandwidth and peak",
-    "grammar": "compiling schemas, and which tokens may come next",
+    "grammar": "compiling schemas, and which tokens may come next: grammar -- TOKENIZER SCHEMAS",
     "linear": "products with weights, for each batch size, against the same",
     "loadgen": "events per second that the load generator takes on one core",
     "model": "prompts and decoding without HTTP or scheduler, and what H2O costs",
@@ -95,10 +98,13 @@ def bench_server(arguments):
         line("time to first token, 4-token prompt", 1e3 * statistics.median(first[1:]), "ms")
 
 
+def is_program(name):
+    return (HERE / f"{name}_bench.cc").exists()
+
+
 def programs_of(name):
     """The programs that a bench runs, which are also the names of their build targets."""
-    is_script = name == "server" or name in SCRIPTS + ONLY_WHEN_NAMED
-    return ["hydrantd", *ALSO_RUN.get(name, [])] if is_script else [f"{name}_bench"]
+    return [f"{name}_bench"] if is_program(name) else ["hydrantd", *ALSO_RUN.get(name, [])]
 
 
 def listing(names):
@@ -173,8 +179,8 @@ def parse(names):
 
 
 def main():
-    programs = sorted(path.stem.removesuffix("_bench") for path in HERE.glob("*_bench.cc"))
-    names = [*programs, "server", *SCRIPTS, *ONLY_WHEN_NAMED]
+    programs = {path.stem.removesuffix("_bench") for path in HERE.glob("*_bench.cc")} - set(ONLY_WHEN_NAMED)
+    names = [*sorted(programs), "server", *SCRIPTS, *ONLY_WHEN_NAMED]
     arguments = parse(names)
     if arguments.list:
         print(listing(names))
@@ -190,13 +196,13 @@ def main():
         print(f"\n== {name}   (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors)", flush=True)
         if name == "server":
             bench_server(arguments)
-        elif name in SCRIPTS + ONLY_WHEN_NAMED:
-            command = [sys.executable, HERE / f"{name}.py", "--binary", arguments.build / "hydrantd", "--model", arguments.model]
-            failed += subprocess.run([*command, *arguments.passed]).returncode != 0
-        else:
+        elif is_program(name):
             extra = [argument.format(model=arguments.model) for argument in ARGUMENTS.get(name, [])]
             program = arguments.build / "tests" / "bench" / programs_of(name)[0]
-            failed += subprocess.run([program, *extra, *arguments.passed]).returncode != 0
+            failed += subprocess.run([program, *extra, *(arguments.passed or UNLESS_GIVEN_OTHERS.get(name, []))]).returncode != 0
+        else:
+            command = [sys.executable, HERE / f"{name}.py", "--binary", arguments.build / "hydrantd", "--model", arguments.model]
+            failed += subprocess.run([*command, *arguments.passed]).returncode != 0
     return 1 if failed else 0
 
 
