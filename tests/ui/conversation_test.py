@@ -9,6 +9,8 @@ import page_case
 from page_case import ANSWERS, BUSY, DONE, FIELD, PROGRESS, ended, piece
 from scripted_server import kv_answer
 
+FOCUSED = "document.activeElement.id"
+
 
 class Conversation(page_case.ConversationCase):
     # --- waiting --------------------------------------------------------------------------------------------------------
@@ -95,6 +97,7 @@ class Conversation(page_case.ConversationCase):
         self.click("Ask now")
         self.wait(f"{PROGRESS} !== null")
         self.assertEqual(len(self.bodies), 2)
+        self.assertEqual(self.browser.evaluate(FOCUSED), "stop", "its button is gone")
         self.browser.press("Escape")
         self.wait(f"{DONE} && {FIELD} === 'Hello.'", 5)
 
@@ -348,6 +351,51 @@ class Conversation(page_case.ConversationCase):
             self.wait("document.getElementById('chat-error').textContent === 'The server stopped before the answer ended.'")
             self.assertIn("Stopped", self.browser.evaluate("document.querySelector('.message:last-child .note').textContent"))
             self.browser.click("#renew")
+
+    def test_an_answer_whose_server_is_gone_says_so(self):
+        go = threading.Event()
+        self.addCleanup(go.set)
+
+        def events():
+            yield piece("So far.")
+            go.wait()
+            raise ConnectionError
+
+        self.server.chat = lambda request: (200, events(), {"Content-Length": "100000"})  # of which the rest does not come
+        self.say("Go.")
+        self.wait(f"{ANSWERS}[0] === 'So far.'")
+        go.set()
+        self.wait("document.getElementById('chat-error').textContent !== ''")
+        self.assertEqual(self.browser.evaluate("document.getElementById('chat-error').textContent"), "The connection ended before the answer did.")
+        self.wait(DONE)
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('.stopped').length"), 1)
+
+    # --- the keyboard ---------------------------------------------------------------------------------------------------
+
+    def test_a_key_that_ends_a_composition_does_not_stop_the_answer(self):
+        go = self.held(["So far. "])
+        self.say("Go.")
+        self.wait(f"{ANSWERS}[0]?.trim() === 'So far.'")
+        self.browser.evaluate("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape', isComposing: true, bubbles: true})) && 0")
+        go.set()
+        self.wait(DONE)
+        self.assertEqual(self.browser.evaluate(ANSWERS), ["So far. The end."])
+
+    def test_the_focus_goes_from_a_button_that_goes_to_the_one_that_comes(self):
+        for button in ("document.getElementById('send')", "[...document.querySelectorAll('.foot button')].find(b => b.textContent === 'Try again')"):
+            go = self.held()
+            self.set("say", "Go.")
+            self.browser.evaluate(f"{button}.focus()")
+            self.browser.press("Enter")
+            self.wait(f"!{DONE}")
+            self.assertEqual(self.browser.evaluate(FOCUSED), "stop", button)
+            go.set()
+            self.wait(DONE)
+            self.assertEqual(self.browser.evaluate(FOCUSED), "say", button)
+        self.held()
+        self.browser.press("Enter")
+        self.wait(f"!{DONE}")
+        self.assertEqual(self.browser.evaluate(FOCUSED), "say", "who writes goes on writing")
 
 
 if __name__ == "__main__":

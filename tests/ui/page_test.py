@@ -8,6 +8,7 @@ import page_case
 from scripted_server import kv_answer
 
 REFUSED = 401, {"error": {"message": "No valid key.", "code": "invalid_api_key"}}
+GONE = 404, {"error": {"message": "No such session.", "code": "session_not_found"}}
 BUSY = 429, {"error": {"message": "Too many.", "code": "rate_limit_exceeded"}}
 MARKED = "[...document.querySelectorAll('.map .token')].filter(t => t.dataset.level > 0).length"
 FIRST = "document.querySelector('.map .token[data-position]')?.dataset.position"
@@ -146,6 +147,42 @@ class Page(page_case.PageCase):
         self.assertEqual(self.browser.evaluate("document.getElementById('seen').textContent"), "40")
         self.assertEqual(self.browser.evaluate("document.querySelectorAll('.token[data-position]').length"), 40)
         self.browser.problems.clear()  # the refused connections, which the browser notes
+
+    def test_why_a_session_is_gone_is_said_as_it_is(self):
+        state = "document.getElementById('state').textContent"
+        stopped, expired = "gone: a first turn that is stopped leaves no session", "gone: your next message has the chat read anew"
+        answered, known, go = self.server.chat, self.server.kv, threading.Event()
+        self.addCleanup(go.set)
+
+        def stop():
+            self.server.chat = lambda request: go.wait() and (200, [])
+            self.say("Stop here.")
+            self.browser.wait("!document.getElementById('stop').hidden")
+            self.browser.wait("document.querySelectorAll('.token[data-position]').length > 0")
+            self.server.kv = lambda request: GONE
+            self.browser.press("Escape")
+            self.browser.wait(f"{state} === '{stopped}'")
+            self.server.chat = answered
+            self.set("say", "")
+
+        stop()
+        self.server.kv = known
+        self.chat()
+        self.browser.wait(f"{state}.startsWith('parked')")
+        self.server.kv = lambda request: GONE
+        self.browser.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # as if somebody looked at the page again
+        self.browser.wait(f"{state} === '{expired}'")
+        stop()
+        # What never was is not gone.
+        self.browser.click("#renew")
+        self.server.chat = lambda request: BUSY
+        self.say("First.")
+        self.browser.wait("document.getElementById('chat-error').textContent === 'Too many.'")
+        session = [request for request in self.server.requests if request.method == "POST"][-1].headers["X-Session-ID"]
+        looks = lambda: sum(request.session == session for request in list(self.server.requests))  # noqa: E731
+        before = looks()
+        page_case.wait_for("the page looks", lambda: looks() >= before + 3)
+        self.assertEqual(self.browser.evaluate(state), "")
 
     def test_a_new_chat_offers_no_pair_of_the_old_one(self):
         self.chat()

@@ -52,9 +52,9 @@ class Listener(http.server.ThreadingHTTPServer):
 
 class ScriptedServer:
     """`kv(request)`, `chat(request)`, `models(request)` and `forget(request)` return (status, JSON) or (status, JSON, fields of the
-    head); or (200, events) of a stream, which is sent as they come from a list or a generator, a text as it is. While it is `away` no
-    request is answered. They are called on a thread of the
-    request's own, so one may wait while others are answered. A test replaces what it is about."""
+    head). In the place of the JSON there may be the events of a stream, which are sent as they come from a list or a generator, a text
+    as it is. While it is `away` no request is answered. They are called on a thread of the request's own, so one may wait while others
+    are answered. A test replaces what it is about."""
 
     def __init__(self):
         self.requests = []  # to /v1/, in the order they came
@@ -108,7 +108,7 @@ class ScriptedServer:
         status, answer, *fields = self._answer(request)
         if isinstance(answer, dict):
             return self._send(handler, status, "application/json", json.dumps(answer).encode(), *fields)
-        return self._stream(handler, status, answer)
+        return self._stream(handler, status, answer, *fields)
 
     def _answer(self, request):
         if request.path == "/v1/models":
@@ -129,10 +129,11 @@ class ScriptedServer:
             pass  # the page no longer wanted it
 
     @staticmethod
-    def _stream(handler, status, events):
+    def _stream(handler, status, events, fields=None):
         try:
             handler.send_response(status)
-            handler.send_header("Content-Type", "text/event-stream")
+            for name, value in ({"Content-Type": "text/event-stream"} | (fields or {})).items():
+                handler.send_header(name, value)
             handler.end_headers()
             for event in events:
                 handler.wfile.write((event if isinstance(event, str) else f"data: {json.dumps(event)}\n\n").encode())

@@ -22,6 +22,8 @@ export class ApiError extends Error {
   }
 }
 
+const cutOff = () => new ApiError(0, "The connection ended before the answer did.", null);
+
 let waiting = null; // who waits for a key
 
 async function errorOf(response) {
@@ -110,8 +112,10 @@ export async function* eventsOf(response) {
   let pending = "";
   let stopped = false;
   while (true) {
-    const { value, done } = await reader.read();
-    if (done) throw new ApiError(0, "The connection ended before the answer did.", null);
+    const { value, done } = await reader.read().catch((error) => {
+      throw error.name === "AbortError" ? error : cutOff();
+    });
+    if (done) throw cutOff();
     pending += value;
     for (let end = pending.indexOf("\n\n"); end >= 0; end = pending.indexOf("\n\n")) {
       const event_text = pending.slice(0, end);

@@ -88,7 +88,7 @@ export class Chat {
     find("renew").addEventListener("click", () => this.restart());
     find("download").addEventListener("click", () => this.download());
     document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && document.querySelector("dialog[open]") === null) this.abort?.abort();
+      if (event.key === "Escape" && !event.isComposing && document.querySelector("dialog[open]") === null) this.abort?.abort();
     });
     addEventListener("pagehide", () => this.keep());
   }
@@ -299,8 +299,9 @@ export class Chat {
     this.showError("");
     answer.begin();
     find("log").scrollTop = find("log").scrollHeight;
-    find("send").hidden = true;
     find("stop").hidden = false;
+    if (document.activeElement !== find("say")) find("stop").focus(); // the button that was pressed goes
+    find("send").hidden = true;
     this.settings.remember(true);
     this.offer();
     this.onTurn(this.session);
@@ -309,6 +310,8 @@ export class Chat {
     this.answer = null;
     this.before = null;
     find("send").hidden = false;
+    // Where there is no keyboard yet, the field would bring up one that covers the page.
+    if (document.activeElement === find("stop")) find(matchMedia("(min-width: 960px)").matches ? "say" : "send").focus();
     find("stop").hidden = true;
     this.offer();
     this.keep();
@@ -391,8 +394,12 @@ export class Chat {
     const { signal } = this.abort;
     const { messages } = this;
     const onWait = (error, left, hurry) => {
+      const askNow = () => {
+        find("stop").focus();
+        hurry();
+      };
       if (error === null) answer.wait("");
-      else this.follow(() => answer.wait(`${error.message} Asking again in`, { left, action: ["Ask now", hurry] }));
+      else this.follow(() => answer.wait(`${error.message} Asking again in`, { left, action: ["Ask now", askNow] }));
     };
     await this.claimed;
     for (let busy = 0; ; ) {

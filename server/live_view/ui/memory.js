@@ -58,6 +58,8 @@ export class Memory {
     this.session = null;
     this.kv = null;
     this.raw = null; // as the server said it
+    this.left = false; // a turn has left the session at the server
+    this.gone = false; // it is not there
     this.samples = [];
     this.time = 0;
     this.away = false; // the server did not answer
@@ -106,6 +108,7 @@ export class Memory {
   begin(session, recalls) {
     if (this.session !== null && session !== this.session) this.reset();
     this.session = session;
+    this.left &&= !this.gone;
     this.before = this.raw;
     this.recalls = recalls;
     this.written_before = this.written;
@@ -122,7 +125,8 @@ export class Memory {
   // A turn that does not end by itself leaves its session as it was.
   end(by_itself = true) {
     this.busy = false;
-    if (!by_itself) this.written = this.written_before;
+    if (by_itself) this.left = true;
+    else this.written = this.written_before;
     this.idle = 0;
     this.schedule(0);
   }
@@ -167,15 +171,17 @@ export class Memory {
     if (this.away) {
       find("state").textContent = "The server does not answer. It is asked again.";
     } else if (error.status === 404) {
-      // Not there yet, or not any more: a first turn that was stopped leaves nothing.
-      if (!this.busy) find("state").textContent = this.kv
-        ? "gone: a first turn that is stopped leaves no session" : "gone: your next message has the chat read anew";
+      if (this.busy) return; // not there yet
+      this.gone = true;
+      find("state").textContent = this.left ? "gone: your next message has the chat read anew"
+        : this.kv ? "gone: a first turn that is stopped leaves no session" : "";
     } else {
       find("state").textContent = error.message;
     }
   }
 
   take(answer) {
+    this.gone = false;
     const kv = (this.kv = this.asWritten(answer));
     this.onLook(answer, this.before?.known === answer.known && this.before?.logical === answer.logical);
     this.raw = answer;
