@@ -47,12 +47,18 @@ std::shared_ptr<Grammar> GrammarOf(const grammar::ToolFormat& data) {
 
 FormatCallReader::FormatCallReader(std::string_view format, bool hands_over,
                                    std::shared_ptr<const grammar::ArgumentTypes> types)
-    : hands_over_(hands_over), types_(std::move(types)), reader_(/*loose=*/true, types_.get()) {
+    : hands_over_(hands_over), types_(std::move(types)) {
   const grammar::ToolFormat& data = grammar::FindReadFormats(format).front();
   is_json_ = data.style == grammar::ArgumentStyle::kJson;
+  in_lines_ = data.value_end.starts_with('\n');
   trigger_ = data.trigger;
+  reader_ = NewReader();
   grammar_ = GrammarOf(data);
   state_ = grammar_->Begin();
+}
+
+grammar::CallReader FormatCallReader::NewReader() const {
+  return grammar::CallReader(/*loose=*/true, types_.get(), in_lines_);
 }
 
 void FormatCallReader::BeginAnew() {
@@ -62,7 +68,7 @@ void FormatCallReader::BeginAnew() {
   name_.clear();
   untold_.clear();
   told_ = false;
-  reader_ = grammar::CallReader(/*loose=*/true, types_.get());
+  reader_ = NewReader();
   state_ = grammar_->Begin();
   passes_all_ = trigger_.empty();
 }

@@ -54,13 +54,15 @@ class FormatCallReader {
   void CutArgument();
   void EndCall(bool whole, AnswerPieces* pieces);
   void BeginAnew();
+  grammar::CallReader NewReader() const;
   bool IsInPlainText() const;
   bool IsInText();
   bool ArgumentsAreWhole();
 
   const bool hands_over_;
   const std::shared_ptr<const grammar::ArgumentTypes> types_;
-  bool is_json_ = true;  // the format's arguments are
+  bool is_json_ = true;   // the format's arguments are
+  bool in_lines_ = true;  // they have lines of their own
   std::string_view trigger_;
   std::shared_ptr<grammar::Grammar> grammar_;
   grammar::GrammarState state_;

@@ -40,7 +40,8 @@ std::optional<std::string> Dump(JsonView view) {
   return json->dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-constexpr std::array<std::pair<std::string_view, ToolCallFormat>, 10> kNames = {{
+using FormatName = std::pair<std::string_view, ToolCallFormat>;
+constexpr std::array<FormatName, 13> kNames = {{
     {"none", ToolCallFormat::kNone},
     {"hermes", ToolCallFormat::kHermes},
     {"llama3_json", ToolCallFormat::kLlama3Json},
@@ -51,22 +52,38 @@ constexpr std::array<std::pair<std::string_view, ToolCallFormat>, 10> kNames = {
     {"deepseek_v31", ToolCallFormat::kDeepSeekV31},
     {"pythonic", ToolCallFormat::kPythonic},
     {"harmony", ToolCallFormat::kHarmony},
+    {"glm45", ToolCallFormat::kGlm45},
+    {"functionary_v31", ToolCallFormat::kFunctionaryV31},
+    {"hunyuan_a13b", ToolCallFormat::kHunyuanA13b},
 }};
+constexpr std::array<FormatName, 5> kAliases = {{
+    {"glm47", ToolCallFormat::kGlm45},
+    {"llama4_json", ToolCallFormat::kLlama3Json},
+    {"llama4_pythonic", ToolCallFormat::kPythonic},
+    {"openai", ToolCallFormat::kHarmony},
+    {"qwen3_xml", ToolCallFormat::kQwen3Coder},
+}};
+
+std::vector<std::string_view> NamesOf(std::span<const FormatName> formats) {
+  std::vector<std::string_view> names;
+  for (const auto& [name, format] : formats) names.push_back(name);
+  return names;
+}
 
 }  // namespace
 
 std::optional<ToolCallFormat> ToolCallFormatOf(std::string_view name) {
-  for (const auto& [own, format] : kNames) {
-    if (own == name) return format;
+  for (const auto formats : {std::span<const FormatName>(kNames), std::span<const FormatName>(kAliases)}) {
+    for (const auto& [own, format] : formats) {
+      if (own == name) return format;
+    }
   }
   return std::nullopt;
 }
 
-std::vector<std::string_view> ToolCallFormatNames() {
-  std::vector<std::string_view> names;
-  for (const auto& [name, format] : kNames) names.push_back(name);
-  return names;
-}
+std::vector<std::string_view> ToolCallFormatNames() { return NamesOf(kNames); }
+
+std::vector<std::string_view> ToolCallFormatAliases() { return NamesOf(kAliases); }
 
 std::string_view ToolCallFormatName(ToolCallFormat format) { return kNames[static_cast<size_t>(format)].first; }
 

@@ -38,15 +38,20 @@ enum class ToolCallFormat : uint8_t {
   // Those below are read by the grammar of their format alone.
   kQwen3Coder,  // <tool_call><function=name><parameter=key> value </parameter></function></tool_call>
   kDeepSeekV3,  // <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>name, and arguments in a fence
-  kDeepSeekV31,  // <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>name<｜tool▁sep｜>{…}
-  kPythonic,     // [name(key=value, …), …]
-  kHarmony,      // <|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}
+  kDeepSeekV31,     // <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>name<｜tool▁sep｜>{…}
+  kPythonic,        // [name(key=value, …), …]
+  kHarmony,         // <|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}
+  kGlm45,           // <tool_call>name <arg_key>key</arg_key> <arg_value>value</arg_value> </tool_call>
+  kFunctionaryV31,  // <function=name>{…}</function>
+  kHunyuanA13b,     // <tool_calls>[{"name": …, "arguments": {…}}]</tool_calls>
 };
 
-// By the name that grammar::ToolFormat has, or "none"; nullopt for other names.
+// By the name that grammar::ToolFormat has, or vLLM has for the same, or "none"; nullopt for other names.
 std::optional<ToolCallFormat> ToolCallFormatOf(std::string_view name);
-// All names.
+// All names, one of each format.
 std::vector<std::string_view> ToolCallFormatNames();
+// Those that vLLM has beside them.
+std::vector<std::string_view> ToolCallFormatAliases();
 // The name; "none" for kNone.
 std::string_view ToolCallFormatName(ToolCallFormat format);
 // The format that a chat template asks its model for.

@@ -50,8 +50,7 @@ void CallReader::Take(char byte, Region region, std::vector<CallEvent>& events) 
       if (types_ != nullptr) key_ += byte;
       return Add(CallEvent::Kind::kArguments, Escaped({&byte, 1}), events);
     case Region::kString:
-      // The line that begins a value is none of it.
-      if (std::exchange(value_begins_, false) && loose_ && byte == '\n') return;
+      if (std::exchange(value_begins_, false) && loose_ && in_lines_ && byte == '\n') return;
       if (loose_ && !passes_value_) {
         value_ += byte;
       } else {

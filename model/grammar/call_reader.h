@@ -30,8 +30,10 @@ struct CallEvent {
 class CallReader {
  public:
   // `loose`: texts come as no grammar held them, and become what JsonOfArgument makes of them; they are then passed on whole, but for one
-  // that can only be a string. `types`: what the arguments of each tool may be; null: anything. It must outlive the reader.
-  explicit CallReader(bool loose = false, const ArgumentTypes* types = nullptr) : loose_(loose), types_(types) {}
+  // that can only be a string. `types`: what the arguments of each tool may be; null: anything. It must outlive the reader. `in_lines`: the
+  // line that begins a text that comes so is none of it.
+  explicit CallReader(bool loose = false, const ArgumentTypes* types = nullptr, bool in_lines = true)
+      : loose_(loose), in_lines_(in_lines), types_(types) {}
 
   // REQUIRES: an entry in `regions` for each byte.
   void Push(std::string_view bytes, std::span<const ByteRegion> regions, std::vector<CallEvent>& events);
@@ -61,7 +63,7 @@ class CallReader {
   void EndCall(std::vector<CallEvent>& events);
   void Add(CallEvent::Kind kind, std::string_view text, std::vector<CallEvent>& events);
 
-  bool loose_;
+  bool loose_, in_lines_;
   const ArgumentTypes* types_;
   std::string undecided_;
   std::vector<Region> candidates_;  // what those bytes are if they are no text

@@ -355,7 +355,7 @@ class CallsBuilder {
         return kReturnNode;
       }
       const NodeId some = Argument(key, schema, tool.parameters, found->value, after_some);
-      const NodeId later = script_.Text(Literal(format_->between_arguments), some, Region::kMarkup);
+      const NodeId later = Pattern(format_->between_pattern, some);
       after_none = required ? some : script_.Fork({some, after_none});
       after_some = required ? later : script_.Fork({later, after_some});
     }
@@ -373,7 +373,7 @@ class CallsBuilder {
     } else {
       value = script_.Value(shape, value_end, Region::kValue);
     }
-    const NodeId behind_key = script_.Text(Literal(format_->key_end), value, Region::kMarkup);
+    const NodeId behind_key = Pattern(format_->key_end_pattern, value);
     const NodeId named = script_.Text(Literal(key), behind_key, Region::kKey);
     return script_.Text(Literal(format_->key_begin), named, Region::kMarkup);
   }
@@ -414,13 +414,11 @@ class CallsBuilder {
       value = script_.Fork({script_.Value(any_value_, again, Region::kValue),
                             Pattern(R"(True|False|None|'([^'\\]|\\[^\n])*')", again, Region::kValue)});
     }
-    const NodeId behind_key = script_.Text(Literal(format_->key_end), value, Region::kMarkup);
+    const NodeId behind_key = Pattern(format_->key_end_pattern, value);
     const NodeId key = Pattern(marked ? "[^<>\n]{1,64}" : "[A-Za-z_][A-Za-z0-9_]{0,63}", behind_key, Region::kKey);
     script_.Fill(key_begun, {key});
     const NodeId one = script_.Text(Literal(format_->key_begin), key, Region::kMarkup);
-    script_.Fill(again, {end, format_->between_pattern.empty()
-                                  ? script_.Text(Literal(format_->between_arguments), one, Region::kMarkup)
-                                  : Pattern(format_->between_pattern, one)});
+    script_.Fill(again, {end, Pattern(format_->between_pattern, one)});
     return script_.Fork({one, end});
   }
 

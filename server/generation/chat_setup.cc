@@ -48,6 +48,7 @@ ToolCallFormat FindToolCalls(const ChatSetup::Template& chat, std::vector<std::s
 std::vector<std::string> ToolCallParserNames() {
   std::vector<std::string> names = {"auto"};
   for (const std::string_view name : ToolCallFormatNames()) names.emplace_back(name);
+  for (const std::string_view name : ToolCallFormatAliases()) names.emplace_back(name);
   return names;
 }
 

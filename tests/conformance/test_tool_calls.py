@@ -41,6 +41,14 @@ def deepseek(calls):
     return f"<｜tool▁calls▁begin｜>{written}<｜tool▁calls▁end｜>"
 
 
+def functionary(calls):
+    return "".join(f"<function={name}>{json.dumps(arguments)}</function>" for name, arguments in calls)
+
+
+def hunyuan(calls):
+    return "<tool_calls>" + json.dumps([{"name": name, "arguments": arguments} for name, arguments in calls]) + "</tool_calls>"
+
+
 # The parser of each, and how it writes calls.
 FORMATS = {
     "hermes": ("hermes", hermes),
@@ -49,6 +57,8 @@ FORMATS = {
     "mistral": ("mistral", mistral),
     "mistral by name": ("mistral_args", mistral_named),
     "deepseek": ("deepseek_v31", deepseek),
+    "functionary": ("functionary_v31", functionary),
+    "hunyuan": ("hunyuan_a13b", hunyuan),
 }
 
 

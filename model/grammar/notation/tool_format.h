@@ -32,11 +32,11 @@ struct ToolFormat {
   std::string_view after_pattern;      // behind all calls of one trigger
   bool text_follows;                   // text and another trigger may follow
   ArgumentStyle style;
-  // What stands around each argument, unless it is JSON: mark key mark value mark, and what is between two.
-  std::string_view key_begin, key_end, value_end, between_arguments;
-  // Rows to read by have more: what may stand between two arguments; how a value ends that closes in its own line, up to where another key
-  // begins, or within what ends the call; and what is left of that.
-  std::string_view between_pattern;
+  // What stands around each argument, unless it is JSON: mark key mark value mark, and what is between two. A value whose end begins with a
+  // new line has lines of its own.
+  std::string_view key_begin, key_end_pattern, value_end, between_pattern;
+  // Rows to read by have more: how a value ends that closes in its own line, up to where another key begins, or within what ends the call;
+  // and what is left of that.
   std::array<std::string_view, 2> ends_at_key = {}, ends_at_end = {};
   std::string_view rest_of_end_pattern;
   // Texts that some vocabularies have as special tokens: there nothing else spells them. A marker's place here says which byte it is in a

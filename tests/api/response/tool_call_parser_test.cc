@@ -186,6 +186,42 @@ TEST(ToolCallParser, ReadsFormatsByTheirGrammar) {
           "to=functions.g<|message|>{\"b\": [2]}",
           R"(I look.|f{}|g{"b": [2]})"},
          {"<|channel|>commentary to=python<|message|>1", "<|channel|>commentary to=python<|message|>1"}});
+  const std::string glm =
+      "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>\n b</tool_call></arg_value>\n<arg_key>n</arg_key>\n"
+      "<arg_value>[1, 2]</arg_value>\n</tool_call>";
+  Check(ToolCallFormat::kGlm45,
+        {{"no calls, a < b <tool", "no calls, a < b <tool"},
+         {"so:\n" + glm + "\n<tool_call>g\n</tool_call>\n", R"(so:
+|f{"a": "\n b</tool_call>", "n": [1, 2]}|g{})"},
+         {"<tool_call>g<arg_key>a</arg_key><arg_value></arg_value><arg_key>b</arg_key><arg_value>\"1\"</arg_value>"
+          "</tool_call><tool_call>g</tool_call> and",
+          R"( and|g{"a": "", "b": "\"1\""}|g{})"},
+         {"<tool_call>\n g \n\n<arg_key>a</arg_key> <arg_value>é</arg_value></tool_call>", R"(|g{"a": "é"})"},
+         {"<tool_call>{function-name}\n<arg_key>{arg-key-1}</arg_key>\n</tool_call> " + glm,
+          "<tool_call>{function-name}\n<arg_key>{arg-key-1}</arg_key>\n</tool_call> "
+          R"(|f{"a": "\n b</tool_call>", "n": [1, 2]})"},
+         {"<tool_call>f\n<arg_key>a</arg_key>\n<arg_key>", "<tool_call>f\n<arg_key>a</arg_key>\n<arg_key>"},
+         {"<tool_call>f and <tool_call>g</tool_call>", "<tool_call>f and |g{}"},
+         {glm.substr(0, glm.find("\n b") + 2), glm.substr(0, glm.find("\n b") + 2)},
+         {glm.substr(0, glm.find(", 2")), R"(|f{"a": "\n b</tool_call>", "n": "[1!)"},
+         {glm.substr(0, glm.find("2]") + 10), R"(|f{"a": "\n b</tool_call>", "n": "[1, 2]!)"}});
+  Check(ToolCallFormat::kFunctionaryV31,
+        {{"a <function= b", "a <function= b"},
+         {"I look. <function=f>{\"a\": \"</function>\"}</function><function=g>{}</function>\n",
+          R"(I look. |f{"a": "</function>"}|g{})"},
+         {"<function=g>\n{\"a\": [1]}\n</function> and", R"( and|g{"a": [1]})"},
+         {"<function=f>x</function> <function=f>{}</function>", "<function=f>x</function> |f{}"},
+         {"<function=f>{\"a\": [1", R"(|f{"a": [1!)"}});
+  Check(ToolCallFormat::kHunyuanA13b,
+        {{"a <tool_calls> b", "a <tool_calls> b"},
+         {R"(so <tool_calls>[{"name": "f", "arguments": {"a": "]</tool_calls>"}}, {"name": "g", "arguments": {}}])"
+          "</tool_calls>\n",
+          R"(so |f{"a": "]</tool_calls>"}|g{})"},
+         {"<tool_calls>\n[\n{\"name\":\"g\",\"arguments\":{\"a\":1},\"id\":\"x\"}\n]\n</tool_calls> and",
+          R"( and|g{"a":1})"},
+         {R"(<tool_calls>[{"name": <function-name-1>}] or <tool_calls>[{"name": "f", "arguments": {}}]</tool_calls>)",
+          R"(<tool_calls>[{"name": <function-name-1>}] or |f{})"},
+         {R"(<tool_calls>[{"name": "f", "arguments": {"a": [1)", R"(|f{"a": [1!)"}});
   Check(ToolCallFormat::kPythonic,
         {{"[f(a=1, b='x', c=None), g()]", R"(|f{"a": 1, "b": "x", "c": null}|g{})"},
          {" [f(i=1,s='\\d'), g(a=['x', True])]\n", R"(|f{"i": 1, "s": "\\d"}|g{"a": ["x", true]})"},
@@ -233,6 +269,12 @@ TEST(ToolCallParser, CutsMakeNoDifference) {
       "b[TOOL_CALLS]h[ARGS]{\"y\":2",
       "<tool_call>\n<function=f>\n<parameter=a>\nb "
       "<c>\n</parameter>\n<parameter=n>\n2\n</parameter>\n</function>\n</tool_call>\n\nx",
+      "so <tool_call>f\n<arg_key>a</arg_key>\n<arg_value>\n<b> é</arg_value>\n</tool_call>\n<tool_call>g</tool_call> x",
+      "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value><arg_key>b</arg_key><arg_value>x</arg_v",
+      "a <function=f>{\"x\": [1, \"</function>é\"]}</function><function=g>{}</func</function>",
+      "a <tool_calls>[{\"name\": \"f\", \"arguments\": {\"x\": 1}}, {\"name\": \"g\", \"arguments\": {}}]</tool_calls> "
+      "b",
+      "<tool_calls>[{\"name\": \"f\", \"arguments\": {}}, {\"arguments\": {}, \"name\": \"g\"}]</tool_calls>",
       "[f(a=1, b='x'), g()] [",
       "[f(a=1, b='x\\n",
       "<tool_call>{\"name\": \"f\", \"arguments\": {}, \"id\": \"a\"}\n<tool_call>{\"arguments\": {}, \"name\": \"g\"}",
@@ -406,6 +448,17 @@ TEST(ToolCallParser, KnowsTheFormatByTheTemplate) {
   EXPECT_EQ(DetectToolCallFormat("{{ '[TOOL_CALLS]' }}"), ToolCallFormat::kMistral);
   EXPECT_EQ(DetectToolCallFormat("<|im_start|>"), ToolCallFormat::kNone);
   EXPECT_EQ(Parsed(ToolCallFormat::kNone, "<tool_call>{}</tool_call>"), "<tool_call>{}</tool_call>");
+}
+
+TEST(ToolCallParser, EveryFormatHasItsNameAndSomeHaveOthers) {
+  for (const std::string_view name : ToolCallFormatNames())
+    EXPECT_EQ(ToolCallFormatName(*ToolCallFormatOf(name)), name);
+  for (const std::string_view alias : ToolCallFormatAliases()) {
+    ASSERT_TRUE(ToolCallFormatOf(alias).has_value()) << alias;
+    EXPECT_NE(ToolCallFormatName(*ToolCallFormatOf(alias)), alias);
+  }
+  EXPECT_EQ(ToolCallFormatOf("glm47"), ToolCallFormat::kGlm45);
+  EXPECT_EQ(ToolCallFormatOf("glm"), std::nullopt);
 }
 
 TEST(ToolCallParser, AMarkIsASpecialTokenOrSpelled) {

@@ -99,6 +99,18 @@ const std::vector<Example> kExamples = {
      "Hm. <|channel|>commentary to=functions.get <|constrain|>json<|message|>{\"city\": \"O\\\"x\", \"days\": "
      "3}<|channel|>commentary to=functions.get_all<|message|>{\"k\":[1]}",
      true, true},
+    {"glm45",
+     "Hm. <tool_call>get\n<arg_key>city</arg_key>\n<arg_value>O\"x</arg_value>\n<arg_key>days</arg_key>\n"
+     "<arg_value>3</arg_value>\n</tool_call>\n<tool_call>get_all<arg_key>k</arg_key><arg_value>[1]</arg_value>"
+     "</tool_call>",
+     true, true},
+    {"functionary_v31",
+     "Hm. <function=get>{\"city\": \"O\\\"x\", \"days\": 3}</function><function=get_all>{\"k\":[1]}</function>", true,
+     true},
+    {"hunyuan_a13b",
+     "Hm. <tool_calls>[{\"name\": \"get\", \"arguments\": {\"city\": \"O\\\"x\", \"days\": 3}}, {\"name\": "
+     "\"get_all\", \"arguments\": {\"k\":[1]}}]</tool_calls>",
+     true, true},
     {"pythonic", "<|python_start|>[get(city=\"O\\\"x\", days=3), get_all(k=[1])]<|python_end|>", false, true},
 };
 
@@ -114,8 +126,8 @@ TEST(ToolCalls, AreReadInEveryFormat) {
           MustCompileKind(GrammarKind::kToolCalls, Spec(example.format, "auto", true, loose ? "" : kTools));
       ASSERT_NE(grammar, nullptr) << example.format;
       for (const size_t piece : {size_t{1}, size_t{5}, size_t{1000}}) {
-        const Read read =
-            ReadAnswer(*grammar, example.answer, piece, loose || std::string_view(example.format) == "qwen3_coder");
+        const bool bare = FindToolFormat(example.format)->style == ArgumentStyle::kMarkup;
+        const Read read = ReadAnswer(*grammar, example.answer, piece, loose || bare);
         EXPECT_EQ(read.text.substr(0, 4), example.text ? "Hm. " : "") << example.format;
         ASSERT_EQ(read.calls.size(), 2u) << example.format << " text " << read.text;
         EXPECT_EQ(read.calls[0].first, "get");
@@ -255,6 +267,19 @@ TEST(ToolCalls, MarkedAndAssignedArgumentsKeepToTheirSchema) {
   EXPECT_EQ(call("null", "y").calls.at(0).second, R"({"a": null, "b": "y"};)");
   EXPECT_EQ(call("any <thing>", "x").calls.at(0).second, R"({"a": "any <thing>", "b": "x"};)");
   EXPECT_EQ(call("any", "z").text, "forbidden");
+  const auto keyed = MustCompileKind(GrammarKind::kToolCalls, Spec("glm45", "required", false, tools));
+  const auto key = [](std::string_view name, std::string_view value) {
+    return "<arg_key>" + std::string(name) + "</arg_key>\n<arg_value>" + std::string(value) + "</arg_value>\n";
+  };
+  const auto in_keys = [&](const std::string& arguments) {
+    return ReadAnswer(*keyed, "<tool_call>f\n" + arguments + "</tool_call>", 1, false);
+  };
+  EXPECT_EQ(
+      in_keys(key("a", "<") + key("b", "true") + key("c", "[1, 2]") + key("d", "\n\"</arg_key>")).calls.at(0).second,
+      R"({"a": "<", "b": true, "c": [1, 2], "d": "\n\"</arg_key>"};)");
+  EXPECT_EQ(in_keys(key("a", "x y")).text, "forbidden");
+  EXPECT_EQ(in_keys(key("b", "yes")).text, "forbidden");
+  EXPECT_EQ(in_keys("").text, "forbidden");
   const auto assigned = MustCompileKind(GrammarKind::kToolCalls, Spec("pythonic", "required", false, tools));
   EXPECT_EQ(ReadAnswer(*assigned, "[f(a=\"<\", b=true, d=\"é\")]", 1, false).calls.at(0).second,
             R"({"a": "<", "b": true, "d": "é"};)");
@@ -289,7 +314,7 @@ TEST(ToolCalls, WhatCannotBeEnforcedIsRefused) {
       "/tools/0/parameters/properties/a/maxLength", "not enforced");
   refused(Spec("pythonic", "auto", true, R"("tools":[{"name":"f","parameters":{"type":"object","minProperties":1}}])"),
           "/tools/0/parameters/minProperties", "not enforced");
-  for (const char* format : {"pythonic", "qwen3_coder"}) {
+  for (const char* format : {"pythonic", "qwen3_coder", "glm45"}) {
     refused(
         Spec(
             format, "auto", true,

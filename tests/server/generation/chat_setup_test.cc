@@ -40,14 +40,18 @@ TEST(ChatSetup, GoesByTheCallThatTheTemplateShows) {
     return MakeChatSetup({"x", source}, "", "", parser, &warnings).tool_calls;
   };
   const std::string functionary = CallingTemplate("<function={{ c.function.name }}>", "</function>");
-  EXPECT_EQ(calls(functionary), ToolCallFormat::kNone);
+  EXPECT_EQ(calls(functionary), ToolCallFormat::kFunctionaryV31);
+  EXPECT_TRUE(warnings.empty());
+  const std::string unknown = CallingTemplate("<call={{ c.function.name }}>", "</call>");
+  EXPECT_EQ(calls(unknown), ToolCallFormat::kNone);
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_EQ(
       warnings[0],
       "chat template: its words suggest tool calls of the format llama3_json, which does not read the call that it "
       "renders; nor does any other (hermes, mistral, mistral_args, qwen3_coder, deepseek_v3, deepseek_v31, pythonic, "
-      "harmony), so that calls will stay text; --tool-call-parser names a format all the same");
-  EXPECT_EQ(calls(functionary, "llama3_json"), ToolCallFormat::kLlama3Json);
+      "harmony, glm45, functionary_v31, hunyuan_a13b), so that calls will stay text; --tool-call-parser names a format "
+      "all the same");
+  EXPECT_EQ(calls(unknown, "llama3_json"), ToolCallFormat::kLlama3Json);
   EXPECT_TRUE(warnings.empty()) << "what an operator names is not looked at";
   const std::string hermes = "{\"name\": \"{{ c.function.name }}\", \"arguments\": ";
   EXPECT_EQ(calls(CallingTemplate("{{ '<tool' ~ '_call>' }}" + hermes, "}</tool_call>")), ToolCallFormat::kHermes);

@@ -253,6 +253,8 @@ TEST(GrammarShape, CallsWhoseMarkMayBeProseAreHeldFromTheirArguments) {
         Case{"qwen3_coder", "<tool_call>\n<function=f>\n",
              "<parameter=", "a>\n1\n</parameter>\n</function>\n</tool_call>",
              "<tool_call>\n<function=NAME>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call> "},
+        Case{"glm45", "<tool_call>f\n", "<arg_key>", "a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>",
+             "<tool_call>{function-name}\n<arg_key>{arg-key-1}</arg_key> <tool_call>NAME\n<arg_key>a</arg_key> "},
         Case{"mistral", R"([TOOL_CALLS] [{"name": "f", "arguments": )", "{", R"("a": 1}}])",
              "[TOOL_CALLS] [{\"name\": x"}}) {
     ConstraintSpec spec = SchemaSpec(std::string(R"({"format":")") + c.format +
