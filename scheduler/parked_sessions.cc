@@ -32,16 +32,12 @@ bool ParkedSessions::Put(const ParkedCounts& kv, WeightOf weight_of) {
   listed.emplace(uses_ + 1, kv.id);
   Turns added;
   added[kv.id].kv = kv;
-  if (const ParkedCounts* newest = Newest(kv.id.session); newest != nullptr) {
-    assert(newest->id < kv.id && newest->tenant == kv.tenant);
-    const auto oldest = OldestOf(kv.id.session);
-    if (oldest->first < newest->id) {
-      // Nobody has said which of the two stays. The newer one does, as it most often would.
-      if (oldest->second.pins > 0) return false;
-      Drop(oldest->first);
-    }
+  std::vector<TurnId> victims;
+  if (!FindRoom(kv, weight_of, &victims)) return false;
+  for (const TurnId& victim : victims) {
+    Drop(victim);
+    if (victim.session != kv.id.session && Newest(victim.session) == nullptr) ++lost_;
   }
-  MakeRoom(blocks, kv, weight_of);
   if (Newest(kv.id.session) == nullptr) ++sessions_;
   Entry& entry = turns_.insert(added.extract(kv.id)).position->second;
   entry.used = ++uses_;
@@ -61,31 +57,50 @@ bool ParkedSessions::Adopt(const ParkedCounts& kv, WeightOf weight_of) {
   return true;
 }
 
-// REQUIRES: there is enough without a pin, and the session has one turn at most.
-void ParkedSessions::MakeRoom(int64_t blocks, const ParkedCounts& kv, WeightOf weight_of) {
-  if (blocks_ + blocks <= blocks_max_) return;
-  if (const ParkedCounts* before = Newest(kv.id.session); before != nullptr && turns_.at(before->id).pins == 0) {
-    Drop(before->id);
+// Which turns have to go for this one. False: one of them is pinned, or it would be others' for a tenant that has more than they have.
+// REQUIRES: there is enough without a pin.
+bool ParkedSessions::FindRoom(const ParkedCounts& kv, WeightOf weight_of, std::vector<TurnId>* victims) const {
+  struct Left {
+    int64_t blocks;
+    ByUse::const_iterator next, end;
+  };
+  std::vector<Left> tenants;
+  tenants.reserve(tenants_.size());
+  for (const Tenant& tenant : tenants_) tenants.push_back({tenant.blocks, tenant.by_use.begin(), tenant.by_use.end()});
+  // The tenant that parks is judged by what it is about to hold.
+  Left& own = tenants[static_cast<size_t>(kv.tenant)];
+  own.blocks += BlocksForSlots(kv.live);
+  int64_t all = blocks_ + BlocksForSlots(kv.live);
+  const auto take = [&](const TurnId& id, Left* from) {
+    const int64_t blocks = BlocksForSlots(turns_.at(id).kv.live);
+    from->blocks -= blocks;
+    all -= blocks;
+    victims->push_back(id);
+  };
+  if (const ParkedCounts* newest = Newest(kv.id.session); newest != nullptr) {
+    assert(newest->id < kv.id && newest->tenant == kv.tenant);
+    const auto oldest = turns_.lower_bound(TurnId{kv.id.session, 0});
+    if (oldest->first < newest->id) {
+      // Nobody has said which of the two stays. The newer one does, as it most often would.
+      if (oldest->second.pins > 0) return false;
+      take(oldest->first, &own);
+    }
+    if (all > blocks_max_ && turns_.at(newest->id).pins == 0) take(newest->id, &own);
   }
-  while (blocks_ + blocks > blocks_max_) {
-    const Tenant* most = nullptr;
-    double most_share = 0;
-    for (size_t i = 0; i < tenants_.size(); ++i) {
-      const Tenant& tenant = tenants_[i];
-      const auto index = static_cast<int32_t>(i);
-      // The tenant that parks is judged by what it is about to hold.
-      const int64_t held = tenant.blocks + (index == kv.tenant ? blocks : 0);
-      const double share = static_cast<double>(held) / weight_of(index);
-      if (tenant.by_use.empty() || (most != nullptr && share <= most_share)) continue;
-      most = &tenant;
-      most_share = share;
+  const auto share_of = [&](const Left& left) {
+    return static_cast<double>(left.blocks) / weight_of(static_cast<int32_t>(&left - tenants.data()));
+  };
+  while (all > blocks_max_) {
+    Left* most = nullptr;
+    for (Left& left : tenants) {
+      while (left.next != left.end && left.next->second.session == kv.id.session) ++left.next;  // gone
+      if (left.next != left.end && (most == nullptr || share_of(left) > share_of(*most))) most = &left;
     }
     assert(most != nullptr);
-    const TurnId victim = most->by_use.begin()->second;
-    assert(victim.session != kv.id.session);
-    Drop(victim);
-    if (Newest(victim.session) == nullptr) ++lost_;
+    if (own.next == own.end && share_of(own) > share_of(*most)) return false;
+    take((most->next++)->second, most);
   }
+  return true;
 }
 
 void ParkedSessions::Settle(const TurnId& id, bool keep) {
@@ -100,8 +115,11 @@ bool ParkedSessions::CanPin(const TurnId& id, int64_t blocks_max) const {
   const auto found = turns_.find(id);
   assert(found != turns_.end());
   const Entry& entry = found->second;
-  const int64_t pinned = tenants_[static_cast<size_t>(entry.kv.tenant)].pinned_blocks;
-  return entry.pins > 0 || pinned == 0 || pinned + BlocksForSlots(entry.kv.live) <= blocks_max;
+  const Tenant& tenant = tenants_[static_cast<size_t>(entry.kv.tenant)];
+  const int64_t blocks = BlocksForSlots(entry.kv.live);
+  if (entry.pins > 0 || tenant.pinned_blocks + blocks <= blocks_max) return true;
+  const bool leaves_room = blocks <= blocks_max_ - pinned_blocks_ - blocks || tenant.blocks == blocks_;
+  return tenant.pinned_blocks == 0 && leaves_room;
 }
 
 void ParkedSessions::CountPinned(const Entry& entry, int64_t blocks) {

@@ -6,8 +6,8 @@
 // the one before gives way, before anybody else's does: a turn costs others what it needs itself, and never more.
 //
 // If there is no room for another turn, the tenant with the most blocks for its weight loses its least recently used
-// one. So a tenant that parks a thousand sessions loses its own sessions, never those of a tenant that keeps to its
-// share.
+// one. So a tenant that parks a thousand sessions, or a very large one, loses its own sessions, never those of a tenant
+// that keeps to its share: where it has the most and nothing else to lose, the turn is not parked.
 //
 // Thread: engine. Pure.
 //
@@ -15,9 +15,10 @@
 //  1. blocks() is the sum over turns of the blocks of their slots, and at most the capacity.
 //  2. A turn that lost its KV is in dropped() until that list is cleared.
 //  3. Pinned KV stays.
-//  4. A tenant's waiting requests pin one turn, or as many as fit into the blocks that the caller allows it (CanPin):
-//     no tenant can keep others' sessions from being parked by queueing turns. What is being restored is pinned, too:
-//     its sequence holds as many blocks of the pool.
+//  4. A tenant's waiting requests pin as many turns as fit into the blocks that the caller allows it, or one that leaves
+//     as much unpinned as it takes, or that came while nobody else had anything parked (CanPin): no tenant can keep
+//     others' sessions from being parked by queueing turns. What is being restored is pinned, too: its sequence holds
+//     as many blocks of the pool.
 //  5. A session has at most two turns parked, also where Settle is never called.
 #ifndef HYDRANT_SCHEDULER_PARKED_SESSIONS_H_
 #define HYDRANT_SCHEDULER_PARKED_SESSIONS_H_
@@ -52,9 +53,10 @@ class ParkedSessions {
 
   // A tenant's weight, > 0.
   using WeightOf = absl::FunctionRef<double(int32_t tenant)>;
-  // Adds a turn's parked KV. Returns false and changes nothing if pinned KV leaves no room for it, or if the session has
-  // two turns already, of which the older one is pinned. REQUIRES: a session stays with its tenant; the turn is newer
-  // than those of the session that are parked.
+  // Adds a turn's parked KV. Returns false and changes nothing if pinned KV leaves no room for it, if its tenant would
+  // have the most for its weight and has no other session to lose for it, or if the session has two turns already, of
+  // which the older one is pinned. REQUIRES: a session stays with its tenant; the turn is newer than those of the
+  // session that are parked.
   bool Put(const ParkedCounts& kv, WeightOf weight_of);
 
   // Put, of KV that comes back from somewhere else after it was parked, and perhaps dropped, here: a drop that the executor was not told
@@ -66,7 +68,7 @@ class ParkedSessions {
   void Settle(const TurnId& id, bool keep);
 
   // True if a request may rely on the turn's parked KV. `blocks_max`: how many blocks the session's tenant may pin
-  // in all; it may always pin one turn. REQUIRES: Find(id) != nullptr.
+  // in all; beyond that, invariant 4's one turn. REQUIRES: Find(id) != nullptr.
   bool CanPin(const TurnId& id, int64_t blocks_max) const;
   // A request relies on the turn's parked KV until all of it is restored or the request ends. REQUIRES: CanPin while
   // the request waits; one Unpin per Pin. None of Pin, Unpin, Use, Settle and the drops allocates.
@@ -113,7 +115,7 @@ class ParkedSessions {
   }
   void CountPinned(const Entry& entry, int64_t blocks);
   Tenant& tenant_of(const Entry& entry) { return tenants_[static_cast<size_t>(entry.kv.tenant)]; }
-  void MakeRoom(int64_t blocks, const ParkedCounts& kv, WeightOf weight_of);
+  bool FindRoom(const ParkedCounts& kv, WeightOf weight_of, std::vector<TurnId>* victims) const;
 
   const int64_t blocks_max_;
   Turns turns_;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <random>
 #include <vector>
 
 namespace hydrant {
@@ -118,12 +120,58 @@ TEST(ParkedSessions, ATenantPinsWhatItMayOrOneSession) {
   EXPECT_FALSE(sessions.CanPin({3, 1}, 4));
   EXPECT_FALSE(sessions.CanPin({3, 1}, 5));
   EXPECT_TRUE(sessions.CanPin({3, 1}, 6));
-  ASSERT_TRUE(sessions.Put(Kv(6, 50, 64, 1), Equal)) << "who queues turns for all it has parked leaves room for others";
+  ASSERT_TRUE(sessions.Put(Kv(6, 50, 64, 2), Equal)) << "who queues turns for all it has parked leaves room for others";
   EXPECT_EQ(Dropped(sessions), (std::vector<uint64_t>{3, 4}));
   sessions.Unpin({1, 1});
   EXPECT_FALSE(sessions.CanPin({1, 1}, 3));
   sessions.Unpin({2, 1});
   EXPECT_TRUE(sessions.CanPin({1, 1}, 0));
+}
+
+TEST(ParkedSessions, OneLargeSessionTakesNothingFromThoseWithinTheirShare) {
+  ParkedSessions sessions(100);
+  for (uint64_t session = 1; session <= 4; ++session) ASSERT_TRUE(sessions.Put(Kv(session, 160, 160, 1), Equal));
+  EXPECT_FALSE(sessions.Put(Kv(5, 1440, 1440, 0), Equal)) << "it would have the most, and has nothing to lose";
+  EXPECT_EQ(sessions.blocks(), 40);
+  ASSERT_TRUE(sessions.Put(Kv(5, 960, 960, 0), Equal)) << "there is room";
+  EXPECT_FALSE(sessions.Put(Kv(5, 976, 976, 0, /*turn=*/2), Equal)) << "nor is the session's turn before enough";
+  EXPECT_NE(sessions.Find({5, 1}), nullptr);
+  ASSERT_TRUE(sessions.Put(Kv(6, 160, 160, 1), Equal));
+  EXPECT_EQ(Dropped(sessions), std::vector<uint64_t>{5});
+  ASSERT_TRUE(sessions.Put(Kv(7, 640, 640, 0), Equal)) << "the other one has more";
+  EXPECT_EQ(Dropped(sessions), std::vector<uint64_t>{5});
+}
+
+// Whoever stays within a share loses nothing, whatever the order and however large what the others park is.
+TEST(ParkedSessions, AFloodOfAnySizeTakesNothingFromThoseWithinTheirShare) {
+  std::mt19937 random(3);
+  ParkedSessions sessions(100);
+  std::map<uint64_t, uint64_t> turns;  // of tenant 1, which has 5 sessions of 10 blocks at most, by session
+  for (uint64_t turn = 1; turn <= 2000; ++turn) {
+    const bool floods = random() % 2 == 0;
+    const uint64_t session = floods ? 10 + random() % 5 : random() % 5;
+    const auto blocks = static_cast<int32_t>(1 + random() % (floods ? 100 : 10));
+    const bool parked = sessions.Put(Kv(session, 16 * blocks, 16 * blocks, floods ? 0 : 1, turn), Equal);
+    sessions.Settle({session, turn}, /*keep=*/true);
+    ASSERT_TRUE(parked || floods);
+    if (!floods) turns[session] = turn;
+    for (const auto& [own, newest] : turns) ASSERT_NE(sessions.Find({own, newest}), nullptr);
+    ASSERT_LE(sessions.blocks(), 100);
+  }
+}
+
+TEST(ParkedSessions, WhatATenantPinsBeyondItsShareLeavesRoomForOthers) {
+  ParkedSessions sessions(100);
+  ASSERT_TRUE(sessions.Put(Kv(1, 1440, 1440, 0), Equal));
+  EXPECT_TRUE(sessions.CanPin({1, 1}, 50)) << "nobody else has anything";
+  sessions.Pin({1, 1});
+  ASSERT_TRUE(sessions.Put(Kv(2, 160, 160, 1), Equal));
+  sessions.Unpin({1, 1});
+  EXPECT_FALSE(sessions.CanPin({1, 1}, 50));
+  ASSERT_TRUE(sessions.Put(Kv(3, 160, 160, 1), Equal));
+  EXPECT_EQ(Dropped(sessions), std::vector<uint64_t>{1});
+  ASSERT_TRUE(sessions.Put(Kv(4, 640, 640, 0), Equal));
+  EXPECT_TRUE(sessions.CanPin({4, 1}, 33)) << "as much is left";
 }
 
 TEST(ParkedSessions, WhatCanNeverFitChangesNothing) {
