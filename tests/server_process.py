@@ -1,6 +1,7 @@
 """Runs the real hydrantd for scripts: started on a free port, ready when the constructor returns, stopped at the end of a
 `with` block. Python's standard library only."""
 
+import argparse
 import ctypes
 import json
 import os
@@ -63,6 +64,13 @@ class NotReady(RuntimeError):
     def __init__(self, code, log):
         super().__init__("hydrantd did not become ready:\n" + log)
         self.code, self.log = code, log
+
+
+def count(text):
+    """A number above 0, for argparse."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return int(text)
 
 
 class ServerProcess:

@@ -16,7 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import peer_llama_cpp
-from server_process import DEFAULT_MODEL, ServerProcess
+from server_process import DEFAULT_MODEL, ServerProcess, count
 
 # The pages of this repository are texts that are always there.
 TEXTS = sorted(map(str, (HERE.parents[1] / "docs").glob("*.md")))
@@ -117,12 +117,6 @@ def formats_of_peer(text):
     if unknown:
         raise argparse.ArgumentTypeError(f"{unknown[0]} is not among {', '.join(peer_llama_cpp.FORMATS)}")
     return chosen
-
-
-def count(text):
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
-    return int(text)
 
 
 def refuse(why):

@@ -57,6 +57,11 @@ class CommandLines(unittest.TestCase):
                     self.assertEqual(result.returncode, 1, result.stdout)
                     self.assertIn(words[0], result.stderr)
 
+    def test_scripts_want_a_round_at_least(self):
+        for name, flag in (("sessions", "--rounds"), ("drafts", "--rounds"), ("shapes", "--rounds"), ("operations", "--aborts")):
+            result = bench(name, flag, 0)
+            self.assertIn(f"argument {flag}: 0 is not a number above 0", result.stderr)
+
     def test_a_format_is_known_by_its_name(self):
         for words in (("--format", "q4_0"), ("--format=Q4_0",)) if is_built("linear") else ():
             self.assertIn(", Q4_0: read", bench("linear", "--rows", 1, "--repeats", 1, *words).stdout)

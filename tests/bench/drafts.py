@@ -85,7 +85,7 @@ def main():
     config = {"method": "ngram", "num_speculative_tokens": 8, "prompt_lookup_max": 5, "prompt_lookup_min": 2}
     parser.add_argument("--config", default=json.dumps(config))
     parser.add_argument("--kv", nargs="+", default=["full", "h2o:128"], help="POLICY or POLICY:BUDGET")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=server_process.count, default=5)
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--flags", default="", help="more flags of both servers")
     arguments = parser.parse_args()

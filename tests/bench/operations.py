@@ -28,7 +28,7 @@ sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE))
 
 from isolation_http import Connection, post
-from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ServerProcess
+from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ServerProcess, count
 
 SCRAPE_TARGET_S, ABORT_TARGET_S = 0.050, 0.250
 STREAMS = 64
@@ -153,7 +153,7 @@ def main():
     parser.add_argument("--binary", type=pathlib.Path, default=DEFAULT_BINARY)
     parser.add_argument("--model", type=pathlib.Path, default=DEFAULT_MODEL)
     parser.add_argument("--seconds", type=float, default=30, help="of scrapes, per row")
-    parser.add_argument("--aborts", type=int, default=40, help="per row")
+    parser.add_argument("--aborts", type=count, default=40, help="per row")
     arguments = parser.parse_args()
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     print(f"{'':<58} {'count':>5} {'p50 ms':>8} {'p99 ms':>8} {'max ms':>8} {'target':>6}")

@@ -42,7 +42,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--binary", default=server_process.DEFAULT_BINARY)
     parser.add_argument("--model", default=server_process.DEFAULT_MODEL)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=server_process.count, default=3)
     arguments = parser.parse_args()
     seconds = {(turn, way): [] for turn in range(1, TURNS + 1) for way in ("session", "cached", "cold")}
     facts = {}

@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import spin
 from many_chats import percentile
-from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ServerProcess
+from server_process import DEFAULT_BINARY, DEFAULT_MODEL, ServerProcess, count
 
 STREAMS = 8
 ANSWER = 400
@@ -95,7 +95,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--binary", default=DEFAULT_BINARY)
     parser.add_argument("--model", default=DEFAULT_MODEL)
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rounds", type=count, default=6)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--flags", default="", help="more flags of the server")
     arguments = parser.parse_args()
