@@ -50,7 +50,7 @@ bool KvCatalogue::MakeRoom(const Newcomer& file, int64_t bytes_max, int64_t tena
   const bool has_files = own_files != files_.end();
   std::vector<Left> tenants;
   Left *own = nullptr, *holder = nullptr;
-  tenants.reserve(tenants_.size());
+  tenants.reserve(tenants_.size() + 1);
   int64_t all = bytes_ + file.bytes;
   for (const auto& [name, of] : tenants_) {
     const bool has_own = has_files && own_files->second.tenant == name;
@@ -58,6 +58,10 @@ bool KvCatalogue::MakeRoom(const Newcomer& file, int64_t bytes_max, int64_t tena
                        of.by_use.end(), has_own && file.goes_on});
     if (name == file.tenant) own = &tenants.back();
     if (has_own) holder = &tenants.back();
+  }
+  static const std::set<std::pair<int64_t, SessionName>> kNone;
+  if (own == nullptr) {  // its first
+    own = &tenants.emplace_back(Left{file.bytes, weight_of(file.tenant), kNone.end(), kNone.end(), /*has_last=*/false});
   }
   const auto take = [&](const SessionName& session, Left* from) {
     const int64_t less = files_.at(session).bytes;
@@ -70,17 +74,20 @@ bool KvCatalogue::MakeRoom(const Newcomer& file, int64_t bytes_max, int64_t tena
     if (from->next != from->end) return take((from->next++)->second, from);
     if (std::exchange(from->has_last, false)) take(file.session, from);
   };
-  const auto tenant_is_over = [&] { return own != nullptr && tenant_bytes_max > 0 && own->bytes > tenant_bytes_max; };
+  const auto tenant_is_over = [&] { return tenant_bytes_max > 0 && own->bytes > tenant_bytes_max; };
   if (has_files && !file.goes_on && (tenant_is_over() || all > bytes_max)) take(file.session, holder);
   while (tenant_is_over() && own->gives()) lose(own);
+  const auto share_of = [](const Left& left) { return static_cast<double>(left.bytes) / left.weight; };
   while (all > bytes_max) {
     Left* most = nullptr;
     for (Left& left : tenants) {
-      if (!left.gives()) continue;
-      const double share = static_cast<double>(left.bytes) / left.weight;
-      if (most == nullptr || share > static_cast<double>(most->bytes) / most->weight) most = &left;
+      if (left.gives() && (most == nullptr || share_of(left) > share_of(*most))) most = &left;
     }
     if (most == nullptr) break;  // never: without any file it has room
+    if (!own->gives() && share_of(*own) > share_of(*most)) {
+      losers->clear();
+      return false;
+    }
     lose(most);
   }
   return true;

@@ -2,7 +2,8 @@
 // many.
 //
 // Beyond a tenant's own limit its sessions used least recently lose their files. Beyond that of all, the tenant that has the most for its
-// weight loses those of its own: nobody who keeps to a share is pushed out by somebody who does not.
+// weight loses those of its own, and has no room for another where it has none left to lose: nobody who keeps to a share is pushed out
+// by somebody who does not.
 //
 // Thread: none of its own; KvKeeper holds its lock. Pure.
 //
@@ -54,8 +55,9 @@ class KvCatalogue {
     bool goes_on =
         false;  // from the session's files: of its tenant's they are the last to go. Else the first, for it replaces them
   };
-  // Which sessions are to lose their files so that it has room. False: there is none whoever goes. `bytes_max` is of all files,
-  // `tenant_bytes_max` of the tenant's; 0: no limit of its own.
+  // Which sessions are to lose their files so that it has room. False, and none is to: there is no room whoever goes, or its tenant
+  // would have the most for its weight by this file alone. `bytes_max` is of all files, `tenant_bytes_max` of the tenant's; 0: no limit
+  // of its own. REQUIRES: `losers` is empty.
   bool MakeRoom(const Newcomer& file, int64_t bytes_max, int64_t tenant_bytes_max, WeightOf weight_of,
                 std::vector<SessionName>* losers) const;
 

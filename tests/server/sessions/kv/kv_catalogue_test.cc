@@ -99,6 +99,19 @@ TEST(KvCatalogue, FilesThatAreGoneOnFromAreTheLastOfTheirTenantToGoAndThoseThatA
   EXPECT_THAT(losers(4, false, 10, 100), IsEmpty());
 }
 
+TEST(KvCatalogue, OneLargeFileTakesNothingFromThoseWithinTheirShare) {
+  KvCatalogue catalogue;
+  for (uint8_t i = 0; i < 4; ++i) catalogue.Put(NameOf(i), {1, 10, i, "b"});
+  EXPECT_THAT(LosersOf(catalogue, 90, "a", 100), ElementsAre(255)) << "A has nothing to lose";
+  std::vector<SessionName> losers;
+  catalogue.Put(NameOf(10), {1, 20, 10, "a"});
+  EXPECT_FALSE(catalogue.MakeRoom({90, "a", NameOf(10), /*goes_on=*/false}, 100, 0, Even, &losers));
+  EXPECT_THAT(losers, IsEmpty()) << "nor does it lose what it has for nothing";
+  EXPECT_THAT(LosersOf(catalogue, 60, "a", 100), ElementsAre(10)) << "its own are enough";
+  EXPECT_THAT(LosersOf(catalogue, 45, "c", 70), ElementsAre(255));
+  EXPECT_THAT(LosersOf(catalogue, 25, "c", 80), ElementsAre(0)) << "B has more";
+}
+
 // A flood of ten times the room: whoever stays within a share loses nothing, whatever the order.
 TEST(KvCatalogue, AFloodTakesNothingFromThoseWithinTheirShare) {
   std::mt19937 random(3);
