@@ -338,9 +338,9 @@ class ResponsesPreparer {
       } else if (request.session_id.empty()) {
         request.session_id = DrawSessionId();
       }
-      // What a session keeps is its own for its life.
-      if (past_.has_value() && !request.has_kv) request.kv = past_->past->spec;
     }
+    // What a session keeps is its own for its life, and that of what goes on from it.
+    if (past_.has_value() && !request.has_kv) request.kv = past_->past->spec;
     const std::string stem = stores_ ? NewResponseStem(request.session_id) : std::string();
     ApiResult<PreparedGeneration> prepared =
         PrepareAnswer(request, std::move(prompt), Writer(stem), context_, rules_, "input");

@@ -271,6 +271,21 @@ TEST_F(Responses, ADeveloperIsWhatTheTemplateKnowsAndOneWithTheInstructions) {
   EXPECT_EQ(prompt(cut), "<developer>d</><user>hi</><assistant>");
 }
 
+TEST_F(Responses, WhatGoesOnKeepsAsMuchAsWhatItGoesOnFrom) {
+  const std::string first = Begin(R"("input":"hi","kv":{"policy":"h2o","budget":64})", "Yo");
+  const std::string second = Begin(After(first), "Well");
+  for (const std::string& past : {second, first}) {
+    for (const std::string members : {"", R"(,"store":false)"}) {
+      const ApiResult<PreparedGeneration> next = Prepare(After(past) + members);
+      ASSERT_TRUE(next.ok()) << next.error().message;
+      EXPECT_EQ(next.value().prompts[0].kv.budget.keep, 64) << past << members;
+    }
+  }
+  const ApiResult<PreparedGeneration> other = Prepare(After(first) + R"(,"store":false,"kv":{"policy":"full"})");
+  ASSERT_TRUE(other.ok()) << other.error().message;
+  EXPECT_FALSE(other.value().prompts[0].kv.budget.limited()) << "it says something else";
+}
+
 TEST_F(Responses, WhatIsNotKeptLeavesNothingAndWhatIsUnknownBeginsNothing) {
   const ApiResult<PreparedGeneration> loose = Prepare(R"("input":"hi","store":false)");
   ASSERT_TRUE(loose.ok());
