@@ -150,42 +150,37 @@ ApiResult<PreparedPrompt> EncodePrompt(RequestPrompt& from, const GenerationFiel
   return prompt;
 }
 
-// Which tokens its cache keeps. A session that goes on has one answer for its life, whatever lengths its turns have; a turn
-// that recalls has that of its whole prompt.
-std::optional<ApiError> ResolvePromptKv(const GenerationFields& request, const SessionPast* past,
-                                        const ServingContext& context, PreparedPrompt* prompt) {
-  if (prompt->continues && !prompt->spec.recalls()) {
-    prompt->kv = past->kv;
-    return CheckPins(prompt->spec, context.kv);
+// Which tokens its cache keeps with an answer of `max_tokens`. A session that goes on has one answer for its life, whatever
+// lengths its turns have; a turn that recalls has that of its whole prompt.
+ApiResult<KvResolution> ResolvePromptKv(const PreparedPrompt& prompt, int32_t max_tokens, const SessionPast* past,
+                                        const ServingContext& context) {
+  if (prompt.continues && !prompt.spec.recalls()) {
+    if (std::optional<ApiError> error = CheckPins(prompt.spec, context.kv)) return *std::move(error);
+    return past->kv;
   }
-  const ApiResult<KvResolution> kv =
-      ResolveKvPolicy(prompt->spec, static_cast<int32_t>(prompt->ids.size()), request.max_tokens, context.kv);
-  if (!kv.ok()) return kv.error();
-  prompt->kv = kv.value();
-  return std::nullopt;
+  return ResolveKvPolicy(prompt.spec, static_cast<int32_t>(prompt.ids.size()), max_tokens, context.kv);
 }
 
 // What a turn leaves of its prompt for the next one, if that is to recall and its policy's sums of scores can be gone on from.
 // Elsewhere: -1, what it holds at its end.
-int32_t HistoryOf(const PreparedPrompt& prompt, const ServingContext& context) {
+int32_t HistoryOf(const PreparedPrompt& prompt, const EvictionPolicy& policy, const ServingContext& context) {
   if (!prompt.spec.recalls()) return -1;
-  const PrefixUse use = SharePrefixes(prompt.kv.policy, {}, /*whole_prompt=*/false);
+  const PrefixUse use = SharePrefixes(policy, {}, /*whole_prompt=*/false);
   const bool can = context.prefix_caching && use.scores == ScoreNeed::kSnapshot;
   return can ? WholePromptBlocks(static_cast<int32_t>(prompt.ids.size())) : 0;
 }
 
-// Whether the turn goes on from what its session has parked. Returns the most slots it will occupy at once.
-int64_t ResumeFrom(const SessionTurn* turn, const GenerationFields& request, PreparedPrompt* prompt) {
-  const auto length = static_cast<int32_t>(prompt->ids.size());
-  const ParkedTurn* parked = turn == nullptr ? nullptr : turn->parked();
+// What the turn goes on from of that which its session has parked. Null: nothing.
+const ParkedTurn* ResumedBy(const SessionTurn* turn, const GenerationFields& request, const PreparedPrompt& prompt) {
   // Log-probabilities of a prompt take all of it.
   const bool scores_prompt = (request.echo && request.logprobs >= 0) || request.prompt_logprobs >= 0;
-  if (parked == nullptr || scores_prompt || !prompt->continues) {
-    return PeakSlotsFrom(0, 0, length, request.max_tokens, prompt->kv.budget);
-  }
-  prompt->resumes = parked->id.turn;
-  prompt->parked = parked->computed;
-  return PeakSlotsResumed(parked->live, parked->computed, length, request.max_tokens, prompt->kv.budget);
+  return turn == nullptr || scores_prompt || !prompt.continues ? nullptr : turn->parked();
+}
+
+// The most slots the sequence occupies at once.
+int64_t PeakSlotsOf(const ParkedTurn* resumed, int32_t prompt_tokens, int32_t max_tokens, const KvBudget& budget) {
+  if (resumed == nullptr) return PeakSlotsFrom(0, 0, prompt_tokens, max_tokens, budget);
+  return PeakSlotsResumed(resumed->live, resumed->computed, prompt_tokens, max_tokens, budget);
 }
 
 // Null: nothing is asked of tokens.
@@ -210,21 +205,13 @@ int64_t BlocksOf(const TenantRules& rules, const ServingContext& context) {
   return rules.blocks_max > 0 ? std::min<int64_t>(rules.blocks_max, context.limits.blocks) : context.limits.blocks;
 }
 
-// The most tokens of an answer that did not say how long it may be: the default there is for that, or what the context, the
-// pool, the tenant's limits and the log-probabilities asked for leave if that is less, so that a default is never what a
-// request is refused for. Where nothing is left, one, which the checks that follow refuse with the right words. All of it is
-// promised to the sequence when it is let in (its KV cannot be taken away), so under `full` few such answers run at once.
-// Of one that did say, with fits_context, no more than that.
-int32_t RoomForAnswer(int64_t prompt_tokens, const GenerationFields& fields, const KvSpec& spec,
+// RoomForAnswer but for what is kept of the answer.
+int32_t RoomForTokens(int64_t prompt_tokens, const GenerationFields& fields, const KvSpec& spec,
                       const ServingContext& context, const TenantRules& rules) {
   const bool said = fields.max_tokens != kRestOfContext;
   const int32_t rolling = context.limits.rolling_tokens_max;
   int64_t room = spec.rolls() ? (said ? rolling : std::min(context.request.context, rolling))
                               : context.request.context - prompt_tokens;
-  if (!spec.evicts()) {
-    room = std::min(room, BlocksOf(rules, context) * kBlockSlots - prompt_tokens);
-    if (rules.kv_budget_max > 0) room = std::min(room, rules.kv_budget_max - prompt_tokens);
-  }
   if (rules.tokens_max > 0) room = std::min(room, rules.tokens_max / fields.n - prompt_tokens);
   if (!fields.stream && fields.logprobs >= 0) {
     const int64_t of_prompt = std::max(fields.echo ? fields.logprobs : -1, fields.prompt_logprobs) + 1;
@@ -237,6 +224,40 @@ int32_t RoomForAnswer(int64_t prompt_tokens, const GenerationFields& fields, con
   return static_cast<int32_t>(std::max<int64_t>(1, room));
 }
 
+// The most tokens of an answer that did not say how long it may be: the default there is for that, or what the context, the
+// pool, the tenant's limits and the log-probabilities asked for leave if that is less, so that a default is never what a
+// request is refused for. Where nothing is left, one, which the checks that follow refuse with the right words. All of it is
+// promised to the sequence when it is let in (its KV cannot be taken away), so under `full` few such answers run at once.
+// Of one that did say, with fits_context, no more than that.
+int32_t RoomForAnswer(const PreparedPrompt& prompt, const SessionTurn* turn, const GenerationFields& fields,
+                      const ServingContext& context, const TenantRules& rules) {
+  const auto length = static_cast<int32_t>(prompt.ids.size());
+  const SessionPast* past = turn == nullptr ? nullptr : turn->past();
+  const ParkedTurn* resumed = ResumedBy(turn, fields, prompt);
+  // Whether what is kept of so many can be. The last one has a place, too.
+  const auto fits = [&](int32_t tokens) {
+    const ApiResult<KvResolution> kv = ResolvePromptKv(prompt, tokens, past, context);
+    if (!kv.ok()) return true;  // which fewer would not mend
+    const KvBudget& budget = kv.value().budget;
+    const int64_t slots = PeakSlotsOf(resumed, length, tokens, budget);
+    if (CheckLength(length, tokens, slots, kv.value(), context).has_value()) return false;
+    if (CheckKept(budget, int64_t{length} + tokens, rules).has_value()) return false;
+    int64_t blocks = BlocksForSlots(PeakSlotsOf(resumed, length, tokens + 1, budget));
+    if (turn != nullptr && HistoryOf(prompt, kv.value().policy, context) > 0) {
+      blocks = std::max(blocks, PeakBlocksShared(length, tokens + 1, budget));
+    }
+    return blocks <= BlocksOf(rules, context);
+  };
+  const int32_t room = RoomForTokens(length, fields, prompt.spec, context, rules);
+  if (fits(room)) return room;
+  int32_t most = 1;  // that fit, or nothing does
+  for (int32_t above = room; above - most > 1;) {
+    const int32_t middle = most + (above - most) / 2;
+    (fits(middle) ? most : above) = middle;
+  }
+  return most;
+}
+
 // What is left of a prompt's way to the engine once it is encoded.
 std::optional<ApiError> SettlePrompt(const SessionTurn* turn, const ServingContext& context, const TenantRules& rules,
                                      GenerationFields* fields, PreparedPrompt* prompt) {
@@ -246,12 +267,17 @@ std::optional<ApiError> SettlePrompt(const SessionTurn* turn, const ServingConte
   // Under another policy nothing of the past is of use.
   prompt->continues = prompt->continues && prompt->spec == past->spec;
   if (fields->max_tokens == kRestOfContext || fields->fits_context) {
-    fields->max_tokens = RoomForAnswer(length, *fields, prompt->spec, context, rules);
+    fields->max_tokens = RoomForAnswer(*prompt, turn, *fields, context, rules);
   }
-  if (std::optional<ApiError> error = ResolvePromptKv(*fields, past, context, prompt)) return error;
-  if (turn != nullptr) prompt->history = HistoryOf(*prompt, context);
+  const ApiResult<KvResolution> kv = ResolvePromptKv(*prompt, fields->max_tokens, past, context);
+  if (!kv.ok()) return kv.error();
+  prompt->kv = kv.value();
+  if (turn != nullptr) prompt->history = HistoryOf(*prompt, prompt->kv.policy, context);
   if (prompt->continues && prompt->spec.recalls()) prompt->turn_tokens = static_cast<int32_t>(length) - past->computed;
-  const int64_t slots = ResumeFrom(turn, *fields, prompt);
+  const ParkedTurn* resumed = ResumedBy(turn, *fields, *prompt);
+  if (resumed != nullptr) prompt->resumes = resumed->id.turn;
+  if (resumed != nullptr) prompt->parked = resumed->computed;
+  const int64_t slots = PeakSlotsOf(resumed, static_cast<int32_t>(length), fields->max_tokens, prompt->kv.budget);
   if (std::optional<ApiError> error = CheckLength(length, fields->max_tokens, slots, prompt->kv, context)) return error;
   if (std::optional<ApiError> error = CheckKept(prompt->kv.budget, length + fields->max_tokens, rules)) return error;
   const int64_t blocks = BlocksOf(rules, context);

@@ -317,11 +317,44 @@ TEST(PreparePrompts, ADefaultLengthIsNeverWhatARequestIsRefusedFor) {
   EXPECT_EQ(longest(context, {}, {}, 2, 2), 100);
   context.limits.blocks = 20;
   EXPECT_EQ(longest(context, {}), 310);
-  const KvSpec h2o{.preset = KvPreset::kH2o, .budget_kind = KvBudgetKind::kTokens, .budget_tokens = 32};
+  KvSpec h2o{.preset = KvPreset::kH2o, .budget_kind = KvBudgetKind::kTokens, .budget_tokens = 32};
   EXPECT_EQ(longest(context, {}, h2o), 990);
+  h2o.budget_tokens = 512;
+  EXPECT_EQ(longest(context, {}, h2o), 310) << "it would keep more than there is";
+  KvSpec ratio{.preset = KvPreset::kH2o, .budget_kind = KvBudgetKind::kRatioOfTotal, .budget_ratio = .5};
+  EXPECT_EQ(longest(context, {}, ratio), 629) << "a half of 639, and one";
+  EXPECT_EQ(longest(context, {.kv_budget_max = 100}, ratio), 191) << "a half of 201";
+  ratio.recent = 90;
+  EXPECT_EQ(longest(context, {.kv_budget_max = 100}, ratio), 191) << "a shorter one has no room for what is recent";
+  h2o.budget_tokens = 32;
   KvSpec rolling = h2o;
   rolling.position = KvPosition::kRolling;
   EXPECT_EQ(longest(context, {}, rolling), 1000);
+  rolling.budget_tokens = 1000;
+  context.limits.blocks = 100;
+  EXPECT_EQ(longest(context, {}, rolling), 991) << "all are in view";
+}
+
+// A turn that recalls copies what it keeps while others may read what its prompt left.
+TEST(PreparePrompts, ARecallingAnswerHasRoomForItsCopies) {
+  ServingContext context = ByteContext(1000);
+  context.limits.blocks = 20;
+  context.prefix_caching = true;
+  SessionStore sessions(IdleStore());
+  context.sessions = &sessions;
+  const auto longest = [&](int32_t budget) {
+    PreparedGeneration prepared;
+    prepared.fields.max_tokens = kRestOfContext;
+    prepared.fields.session_id = "s";
+    prepared.fields.kv = {.preset = KvPreset::kH2o, .budget_kind = KvBudgetKind::kTokens, .budget_tokens = budget};
+    prepared.fields.kv.recall = true;
+    const std::optional<ApiError> error =
+        PreparePrompts({{.is_ids = false, .text = std::string(40, 'a'), .ids = {}}}, context, {}, &prepared);
+    EXPECT_FALSE(error.has_value()) << error->message;
+    return prepared.fields.max_tokens;
+  };
+  EXPECT_EQ(longest(100), 960);
+  EXPECT_EQ(longest(200), 160) << "nothing is evicted before";
 }
 
 TEST(PrepareCompletion, RulesForTokensAreMadeOnlyWhereSomethingIsAsked) {
