@@ -238,6 +238,8 @@ def read_events(connection):
         while b"\n\n" in pending:
             event, pending = pending.split(b"\n\n", 1)
             assert not done, "an event after [DONE]"
+            if event == b": still here":  # a server that has to wait says so
+                continue
             assert event.startswith(b"data: "), event
             payload = event[len(b"data: ") :].decode("utf-8")  # strict: half a character is an error
             assert "\n" not in payload and "\r" not in payload

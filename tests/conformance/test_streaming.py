@@ -37,6 +37,7 @@ def test_every_event_is_one_data_line_and_the_last_is_done(server):
     assert b"\r" not in wire
     events = wire.split(b"\n\n")
     assert events.pop() == b""
+    events = [event for event in events if event != b": still here"]  # of a server that has to wait
     assert all(event.startswith(b"data: ") and b"\n" not in event for event in events)
     assert sum(event == b"data: [DONE]" for event in events) == 1
 

@@ -161,17 +161,19 @@ def test_f8_requests_per_minute_say_when_to_come_again(start):
 def test_f8_tokens_per_minute_are_charged_as_used(start):
     server = start(a={"tpm": 1200})
     prompt = [5] * 100
-    body = {"prompt": prompt, "max_tokens": 500, "temperature": 0, "ignore_eos": True, "stop": ["\0never"]}
+    body = {"prompt": prompt, "max_tokens": 800, "temperature": 0, "ignore_eos": True, "stop": ["\0never"]}
+    began = time.monotonic()
     response = server.ask("a", **body | {"max_tokens": 20})
+    refilled = 20 * (time.monotonic() - began)  # 1200 a minute
     assert response.status == 200
     assert response.field("x-ratelimit-limit-tokens") == "1200"
-    assert 1080 <= int(response.field("x-ratelimit-remaining-tokens")) <= 1110, "what was not generated came back"
+    assert 1080 <= int(response.field("x-ratelimit-remaining-tokens")) <= 1081 + refilled, "what was not generated came back"
     with server.open("a", **body) as running:
         first_event(running)
         refused = server.ask("a", **body)
         check_error(refused, 429, param="tpm", code="rate_limit_exceeded")
         wait_s = int(refused.field("retry-after"))
-        assert 1 <= wait_s <= 10
+        assert 1 <= wait_s <= 36, "for the 720 that lack, at most"
     check_error(server.ask("a", **body | {"max_tokens": 1101}), 400, param="max_tokens", code="tpm_exceeded")
     assert tenant_metric(server, "hydrant_rejected_total", "a", reason="tpm") == 1
 
