@@ -7,6 +7,7 @@
 #include "model/run/kv_cache.h"
 #include "model/run/model_executor.h"
 #include "server/engine/idle_replay.h"
+#include "server/http/connection_table.h"
 #include "server/speculative_config.h"
 
 namespace hydrant {
@@ -347,7 +348,7 @@ absl::StatusOr<Sizing> DeriveLimits(const Config& config, const ModelConfig& mod
   }
 
   const int64_t files = FilesPerConnection(config);
-  const int64_t other_files = kOtherFiles + (files > 1 ? kKvFiles : 0);
+  const int64_t other_files = kOtherFiles + ConnectionTable::kSpare + (files > 1 ? kKvFiles : 0);
   const int64_t connections = std::max<int64_t>(1, (host.open_files_max - other_files) / files);
   limits.connections_max = static_cast<int32_t>(std::min<int64_t>(limits.connections_max, connections));
 

@@ -29,6 +29,10 @@ def total_rate(name, by="", **labels):
     return f"sum{f' by ({by}) ' if by else ''}({rate(name, **labels)})"
 
 
+def parks_lost():
+    return f"clamp_min({total_rate('hydrant_parks_lost_total')} - {total_rate('hydrant_parks_moved_total')}, 0)"
+
+
 def quantile(share, name, by="", **labels):
     return f"histogram_quantile({share}, sum by (le{', ' + by if by else ''}) ({rate(name + '_bucket', **labels)}))"
 
@@ -85,12 +89,13 @@ POOL = graph(
 )  # fmt: skip
 PARKED_MOVES = graph(
     "Parks, restores, losses",
-    "At the end of a turn a session's KV is parked, at its next turn restored. lost: it had to make room for other sessions', and the "
-    "next turn computes its whole past; raise --session-memory-bytes.",
+    "At the end of a turn a session's KV is parked, at its next turn restored. It may have to make room for other sessions'. moved: it is "
+    "in a file. lost: it is not, and the next turn computes its whole past; raise --session-memory-bytes.",
     [
         (total_rate("hydrant_parks_total"), "parked"),
         (total_rate("hydrant_restores_total"), "restored"),
-        (total_rate("hydrant_parks_lost_total"), "lost"),
+        (total_rate("hydrant_parks_moved_total"), "moved"),
+        (parks_lost(), "lost"),
     ],
     unit="ops",
 )  # fmt: skip
@@ -280,7 +285,7 @@ def kv():
 
 
 def sessions():
-    parks, restores, lost = (total_rate(f"hydrant_{name}_total") for name in ("parks", "restores", "parks_lost"))
+    parks, restores = (total_rate(f"hydrant_{name}_total") for name in ("parks", "restores"))
     sources = total_rate("vllm:prompt_tokens_by_source_total")
     state = [
         graph("Sessions", "busy: a turn is in progress; parked: KV waits outside the pool; on_disk: in a file; cold: only tokens are kept, the next turn computes "
@@ -293,8 +298,8 @@ def sessions():
         PARKED_MOVES,
         graph("Came back to parked KV", "Restores per park. Below 1: chats that ended, were lost, or changed their history.",
               [(f"{restores} / ({parks} > 0)", "restored")], unit="percentunit"),
-        graph("Lost", "Share of parked KV that had to make room before its session came back. Above a tenth: see the alert HydrantParkedKvLost.",
-              [(f"{lost} / ({parks} > 0)", "lost")], unit="percentunit", steps=[(0.1, RED)]),
+        graph("Lost", "Share of parked KV that had to make room before its session came back, and is in no file. Above a tenth: see the alert HydrantParkedKvLost.",
+              [(f"{parks_lost()} / ({parks} > 0)", "lost")], unit="percentunit", steps=[(0.1, RED)]),
         BY_SOURCE,
         graph("Prompt tokens that sessions save", "Share of prompt tokens whose KV was parked.",
               [(f"{total_rate('vllm:prompt_tokens_by_source_total', source='external_kv_transfer')} / ({sources} > 0)", "restored")], unit="percentunit"),

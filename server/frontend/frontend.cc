@@ -69,6 +69,7 @@ Frontend::Frontend(FrontendOptions options, Metrics& metrics, TenantRegistry& te
       watchdog_timer_(control_io_),
       expiry_timer_(control_io_) {
   const auto on_failure = [this] { metrics_.CountAuthFailure(); };
+  context_.on_crowded = [this] { metrics_.CountRefusedConnection(); };
   context_.limits = options_.limits;
   context_.authenticate = TenantAuthentication(tenants_, auth_limiter_, on_failure);
   context_.origins = options_.origins;

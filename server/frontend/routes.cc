@@ -252,6 +252,7 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   AddHealthRoutes(sources->engine, &routes);
   for (const char* path : {"/ready", "/readyz"}) {
     routes.push_back(Simple("GET", path, true, [sources](const HttpHead&) { return Readiness(*sources); }));
+    routes.back().probe = true;
   }
   routes.push_back(Simple("GET", "/version", true,
                           [sources](const HttpHead&) { return JsonResponse(VersionJson(sources->version)); }));
@@ -275,6 +276,7 @@ void AddHealthRoutes(const EnginePort& engine, std::vector<HttpRoute>* routes) {
   const auto health = [&engine](const HttpHead&) { return Empty(engine.stalled() ? 503 : 200); };
   for (const char* path : {"/health", "/healthz", "/v1/health", "/live", "/livez", "/ping"}) {
     routes->push_back(Simple("GET", path, true, health));
+    routes->back().probe = true;
   }
   routes->push_back(Simple("POST", "/ping", true, health));
   routes->back().body = false;
@@ -289,6 +291,7 @@ void AddMetricsRoute(Metrics& metrics, const EnginePort& engine, SessionStore& s
     response.content_type = kMetricsContentType;
     return response;
   }));
+  routes->back().probe = true;
 }
 
 }  // namespace hydrant

@@ -40,6 +40,8 @@ constexpr size_t kWriteBytes = 256 << 10;
 constexpr int64_t kReadOverBytes = 64 << 10;
 // An idle connection gives back input buffers above this.
 constexpr size_t kIdleBufferBytes = 512;
+// A spare place is not kept from others for longer.
+constexpr double kSpareHeaderSeconds = 2;
 // How long, and for how many bytes, a refused client may go on sending before the socket is closed under it. Closing at
 // once would reset the connection and could destroy the answer on its way. Who sends a body looks for the answer when
 // all of it is out; who sends an endless header never does.
@@ -141,7 +143,7 @@ asio::awaitable<void> HttpConnection::Run() {
     const bool got = co_await ReadHead(&head);
     if (!got) break;
     const Unanswered unanswered(context_);
-    keep_alive_ = head.keep_alive;
+    keep_alive_ = head.keep_alive && !place_->spare();
     client_ = context_.proxies.ClientOf(peer_, head);
     HttpExchange exchange(*this, std::move(head), client_);
     exchange.SetReplica(context_.replica_id);
@@ -189,7 +191,8 @@ asio::awaitable<bool> HttpConnection::ReadHead(HttpHead* head) {
   const Limits& limits = context_.limits;
   const double keepalive_s =
       keyed_ ? limits.keepalive_timeout_s : std::min(limits.keepalive_timeout_s, limits.unkeyed_keepalive_timeout_s);
-  ArmDeadline(first_request_ || started ? limits.header_timeout_s : keepalive_s);
+  const double header_s = place_->spare() ? kSpareHeaderSeconds : limits.header_timeout_s;
+  ArmDeadline(first_request_ || started ? header_s : keepalive_s);
   SetIdle(!started);
   while (true) {
     if (!input_.empty()) {
@@ -211,8 +214,9 @@ asio::awaitable<bool> HttpConnection::ReadHead(HttpHead* head) {
     }
     if (result == ReadResult::kTimeout) {
       DisarmDeadline();
-      if (started) {
-        co_await Refuse(RequestTimeout());
+      if (started || place_->spare()) {
+        ApiError error = place_->spare() ? Crowded() : RequestTimeout();  // gcc 12 destroys one in the argument twice
+        co_await Refuse(std::move(error));
       } else {
         client_gone_ = true;  // nobody is waiting for an answer
       }
@@ -223,6 +227,11 @@ asio::awaitable<bool> HttpConnection::ReadHead(HttpHead* head) {
   input_.erase(0, reader.consumed());
   *head = std::move(reader.head());
   co_return true;
+}
+
+ApiError HttpConnection::Crowded() const {
+  if (context_.on_crowded) context_.on_crowded();
+  return Overloaded("The server has too many connections.", "connections_exceeded", /*retry_after_s=*/1);
 }
 
 HttpConnection::Found HttpConnection::FindRoute(const HttpHead& head) const {
@@ -343,6 +352,10 @@ asio::awaitable<void> HttpConnection::Serve(HttpExchange& exchange) {
   exchange.SetBodyRead(head.framing == BodyFraming::kNone);
   const Found found = FindRoute(head);
   if (found.route != nullptr) exchange.SetDialect(found.route->dialect);
+  if (place_->spare() && (found.route == nullptr || !found.route->probe)) {
+    co_await exchange.RespondError(Crowded());
+    co_return;
+  }
   if (std::optional<ApiError> error = CheckHead(exchange, found)) {
     co_await exchange.RespondError(std::move(*error));
     co_return;

@@ -70,6 +70,7 @@ class HttpConnection : public ResponseStream, public std::enable_shared_from_thi
     bool open = true;                  // no route of the path needs a key
     bool preflight = false;            // asks what a page may ask (Fetch standard, CORS-preflight fetch)
   };
+  ApiError Crowded() const;
   Found FindRoute(const HttpHead& head) const;
   // CheckHead says what is wrong with a request, from its head alone; it calls the other two. Authenticate sets the
   // caller.

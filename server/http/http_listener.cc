@@ -211,9 +211,15 @@ asio::awaitable<void> HttpListener::AcceptLoop() {
       }
       Configure(socket, context_.limits);
       std::string peer = PeerAddress(socket);
-      std::unique_ptr<ConnectionTable::Place> place =
-          context_.connections.TryAdd(peer, context_.limits, context_.proxies.Trusts(peer));
+      const bool proxy = context_.proxies.Trusts(peer);
+      std::unique_ptr<ConnectionTable::Place> place = context_.connections.TryAdd(peer, context_.limits, proxy);
       if (place == nullptr) {
+        Complain(crowded_, LogLevel::kWarning,
+                 "too many connections (--max-connections, --max-connections-per-address)");
+        place = context_.connections.TryAddSpare(peer, context_.limits, proxy);
+      }
+      if (place == nullptr) {
+        if (context_.on_crowded) context_.on_crowded();
         socket.write_some(asio::buffer(kFull.data(), kFull.size()), error);
         socket.shutdown(HttpSocket::shutdown_both, error);
         continue;

@@ -67,7 +67,7 @@ class HttpListener {
   // Given up for a moment when descriptors run out, so that a waiting connection can be accepted and closed instead of
   // staying in the backlog, where it would wake the loop for ever.
   int reserve_fd_ = -1;
-  Complaint refused_, not_started_;
+  Complaint refused_, not_started_, crowded_;
 };
 
 }  // namespace hydrant

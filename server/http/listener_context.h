@@ -44,6 +44,7 @@ struct HttpRoute {
   std::string_view content_type = "application/json";  // of the body, where its head says one
 
   bool exact = false;  // its path is that alone, also where it ends with '/'
+  bool probe = false;  // it says how the server is: answered on a spare place, too (connection_table.h)
 
   bool takes_body() const { return method == "POST" || method == "PUT"; }
 };
@@ -57,6 +58,8 @@ struct ListenerContext {
   std::vector<HttpRoute> routes;
 
   ConnectionTable connections;
+  // A connection was refused for want of a place. Called on any thread; null: nobody counts.
+  std::function<void()> on_crowded;
   RequestLog log;
   // Set once, when balancers should send new requests elsewhere: /ready says so, and every response ends its connection.
   // Relaxed: a response that misses it is answered as if it had come earlier.

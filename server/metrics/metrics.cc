@@ -244,6 +244,7 @@ struct Metrics::Series {
   Histogram* step_tokens;
   Histogram* batch_tokens;
   Counter* auth_failures;
+  Counter* connections_refused;
   Counter* reloads_applied;
   Counter* reloads_refused;
   Gauge* reload_refused;
@@ -360,6 +361,8 @@ void Metrics::Series::AddOurs(const MetricsOptions& options) {
   step_move = AddHistogram("hydrant_step_seconds", kStep, {{"phase", "move"}}, StepBuckets());
   batch_tokens = AddHistogram("hydrant_batch_tokens", "Tokens of an engine step.", {}, StepTokenBuckets());
   auth_failures = AddCounter("hydrant_auth_failures_total", "Requests without a valid key.", {});
+  connections_refused = AddCounter("hydrant_connections_refused_total",
+                                   "Connections refused over --max-connections, or over an address's part.", {});
   static constexpr char kReloads[] = "Reloads of the files of tenants and keys, by result.";
   reloads_applied = AddCounter("hydrant_reloads_total", kReloads, {{"result", "applied"}});
   reloads_refused = AddCounter("hydrant_reloads_total", kReloads, {{"result", "refused"}});
@@ -461,6 +464,7 @@ uint64_t Metrics::Rejected(int32_t tenant, RejectReason reason) const {
 }
 
 void Metrics::CountAuthFailure() { series_->auth_failures->Increment(); }
+void Metrics::CountRefusedConnection() { series_->connections_refused->Increment(); }
 
 void Metrics::CountReload(bool applied) {
   (applied ? series_->reloads_applied : series_->reloads_refused)->Increment();

@@ -91,6 +91,7 @@ class Metrics {
   // `generates`: the request is one of those that CountRequest counts.
   void CountReject(int32_t tenant, RejectReason reason, bool generates = true);
   void CountAuthFailure();
+  void CountRefusedConnection();
   // The files of tenants and keys were read again; not `applied`: one of them was wrong, and nothing changed.
   void CountReload(bool applied);
   void SetPaused(bool paused);  // admission to the engine

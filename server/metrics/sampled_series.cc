@@ -121,6 +121,8 @@ constexpr SampledSeries<Scrape> kEngineSeries[] = {
      [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.parks); }},
     {"hydrant_parks_lost_total", "Parked KV dropped to make room for other sessions, or for lack of memory.", nullptr,
      nullptr, [](const Scrape& s) { return static_cast<double>(s.engine.parked_lost); }},
+    {"hydrant_parks_moved_total", "Of it, what is in a file: the session's next turn reads it.", nullptr, nullptr,
+     [](const Scrape& s) { return static_cast<double>(s.kv.moved); }},
     {"hydrant_restores_total", "Turns that began with the session's parked KV moved back into the pool.", nullptr,
      nullptr, [](const Scrape& s) { return static_cast<double>(s.engine.scheduler.restores); }},
     {"hydrant_parked_blocks", "Parked KV outside the pool, in blocks.", nullptr, nullptr,

@@ -144,6 +144,8 @@ void SessionStore::KeepDue() {
     };
     for (LostKv& each : lost) {
       if (std::optional<KvWish> wish = wish_of(each.turn)) losses.emplace_back(*std::move(wish), std::move(each.kv));
+      const auto found = by_number_.find(each.turn.session);
+      if (found != by_number_.end() && found->second->disk_turn == each.turn.turn) options_.kv->CountMoved();
     }
     const int64_t now_us = options_.clock();
     while (!due_.empty() && due_.front().at_us <= now_us && std::ssize(wishes) < kKeptPerLook &&
@@ -155,7 +157,10 @@ void SessionStore::KeepDue() {
       if (wish.has_value()) wishes.push_back(*std::move(wish));
     }
   }
-  for (auto& [wish, kv] : losses) WriteKv(std::move(wish), std::move(kv), /*urgent=*/false, nullptr);
+  const auto count = [kv = options_.kv](bool durable) {
+    if (durable) kv->CountMoved();
+  };
+  for (auto& [wish, kv] : losses) WriteKv(std::move(wish), std::move(kv), /*urgent=*/false, count);
   for (KvWish& wish : wishes) WriteKv(std::move(wish), {}, /*urgent=*/false, nullptr);
   if (std::ssize(wishes) == kKeptPerLook) options_.kv->Wake();  // there may be more
 }

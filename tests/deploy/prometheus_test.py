@@ -36,6 +36,7 @@ ZERO = {
     "hydrant_session_kv_passed_total": "the same",
     "hydrant_session_log_damaged_total": "the same",
     "hydrant_session_log_read_only": "the same",
+    "hydrant_parks_lost_total": "what makes room is in a file",
     "hydrant_work_rejected_total": "nobody asks for so much beside generations",
     "hydrant_kv_logprob_gap": "it is below zero",
 }

@@ -77,7 +77,7 @@ def table(context, tenants, formats=("Q8_0",)):
     ours("gauge", "kv_blocks", each("state", ["free", "used", "cached"]))
     ours("counter", "evicted_tokens_total", each("policy", POLICIES))
     ours("counter", "freed_blocks_total", each("cause", ["prefill", "shrink", "periodic", "finish", "cancel", "shared", "swap", "draft"]))
-    ours("counter", "shrinks_total parks_total parks_lost_total restores_total auth_failures_total stalls_total steps_lost_total weights_read_bytes_total weights_wait_seconds_total")
+    ours("counter", "shrinks_total parks_total parks_lost_total parks_moved_total restores_total auth_failures_total connections_refused_total stalls_total steps_lost_total weights_read_bytes_total weights_wait_seconds_total")
     ours("counter", "reloads_total", each("result", ["applied", "refused"]))
     ours("gauge", "reload_refused loading paused shared_limits_away")
     ours("counter", "shared_limits_asks_total", each("result", ["granted", "refused", "timeout", "error", "away"]))

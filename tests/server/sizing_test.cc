@@ -298,14 +298,14 @@ TEST(Sizing, SlotsAreCountedIn32Bits) {
 
 TEST(Sizing, ConnectionsLeaveRoomForOtherFiles) {
   Config config;
-  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, {1 << 30, 1024})->limits.connections_max, 1024 - 64);
+  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, {1 << 30, 1024})->limits.connections_max, 1024 - 96);
   EXPECT_EQ(DeriveLimits(config, Model(), kDevice, {1 << 30, 1 << 20})->limits.connections_max, 10'000);
   EXPECT_EQ(DeriveLimits(config, Model(), kDevice, {1 << 30, 10})->limits.connections_max, 1);
   config.session_dir = "d";
-  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, {1 << 30, 1024})->limits.connections_max, (1024 - 72) / 2)
+  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, {1 << 30, 1024})->limits.connections_max, (1024 - 104) / 2)
       << "each may have a file of KV open";
   config.session_disk_bytes = 0;
-  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, {1 << 30, 1024})->limits.connections_max, 1024 - 64);
+  EXPECT_EQ(DeriveLimits(config, Model(), kDevice, {1 << 30, 1024})->limits.connections_max, 1024 - 96);
 }
 
 TEST(Sizing, WhatContradictsIsRefusedByItsFlag) {

@@ -545,6 +545,11 @@ void KvKeeper::CountPassed() {
   ++counts_.passed;
 }
 
+void KvKeeper::CountMoved() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++counts_.moved;
+}
+
 void KvKeeper::CountError() {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++counts_.errors;

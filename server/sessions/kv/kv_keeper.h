@@ -78,6 +78,7 @@ struct KvCounts {
   uint64_t read_bytes = 0;
   uint64_t errors = 0;   // writes and removals that failed
   uint64_t evicted = 0;  // files that made room for others
+  uint64_t moved = 0;    // KV that made room in memory and is in its file
   uint64_t passed = 0;   // that were to be written, and for which there was no room to wait, or none on the disk
   std::array<uint64_t, kKvRejects> rejected{};  // by KvReject
 };
@@ -158,6 +159,7 @@ class KvKeeper {
   std::unique_ptr<KvIncoming> Receive(const KvBinding& expected, int64_t bytes, KvOutcome* why);
   // It is not read, or whoever asked for it waits no longer: it is counted as rejected. `done` is told all the same.
   void CountUnread(KvReject why);
+  void CountMoved();
   // A turn was not promised its KV, for too many wait for theirs.
   void CountPassed();
   // Bytes a second of the last files that were read; 0: none was.

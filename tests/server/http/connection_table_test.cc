@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace hydrant {
@@ -26,6 +27,28 @@ TEST(ConnectionTable, NobodyGetsInAboveTheCap) {
   places.pop_back();
   EXPECT_EQ(table.size(), 2);
   EXPECT_NE(table.TryAdd("127.0.0.1", Cap(3)), nullptr);
+}
+
+TEST(ConnectionTable, ThereAreSparePlacesAndAnAddressHasAnEighthOfThem) {
+  ConnectionTable table;
+  Places places, spare;
+  places.push_back(table.TryAdd("10.0.0.1", Cap(1)));
+  EXPECT_FALSE(places.back()->spare());
+  constexpr int32_t kPart = ConnectionTable::kSpare / 8;
+  for (int32_t host = 1; host <= 8; ++host) {
+    const std::string address = "10.0.0." + std::to_string(host);
+    for (int32_t i = 0; i < kPart; ++i) spare.push_back(table.TryAddSpare(address, Cap(1)));
+    ASSERT_NE(spare.back(), nullptr) << host;
+    EXPECT_TRUE(spare.back()->spare());
+    EXPECT_EQ(table.TryAddSpare(address, Cap(1)), nullptr);
+  }
+  EXPECT_EQ(table.TryAddSpare("10.0.0.9", Cap(1)), nullptr) << "that was all of them";
+  EXPECT_EQ(table.size(), 1);
+  spare.clear();
+  for (int32_t i = 0; i < 4 * kPart; ++i) spare.push_back(table.TryAddSpare("10.0.0.1", Cap(1), /*proxy=*/true));
+  EXPECT_NE(spare.back(), nullptr) << "behind a proxy there are many";
+  EXPECT_EQ(table.TryAddSpare("10.0.0.1", Cap(1), /*proxy=*/true), nullptr);
+  EXPECT_NE(table.TryAddSpare("10.0.0.9", Cap(1)), nullptr);
 }
 
 TEST(ConnectionTable, AnotherHostHasAQuarterAndAnIpv6HostIsItsNetwork) {

@@ -101,17 +101,45 @@ TEST(HttpListener, AConnectionOverTheCapIsToldSo) {
   TestServer server(std::move(options));
   auto first = std::make_unique<RawClient>(server.port());
   RawClient second(server.port());
-  ASSERT_EQ(first->Ask(Get("/health")).status, 200);
-  ASSERT_EQ(second.Ask(Get("/health")).status, 200);
-  RawClient third(server.port());
-  const RawClient::Response response = third.ReadResponse();
-  EXPECT_EQ(response.status, 503);
-  EXPECT_EQ(response.Field("retry-after"), "1");
-  EXPECT_NE(response.body.find("connections_exceeded"), std::string::npos);
-  third.ReadAll();
-  EXPECT_TRUE(third.closed());
+  first->Send("POST /v1/comp");  // one that is idle would make way
+  second.Send("POST /v1/comp");
+  ASSERT_TRUE(Eventually([&] { return RawClient(server.port()).Ask(Get("/v1/models")).status == 503; }));
+  for (const char* sent : {"", "GET /v1/mod"}) {
+    RawClient third(server.port());
+    third.Send(sent);
+    const RawClient::Response response = third.ReadResponse();
+    EXPECT_EQ(response.status, 503) << sent;
+    EXPECT_EQ(response.Field("retry-after"), "1");
+    EXPECT_NE(response.body.find("connections_exceeded"), std::string::npos);
+    third.ReadAll();
+    EXPECT_TRUE(third.closed());
+  }
   first.reset();
   EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/health")).status == 200; })) << "a place is free again";
+}
+
+TEST(HttpListener, WhoAsksHowItIsGetsInOverTheCap) {
+  TestServerOptions options;
+  options.http.limits.connections_max = 2;
+  TestServer server(std::move(options));
+  std::vector<std::unique_ptr<RawClient>> crowd;
+  for (int i = 0; i < 2; ++i) {
+    crowd.push_back(std::make_unique<RawClient>(server.port()));
+    crowd.back()->Send("POST /v1/comp");
+  }
+  const auto ask = [&server](const char* path) {
+    RawClient probe(server.port());
+    const RawClient::Response answer = probe.Ask(Get(path));
+    probe.ReadAll();
+    EXPECT_TRUE(probe.closed()) << path << ": the place is for others too";
+    return answer;
+  };
+  ASSERT_TRUE(Eventually([&] { return ask("/v1/models").status == 503; })) << "both have a place";
+  for (const char* path : {"/health", "/livez", "/ready"}) EXPECT_EQ(ask(path).status, 200) << path;
+  const std::string metrics = ask("/metrics").body;
+  const size_t refused = metrics.find("\nhydrant_connections_refused_total ");
+  ASSERT_NE(refused, std::string::npos);
+  EXPECT_NE(metrics.substr(refused, 40).find(" 1\n"), std::string::npos) << metrics.substr(refused, 40);
 }
 
 TEST(HttpListener, WhoComesToACrowdTakesThePlaceOfTheLongestIdle) {

@@ -125,6 +125,8 @@ TEST(Metrics, EverySeriesOfTheContractIsThereAtZeroFromTheFirstScrape) {
       {"hydrant_swapped", "gauge", {}},
       {"hydrant_swapped_bytes", "gauge", {}},
       {"hydrant_parks_lost_total", "counter", {}},
+      {"hydrant_parks_moved_total", "counter", {}},
+      {"hydrant_connections_refused_total", "counter", {}},
       {"hydrant_stalls_total", "counter", {}},
       {"hydrant_steps_lost_total", "counter", {}},
       {"hydrant_weights_read_bytes_total", "counter", {}},

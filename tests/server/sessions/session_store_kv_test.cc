@@ -237,6 +237,11 @@ TEST_F(SessionStoreKv, WhatHasToMakeRoomIsWrittenUnlessItIsNobodys) {
   LookAfter(0);
   EXPECT_EQ(Files(), 1);
   EXPECT_EQ(kv_->counts().writes, 1u);
+  EXPECT_EQ(kv_->counts().moved, 1u);
+  store_->OnKvLoss({1, 1}, Parked({1, 1}));  // brought back, and once more in the way
+  LookAfter(0);
+  EXPECT_EQ(kv_->counts().writes, 1u);
+  EXPECT_EQ(kv_->counts().moved, 2u) << "it is there already";
 }
 
 TEST_F(SessionStoreKv, AtTheEndAllIsWrittenForAsLongAsThereIsTime) {
