@@ -81,13 +81,18 @@ void SessionStore::RemoveKv(const SessionName& name, const std::function<void()>
 
 void SessionStore::OnKvLoss(const TurnId& turn, KvBytes kv) {
   if (options_.kv == nullptr) return;
+  const auto bytes = static_cast<int64_t>(kv.size);
+  bool room = false;
   {
     const std::lock_guard<std::mutex> lock(park_events_mutex_);
-    const auto bytes = static_cast<int64_t>(kv.size);
-    if (lost_kv_bytes_ + bytes > options_.kv_lost_bytes_max) return;
-    lost_kv_.push_back({turn, std::move(kv)});
-    lost_kv_bytes_ += bytes;
+    // One at least, however large it is.
+    room = lost_kv_.empty() || lost_kv_bytes_ + bytes <= options_.kv_lost_bytes_max;
+    if (room) {
+      lost_kv_.push_back({turn, std::move(kv)});
+      lost_kv_bytes_ += bytes;
+    }
   }
+  if (!room) return options_.kv->CountPassed();
   options_.kv->Wake();
 }
 

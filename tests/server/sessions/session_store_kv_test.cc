@@ -58,6 +58,7 @@ class SessionStoreKv : public testing::Test {
     options.kv = kv_.get();
     options.take_parked = [this](const TurnId& turn, const std::function<void(KvBytes)>& done) { done(Parked(turn)); };
     options.kv_promised_bytes_max = promised_bytes_max_;
+    options.kv_lost_bytes_max = lost_bytes_max_;
     options.tenants = 1;
     options.tenant_name = [](int32_t) { return std::string("t"); };
     store_ = std::make_unique<SessionStore>(std::move(options));
@@ -132,6 +133,7 @@ class SessionStoreKv : public testing::Test {
   StuckDisk disk_;  // of KV
   int64_t bytes_per_s_ = 0;
   int64_t promised_bytes_max_ = 1 << 20;
+  int64_t lost_bytes_max_ = 1 << 20;
   int64_t now_us_ = 1'000'000;
   bool parks_ = true;
   bool evicts_ = false;
@@ -242,6 +244,27 @@ TEST_F(SessionStoreKv, WhatHasToMakeRoomIsWrittenUnlessItIsNobodys) {
   LookAfter(0);
   EXPECT_EQ(kv_->counts().writes, 1u);
   EXPECT_EQ(kv_->counts().moved, 2u) << "it is there already";
+}
+
+TEST_F(SessionStoreKv, WhatHasToMakeRoomIsWrittenHoweverLargeItIsAndCountedWhereItIsNot) {
+  Close();
+  lost_bytes_max_ = 10;
+  Open();
+  for (const char* id : {"a", "b"}) EXPECT_EQ(Turn(id, 40), Durability::kTokens);
+  std::promise<void> held, go;
+  kv_->Write({}, /*urgent=*/false, [&](bool) {
+    held.set_value();
+    go.get_future().wait();
+  });
+  held.get_future().wait();
+  const uint64_t passed = kv_->counts().passed;
+  store_->OnKvLoss({1, 1}, Parked({1, 1}));
+  EXPECT_EQ(kv_->counts().passed, passed);
+  store_->OnKvLoss({2, 1}, Parked({2, 1}));
+  EXPECT_EQ(kv_->counts().passed, passed + 1) << "one waits already";
+  go.set_value();
+  LookAfter(0);
+  EXPECT_EQ(Files(), 1);
 }
 
 TEST_F(SessionStoreKv, AtTheEndAllIsWrittenForAsLongAsThereIsTime) {
