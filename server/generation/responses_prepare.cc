@@ -54,7 +54,7 @@ ApiResult<std::optional<Past>> FindPastOf(const ResponsesRequest& request, const
     found.session_id = std::move(response->session_id);
     found.past = std::move(response->past);
     found.notes = response->index + 1;
-    found.newest = response->newest;
+    found.newest = response->newest && !IsConversationId(found.session_id);  // only who names a conversation adds to it
   } else if (!request.conversation_id.empty()) {
     found.session_id = request.conversation_id;
     found.past =

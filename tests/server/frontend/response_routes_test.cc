@@ -103,6 +103,20 @@ TEST_F(Kept, AnOutputIsInAConversationWithItsCallOrNotAtAll) {
   Ask("DELETE", path + "/items/" + item);
 }
 
+TEST_F(Kept, WhatGoesOnFromAResponseOfAConversationIsNotInIt) {
+  const std::string id = Ask("POST", "/v1/conversations")["id"], path = "/v1/conversations/" + id;
+  const std::string first =
+      Ask("POST", "/v1/responses", R"({"input":"hi","max_output_tokens":2,"conversation":")" + id + "\"}")["id"];
+  const Json items = Ask("GET", path + "/items");
+  const Json next =
+      Ask("POST", "/v1/responses", R"({"input":"more","max_output_tokens":2,"previous_response_id":")" + first + "\"}");
+  EXPECT_TRUE(next["conversation"].is_null());
+  EXPECT_EQ(Ask("GET", path + "/items"), items);
+  Ask("DELETE", path);
+  EXPECT_EQ(CodeOf("GET", "/v1/responses/" + first, 404), "response_not_found");
+  EXPECT_EQ(Ask("GET", "/v1/responses/" + next["id"].get<std::string>())["id"], next["id"]);
+}
+
 std::string PutState(const std::string& id, const std::string& state) {
   return "PUT /v1/sessions/" + id +
          "/state HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: *\r\nContent-Length: " + std::to_string(state.size()) +
