@@ -24,13 +24,15 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kBillingLine = "x-anthropic-billing-header:";
 
 // Fields of the other endpoints that have another name here, or no place in an answer.
-constexpr std::array<OtherField, 23> kOtherFields = {{
+constexpr std::array<OtherField, 26> kOtherFields = {{
     {"add_generation_prompt", ""},
     {"best_of", ""},
     {"continue_final_message", ""},
     {"conversation", "session_id"},
     {"documents", ""},
     {"echo", ""},
+    {"enable_thinking", "thinking"},
+    {"include_reasoning", "thinking"},
     {"input", "messages"},
     {"instructions", "system"},
     {"logprobs", ""},
@@ -44,6 +46,7 @@ constexpr std::array<OtherField, 23> kOtherFields = {{
     {"reasoning_effort", "output_config.effort"},
     {"return_token_ids", ""},
     {"return_tokens_as_token_ids", ""},
+    {"separate_reasoning", ""},
     {"session_append", ""},
     {"stop", "stop_sequences"},
     {"stream_options", ""},

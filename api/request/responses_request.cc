@@ -20,13 +20,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Fields of the other endpoints that have another name here, or no place in an answer.
-constexpr std::array<OtherField, 18> kResponsesOthers = {{
+constexpr std::array<OtherField, 20> kResponsesOthers = {{
     {"add_generation_prompt", ""},
     {"best_of", ""},
     {"continue_final_message", ""},
     {"documents", ""},
     {"echo", ""},
     {"functions", "tools"},
+    {"include_reasoning", ""},
     {"logprobs", "include"},
     {"max_completion_tokens", "max_output_tokens"},
     {"max_tokens", "max_output_tokens"},
@@ -37,6 +38,7 @@ constexpr std::array<OtherField, 18> kResponsesOthers = {{
     {"response_format", "text.format"},
     {"return_token_ids", ""},
     {"return_tokens_as_token_ids", ""},
+    {"separate_reasoning", ""},
     {"session_append", "previous_response_id"},
     {"system", "instructions"},
 }};
@@ -202,6 +204,8 @@ void ReadResponses(ObjectReader* reader, const RequestContext& context, JsonBudg
   ReadInclude(reader, request);
   ReadTruncation(reader, request);
   const Json text = ReadText(reader), reasoning = ReadReasoning(reader, &request->conversation);
+  if (reader->Has("enable_thinking")) request->conversation.enable_thinking = reader->Bool("enable_thinking", false);
+  ReadTemplateArguments(reader, &request->conversation);
   ReadLength(reader, context, request);
   request->add_special_tokens = false;
   ReadGenerationFields(reader, context, request);

@@ -72,6 +72,15 @@ TEST(ResponsesRequest, RepeatsWhatWasSaid) {
   EXPECT_EQ(echo["max_output_tokens"], 9);
 }
 
+TEST(ResponsesRequest, TellsTheTemplateWhatItIsTold) {
+  const ApiResult<ResponsesRequest> parsed =
+      Parsed(ResponsesBody(R"("x")", R"(,"chat_template_kwargs":{"enable_thinking":false,"depth":3})"));
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(parsed.value().conversation.enable_thinking, false);
+  EXPECT_EQ(parsed.value().conversation.template_arguments.at("depth"), 3);
+  EXPECT_EQ(Parsed(ResponsesBody(R"("x")", R"(,"enable_thinking":true)")).value().conversation.enable_thinking, true);
+}
+
 TEST(ResponsesRequest, RefusesByName) {
   const struct {
     std::string input, members, refusal;
@@ -101,6 +110,11 @@ TEST(ResponsesRequest, RefusesByName) {
       {R"("x")", R"(,"include":["all"])", "include invalid_value"},
       {R"("x")", R"(,"text":{"format":{"type":"json_object"}})", "text.format unsupported"},
       {R"("x")", R"(,"truncation":"some")", "truncation invalid_value"},
+      {R"("x")", R"(,"include_reasoning":false)", "include_reasoning unsupported"},
+      {R"("x")", R"(,"separate_reasoning":false)", "separate_reasoning unsupported"},
+      {R"("x")", R"(,"enable_thinking":"no")", "enable_thinking invalid_type"},
+      {R"("x")", R"(,"enable_thinking":true,"chat_template_kwargs":{"enable_thinking":false})",
+       "chat_template_kwargs.enable_thinking invalid_value"},
       {R"("x")", R"(,"conversation":"c","previous_response_id":"r")", "conversation invalid_value"},
       {R"("x")", R"(,"conversation":"c","store":false)", "store unsupported"},
       {R"("x")", R"(,"conversation":{})", "conversation.id missing_field"},
