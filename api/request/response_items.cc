@@ -264,6 +264,7 @@ ItemMessages::ItemMessages(std::string_view instructions) {
 }
 
 const Json::array_t& ItemMessages::messages() {
+  EndReasoning();
   if (lead_.has_value()) messages_.front()["content"] = *lead_;
   return messages_;
 }
@@ -275,6 +276,7 @@ bool ItemMessages::EndsWith(std::string_view role) const {
 void ItemMessages::AddMessage(const Json& item) {
   const std::string role = item.at("role");
   std::string text = TextOf(item.at("content"), role == "assistant" ? "" : "\n");
+  if (role != "assistant") EndReasoning();
   if (role == "system" || role == "developer") {
     if (messages_.size() == 1 && lead_.has_value()) {
       lead_->append("\n\n").append(text);
@@ -285,6 +287,22 @@ void ItemMessages::AddMessage(const Json& item) {
   Json message = {{"role", role}, {"content", std::move(text)}};
   if (role == "assistant" && !reasoning_.empty()) message["reasoning_content"] = std::exchange(reasoning_, {});
   messages_.push_back(std::move(message));
+}
+
+void ItemMessages::AddReasoning(const Json& item) {
+  const std::string text = TextOf(item.at("content"), "\n");
+  if (!reasoning_.empty() && !text.empty()) reasoning_.push_back('\n');
+  reasoning_.append(text);
+}
+
+// The assistant's turn is over: what it thought is no later one's.
+void ItemMessages::EndReasoning() {
+  if (reasoning_.empty()) return;
+  if (!EndsWith("assistant")) messages_.push_back({{"role", "assistant"}, {"content", ""}});
+  Json& last = messages_.back();
+  const std::string before = last.value("reasoning_content", "");
+  last["reasoning_content"] = before.empty() ? reasoning_ : absl::StrCat(before, "\n", reasoning_);
+  reasoning_.clear();
 }
 
 void ItemMessages::AddCall(const Json& item, bool custom) {
@@ -313,6 +331,7 @@ bool ItemMessages::AddOutput(const Json& item) {
   const std::string id = item.at("call_id");
   const auto call = names_.find(id);
   if (call == names_.end()) return false;
+  EndReasoning();
   messages_.push_back(
       {{"role", "tool"}, {"tool_call_id", id}, {"name", call->second}, {"content", TextOf(item.at("output"), "\n")}});
   return true;
@@ -325,7 +344,7 @@ std::optional<ApiError> ItemMessages::Add(const Json::array_t& items, std::strin
     if (type == "message") {
       AddMessage(item);
     } else if (type == "reasoning") {
-      reasoning_ = TextOf(item.at("content"), "\n");
+      AddReasoning(item);
     } else if (type == "function_call" || type == "custom_tool_call") {
       AddCall(item, type == "custom_tool_call");
     } else if (!AddOutput(item)) {

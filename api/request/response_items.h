@@ -2,7 +2,8 @@
 // request's are read and checked once, into a form that is also what is kept of them; conversations are made of that form.
 //
 //   message                                      a message; those of system and developer that come first are one, of the first's role
-//   reasoning                                    `reasoning_content` of the assistant's message after it
+//   reasoning                                    `reasoning_content` of the assistant's message after it; where none comes in its turn,
+//                                                of the one before it, or of one of its own
 //   function_call, custom_tool_call              `tool_calls` of the assistant's message before it, or of one of their own; without
 //                                                arguments where its status says that it is incomplete
 //   function_call_output, custom_tool_call_output   a message of role tool
@@ -44,6 +45,8 @@ class ItemMessages {
   using Json = nlohmann::ordered_json;
 
   void AddMessage(const Json& item);
+  void AddReasoning(const Json& item);
+  void EndReasoning();
   void AddCall(const Json& item, bool custom);
   bool AddOutput(const Json& item);
   bool EndsWith(std::string_view role) const;
@@ -52,7 +55,7 @@ class ItemMessages {
   std::optional<std::string>
       lead_;  // what the first message says, where it is a system's or a developer's; not in messages_
   std::map<std::string, std::string, std::less<>> names_;  // of what was called, by id
-  std::string reasoning_;                                  // of the assistant's next message
+  std::string reasoning_;                                  // of the assistant's next message, in this turn
 };
 
 }  // namespace hydrant

@@ -101,5 +101,29 @@ TEST(ResponseItems, ReasoningComesBackAsItWasGiven) {
   EXPECT_EQ(thought(R"(,"content":7)"), "input[0].content: It must be an array.");
 }
 
+TEST(ResponseItems, WhatWasThoughtStaysInItsTurnAndIsAllThere) {
+  const auto thought = [](const std::string& text) {
+    return R"({"type":"reasoning","content":[{"type":"reasoning_text","text":")" + text + "\"}]}";
+  };
+  const std::string user = R"({"role":"user","content":"u"})", said = R"({"role":"assistant","content":"a"})",
+                    call = R"({"type":"function_call","call_id":"c","name":"f","arguments":"{}"})",
+                    output = R"({"type":"function_call_output","call_id":"c","output":"1"})";
+  const auto read = [](const std::string& items) { return MessagesOfItems(ItemsBody("[" + items + "]")); };
+  const std::string both = R"({"role":"assistant","content":"a","reasoning_content":"one\ntwo"})";
+  EXPECT_EQ(read(thought("one") + "," + thought("two") + "," + said), "[" + both + "]");
+  EXPECT_EQ(read(thought("one") + "," + thought("two") + "," + call),
+            R"([{"role":"assistant","content":null,"reasoning_content":"one\ntwo","tool_calls":[{"id":"c",)"
+            R"("type":"function","function":{"name":"f","arguments":{}}}]}])");
+  // Nothing else came of a turn that ended there.
+  const std::string alone = R"({"role":"assistant","content":"","reasoning_content":"one"})";
+  EXPECT_EQ(read(user + "," + thought("one") + "," + user + "," + said),
+            "[" + user + "," + alone + "," + user + "," + said + "]");
+  EXPECT_EQ(read(call + "," + thought("one") + "," + output),
+            R"([{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f",)"
+            R"("arguments":{}}}],"reasoning_content":"one"},)"
+            R"({"role":"tool","tool_call_id":"c","name":"f","content":"1"}])");
+  EXPECT_EQ(read(user + "," + thought("one")), "[" + user + "," + alone + "]");
+}
+
 }  // namespace
 }  // namespace hydrant
