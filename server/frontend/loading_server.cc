@@ -63,15 +63,15 @@ void AddMetricsRoute(std::vector<HttpRoute>* routes) {
 
 std::vector<HttpRoute> Routes(const std::atomic<int32_t>& percent) {
   std::vector<HttpRoute> routes;
-  for (const char* path :
-       {"/", "/health", "/healthz", "/ping", "/ready", "/readyz", "/v1/", "/version", "/openapi.json", "/load",
-        "/server_info", "/get_server_info", "/model_info", "/get_model_info", "/tokenizer_info", "/ui", "/ui/"}) {
+  for (const char* path : {"/", "/health", "/healthz", "/ping", "/ready", "/readyz", "/v1/{rest...}", "/version",
+                           "/openapi.json", "/load", "/server_info", "/get_server_info", "/model_info",
+                           "/get_model_info", "/tokenizer_info", "/ui", "/ui/", "/ui/{rest...}"}) {
     routes.push_back(Refusing("GET", path, percent));
   }
-  for (const char* path : {"/ping", "/v1/", "/tokenize", "/detokenize"}) {
+  for (const char* path : {"/ping", "/v1/{rest...}", "/tokenize", "/detokenize"}) {
     routes.push_back(Refusing("POST", path, percent));
   }
-  for (const char* method : {"PUT", "DELETE"}) routes.push_back(Refusing(method, "/v1/", percent));
+  for (const char* method : {"PUT", "DELETE"}) routes.push_back(Refusing(method, "/v1/{rest...}", percent));
   // Nothing is wrong with the process.
   for (const char* path : {"/live", "/livez"}) {
     routes.push_back({"GET", path, /*open=*/true, [](HttpExchange& exchange) -> asio::awaitable<void> {
@@ -86,7 +86,7 @@ std::vector<HttpRoute> Routes(const std::atomic<int32_t>& percent) {
 std::vector<HttpRoute> AdminRoutes(const std::atomic<int32_t>& percent) {
   std::vector<HttpRoute> routes;
   for (const char* method : {"GET", "POST", "PUT", "DELETE"}) {
-    for (const char* path : {"/admin/", "/v1/"}) routes.push_back(Refusing(method, path, percent));
+    for (const char* path : {"/admin/{rest...}", "/v1/{rest...}"}) routes.push_back(Refusing(method, path, percent));
   }
   for (const char* path : {"/health", "/ping", "/openapi.json"}) routes.push_back(Refusing("GET", path, percent));
   for (const char* path : {"/abort_requests", "/pause", "/resume", "/reset_prefix_cache"}) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "api/request/request_schemas.h"
 
 namespace hydrant {
@@ -29,8 +29,9 @@ Json Operation(const HttpRoute& route, const std::vector<RequestSchema>& schemas
   Json operation = {
       {"responses",
        {{"200", {{"description", "The answer."}}}, {"default", {{"$ref", "#/components/responses/Error"}}}}}};
-  if (route.path.ends_with('/')) {
-    operation["parameters"] = {{{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}};
+  for (const std::string& name : PathNames(route.path)) {
+    operation["parameters"].push_back(
+        {{"name", name}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}});
   }
   const auto has_path = [&](const RequestSchema& schema) { return schema.path == route.path; };
   if (route.method == "POST" && std::any_of(schemas.begin(), schemas.end(), has_path)) {
@@ -57,8 +58,7 @@ std::string OpenApiJson(const std::vector<HttpRoute>& routes, const RequestConte
     if (route.path == "/" || route.path.starts_with("/ui")) continue;
     std::string method = route.method;
     for (char& c : method) c = static_cast<char>(c - 'A' + 'a');
-    const std::string path = route.path.ends_with('/') ? route.path + "{id}" : route.path;
-    paths[path][method] = Operation(route, schemas);
+    paths[absl::StrReplaceAll(route.path, {{"...}", "}"}})][method] = Operation(route, schemas);
   }
   Json& components = document["components"];
   components["securitySchemes"] = {{"key", {{"type", "http"}, {"scheme", "bearer"}}}};

@@ -29,15 +29,12 @@ namespace {
 namespace asio = boost::asio;
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kResponses = "/v1/responses/";
-constexpr std::string_view kConversations = "/v1/conversations/";
-
 // A request about what is kept: what it says, and whose it is.
 struct Asked {
   const ServingContext& context;
   TenantRules rules;
-  const std::string id;    // in the path
-  const std::string part;  // what follows it: "", "items", "items/msg_…"
+  const std::string id;    // in the path: of the response or conversation
+  const std::string item;  // and of one of its items
   const std::string& query;
   const std::string& body;
   const std::function<void(bool durable)> durable;  // for what changes something; null: nothing may
@@ -89,19 +86,21 @@ HttpResponse ItemPage(Json::array_t items, const std::string& query) {
 }
 
 Answer GetResponse(const Asked& asked) {
-  if (!asked.part.empty() && asked.part != "input_items") return ErrorResponse(RouteNotFound());
   const std::optional<FoundResponse> found = FindResponse(asked.sessions(), asked.rules.sessions, asked.id);
   if (!found.has_value()) return ErrorResponse(ResponseNotFound());
-  if (asked.part.empty()) {
-    if (PercentDecode(asked.query).find("message.output_text.logprobs") != std::string::npos) {
-      return ErrorResponse(UnsupportedField("include", "'message.output_text.logprobs' of a response that is kept"));
-    }
-    if (QueryValue(asked.query, "stream") == "true") {
-      return ErrorResponse(UnsupportedField("stream", "'stream' of a response that is kept"));
-    }
-    std::string response = ResponseJson(found->note());
-    return response.empty() ? ErrorResponse(ResponseNotFound()) : JsonResponse(std::move(response));
+  if (PercentDecode(asked.query).find("message.output_text.logprobs") != std::string::npos) {
+    return ErrorResponse(UnsupportedField("include", "'message.output_text.logprobs' of a response that is kept"));
   }
+  if (QueryValue(asked.query, "stream") == "true") {
+    return ErrorResponse(UnsupportedField("stream", "'stream' of a response that is kept"));
+  }
+  std::string response = ResponseJson(found->note());
+  return response.empty() ? ErrorResponse(ResponseNotFound()) : JsonResponse(std::move(response));
+}
+
+Answer ListInputItems(const Asked& asked) {
+  const std::optional<FoundResponse> found = FindResponse(asked.sessions(), asked.rules.sessions, asked.id);
+  if (!found.has_value()) return ErrorResponse(ResponseNotFound());
   std::optional<NoteItems> items = ItemsOf(found->note(), asked.context.request);
   if (!items.has_value()) return ErrorResponse(ResponseNotFound());
   return ItemPage(std::move(items->in), asked.query);
@@ -154,7 +153,6 @@ std::optional<ApiError> DeleteFound(const Asked& asked, const FoundResponse& fou
 }
 
 Answer DeleteResponse(const Asked& asked) {
-  if (!asked.part.empty()) return ErrorResponse(RouteNotFound());
   const std::optional<FoundResponse> found = FindResponse(asked.sessions(), asked.rules.sessions, asked.id);
   std::optional<ApiError> error = found.has_value() ? DeleteFound(asked, *found) : DeleteResponseAgain(asked);
   if (error.has_value() && error->code == "session_not_found") error = ResponseNotFound();
@@ -163,8 +161,7 @@ Answer DeleteResponse(const Asked& asked) {
           Waits::kForDeletion};
 }
 
-Answer CancelResponse(const Asked& asked) {
-  if (asked.part != "cancel") return ErrorResponse(RouteNotFound());
+Answer CancelResponse(const Asked& /*asked*/) {
   return ErrorResponse(InvalidField("id",
                                     "Only a response that runs in the background can be cancelled, and none does here: "
                                     "close the connection instead.",
@@ -292,20 +289,38 @@ std::optional<ApiError> CheckNotes(const TurnNotes& notes, const Asked& asked) {
                   "payload_too_large", "items");
 }
 
-// Its metadata, or more items.
-Answer PostConversation(const Asked& asked) {
-  if (!asked.part.empty() && asked.part != "items") return ErrorResponse(RouteNotFound());
+// Changes what the conversation keeps. Null: that is done.
+std::optional<ApiError> ChangeConversation(const Asked& asked,
+                                           const std::function<std::optional<ApiError>(TurnNotes*)>& change,
+                                           bool removes = false) {
+  std::optional<ApiError> error =
+      ChangeNotes(asked.sessions(), asked.rules.sessions, asked.id, change, asked.durable, removes);
+  if (error.has_value() && error->code == "session_not_found") error = ConversationNotFound();
+  if (error.has_value() && error->code == "session_busy") error = ConversationLocked();
+  return error;
+}
+
+Answer AddItems(const Asked& asked) {
   if (FindConversation(asked) == nullptr) return ErrorResponse(ConversationNotFound());
-  ApiResult<ConversationBody> body = ReadConversationBody(asked, asked.part == "items");
+  ApiResult<ConversationBody> body = ReadConversationBody(asked, /*needs_items=*/true);
   if (!body.ok()) return ErrorResponse(body.error());
-  std::string object;
   NameItems(NewResponseStem(asked.id), &body.value().items);
   const auto change = [&](TurnNotes* notes) -> std::optional<ApiError> {
-    if (!asked.part.empty()) {
-      if (auto error = CheckOutputs(body.value().items, *notes, asked.context.request)) return error;
-      notes->push_back(ItemNote("{}", body.value().items));
-      return CheckNotes(*notes, asked);
-    }
+    if (auto error = CheckOutputs(body.value().items, *notes, asked.context.request)) return error;
+    notes->push_back(ItemNote("{}", body.value().items));
+    return CheckNotes(*notes, asked);
+  };
+  if (const std::optional<ApiError> error = ChangeConversation(asked, change)) return ErrorResponse(*error);
+  return {ItemPage(std::move(body.value().items), "order=asc&limit=100"), Waits::kForChange};
+}
+
+// Its metadata.
+Answer UpdateConversation(const Asked& asked) {
+  if (FindConversation(asked) == nullptr) return ErrorResponse(ConversationNotFound());
+  ApiResult<ConversationBody> body = ReadConversationBody(asked, /*needs_items=*/false);
+  if (!body.ok()) return ErrorResponse(body.error());
+  std::string object;
+  const auto change = [&](TurnNotes* notes) -> std::optional<ApiError> {
     if (notes->empty()) return ConversationNotFound();  // another session has this name since
     const std::string& text = notes->front()->text;
     const size_t line = text.find('\n');
@@ -318,22 +333,28 @@ Answer PostConversation(const Asked& asked) {
     notes->front() = std::move(note);
     return std::nullopt;
   };
-  const std::optional<ApiError> error =
-      ChangeNotes(asked.sessions(), asked.rules.sessions, asked.id, change, asked.durable);
-  if (error.has_value()) return ErrorResponse(error->code == "session_busy" ? ConversationLocked() : *error);
-  if (asked.part.empty()) return {JsonResponse(object), Waits::kForChange};
-  return {ItemPage(std::move(body.value().items), "order=asc&limit=100"), Waits::kForChange};
+  if (const std::optional<ApiError> error = ChangeConversation(asked, change)) return ErrorResponse(*error);
+  return {JsonResponse(object), Waits::kForChange};
 }
 
 Answer GetConversation(const Asked& asked) {
   const std::shared_ptr<const SessionPast> past = FindConversation(asked);
-  if (past == nullptr) return ErrorResponse(ConversationNotFound());
-  if (asked.part.empty()) return JsonResponse(ConversationJson(*past));
-  std::optional<Json::array_t> items = AllItems(past->notes, asked.context.request);
-  if (!items.has_value()) return ErrorResponse(ConversationNotFound());
-  if (asked.part == "items") return ItemPage(*std::move(items), asked.query);
-  for (const Json& item : *items) {
-    if (asked.part == "items/" + item.value("id", "")) return JsonResponse(Dump(item));
+  return past == nullptr ? ErrorResponse(ConversationNotFound()) : JsonResponse(ConversationJson(*past));
+}
+
+std::optional<Json::array_t> FindItems(const Asked& asked) {
+  const std::shared_ptr<const SessionPast> past = FindConversation(asked);
+  return past == nullptr ? std::nullopt : AllItems(past->notes, asked.context.request);
+}
+
+Answer ListItems(const Asked& asked) {
+  std::optional<Json::array_t> items = FindItems(asked);
+  return items.has_value() ? ItemPage(*std::move(items), asked.query) : ErrorResponse(ConversationNotFound());
+}
+
+Answer GetItem(const Asked& asked) {
+  for (const Json& item : FindItems(asked).value_or(Json::array_t())) {
+    if (item.value("id", "") == asked.item) return JsonResponse(Dump(item));
   }
   return ErrorResponse(ConversationNotFound());
 }
@@ -365,45 +386,42 @@ std::optional<ApiError> RemoveItem(TurnNotes* notes, const std::string& id, cons
 }
 
 // Whether a start would find this item of the conversation, of which another past is in force.
-bool HasDurableItem(const Asked& asked, const std::string& id) {
+bool HasDurableItem(const Asked& asked) {
   const std::shared_ptr<const SessionPast> past = asked.sessions().ReadDurable(asked.tenant(), asked.id);
   if (past == nullptr) return false;
   const std::optional<Json::array_t> items = AllItems(past->notes, asked.context.request);
-  return items.has_value() &&
-         std::any_of(items->begin(), items->end(), [&id](const Json& item) { return item.value("id", "") == id; });
+  const auto is = [&asked](const Json& item) { return item.value("id", "") == asked.item; };
+  return items.has_value() && std::any_of(items->begin(), items->end(), is);
+}
+
+Answer DeleteItem(const Asked& asked) {
+  if (FindConversation(asked) == nullptr) return ErrorResponse(ConversationNotFound());
+  std::string object;
+  const bool was_durable = HasDurableItem(asked);  // asked before the turn: others can go on meanwhile
+  const auto change = [&](TurnNotes* notes) -> std::optional<ApiError> {
+    if (notes->empty()) return ConversationNotFound();  // another session has this name since
+    auto failed = RemoveItem(notes, asked.item, asked.context.request);
+    // It is gone, and that was not durable.
+    if (failed.has_value() && failed->status == 404 && was_durable) failed.reset();
+    if (!failed.has_value()) object = notes->front()->text.substr(0, notes->front()->text.find('\n'));
+    return failed;
+  };
+  const std::optional<ApiError> error = ChangeConversation(asked, change, /*removes=*/true);
+  if (error.has_value()) return ErrorResponse(*error);
+  return {JsonResponse(std::move(object)), Waits::kForDeletion};
 }
 
 Answer DeleteConversation(const Asked& asked) {
-  constexpr std::string_view kItem = "items/";
-  std::optional<ApiError> error;
   if (FindConversation(asked) == nullptr) {
     // One that is gone is deleted again, where that was not durable.
-    const bool is_gone =
-        asked.part.empty() && IsConversationId(asked.id) && !asked.sessions().Get(asked.tenant(), asked.id).ok();
+    const bool is_gone = IsConversationId(asked.id) && !asked.sessions().Get(asked.tenant(), asked.id).ok();
     if (!is_gone) return ErrorResponse(ConversationNotFound());
   }
-  std::string object;
-  if (asked.part.starts_with(kItem)) {
-    const std::string item = asked.part.substr(kItem.size());
-    const bool was_durable = HasDurableItem(asked, item);  // asked before the turn: others can go on meanwhile
-    const auto change = [&](TurnNotes* notes) -> std::optional<ApiError> {
-      if (notes->empty()) return ConversationNotFound();  // another session has this name since
-      auto failed = RemoveItem(notes, item, asked.context.request);
-      // It is gone, and that was not durable.
-      if (failed.has_value() && failed->status == 404 && was_durable) failed.reset();
-      if (!failed.has_value()) object = notes->front()->text.substr(0, notes->front()->text.find('\n'));
-      return failed;
-    };
-    error = ChangeNotes(asked.sessions(), asked.rules.sessions, asked.id, change, asked.durable, /*removes=*/true);
-  } else if (asked.part.empty()) {
-    error = asked.sessions().Delete(asked.tenant(), asked.id, asked.durable);
-    object = Dump({{"id", asked.id}, {"object", "conversation.deleted"}, {"deleted", true}});
-  } else {
-    error = RouteNotFound();
-  }
+  std::optional<ApiError> error = asked.sessions().Delete(asked.tenant(), asked.id, asked.durable);
   if (error.has_value() && error->code == "session_not_found") error = ConversationNotFound();
   if (error.has_value()) return ErrorResponse(error->code == "session_busy" ? ConversationLocked() : *error);
-  return {JsonResponse(std::move(object)), Waits::kForDeletion};
+  return {JsonResponse(Dump({{"id", asked.id}, {"object", "conversation.deleted"}, {"deleted", true}})),
+          Waits::kForDeletion};
 }
 
 // Who makes an answer. Tokenizing waits for no disk: what is needed of it is found out first, and then made by those who do.
@@ -414,17 +432,14 @@ struct Makers {
 
 // Has `answer` made, and sends it: what deletes something once the disk has taken it, or cannot.
 asio::awaitable<void> RespondWith(HttpExchange& exchange, const ServingContext& context, Makers makers,
-                                  size_t path_bytes, const AnswerTo& answer) {
-  const std::string_view target = exchange.head().path;
-  const std::string below = PercentDecode(target.substr(std::min(path_bytes, target.size())));
-  const size_t slash = below.find('/');
+                                  const AnswerTo& answer) {
   const TenantEntry& tenant = *exchange.caller();
   std::optional<Verdict> durable;
   if (exchange.head().method != "GET") durable.emplace(exchange);
   Asked asked = {context,
                  TenantRulesOf(tenant, context),
-                 below.substr(0, slash),
-                 slash == std::string::npos ? std::string() : below.substr(slash + 1),
+                 exchange.path_value(0),
+                 exchange.path_value(1),
                  exchange.head().query,
                  exchange.body(),
                  durable.has_value() ? durable->Sayer() : nullptr};
@@ -456,12 +471,11 @@ asio::awaitable<void> RespondWith(HttpExchange& exchange, const ServingContext& 
 
 void AddResponseRoutes(const ServingContext& context, AdmissionControl& admission, WorkerPool& workers,
                        WorkerPool& disk_workers, std::vector<HttpRoute>* routes) {
-  const auto add = [&](std::string method, std::string_view path, bool body, AnswerTo answer, Makers makers) {
-    HttpRoute route = {
-        std::move(method), std::string(path), /*open=*/false,
-        [&context, makers, path, answer = std::move(answer)](HttpExchange& exchange) -> asio::awaitable<void> {
-          co_await RespondWith(exchange, context, makers, path.size(), answer);
-        }};
+  const auto add = [&](std::string method, std::string path, bool body, AnswerTo answer, Makers makers) {
+    HttpRoute route = {std::move(method), std::move(path), /*open=*/false,
+                       [&context, makers, answer = std::move(answer)](HttpExchange& exchange) -> asio::awaitable<void> {
+                         co_await RespondWith(exchange, context, makers, answer);
+                       }};
     route.body = body;
     route.admit = [&admission](const HttpExchange& exchange) { return admission.AdmitWork(exchange); };
     if (body) route.body_bytes_max = TextBytesMax(context.request.context);
@@ -469,14 +483,21 @@ void AddResponseRoutes(const ServingContext& context, AdmissionControl& admissio
   };
   // A session that is asked for may be on the disk only.
   const Makers disk = {&disk_workers, nullptr}, tokenizing = {&workers, &disk_workers};
-  add("GET", kResponses, false, GetResponse, disk);
-  add("DELETE", kResponses, false, DeleteResponse, disk);
-  add("POST", kResponses, false, CancelResponse, tokenizing);
+  const std::string response = "/v1/responses/{response_id}";
+  add("GET", response, false, GetResponse, disk);
+  add("DELETE", response, false, DeleteResponse, disk);
+  add("GET", response + "/input_items", false, ListInputItems, disk);
+  add("POST", response + "/cancel", false, CancelResponse, tokenizing);
   add("POST", "/v1/responses/input_tokens", true, CountTokens, tokenizing);
+  const std::string conversation = "/v1/conversations/{conversation_id}";
   add("POST", "/v1/conversations", true, StartConversation, tokenizing);
-  add("GET", kConversations, false, GetConversation, disk);
-  add("POST", kConversations, true, PostConversation, disk);
-  add("DELETE", kConversations, false, DeleteConversation, disk);
+  add("GET", conversation, false, GetConversation, disk);
+  add("POST", conversation, true, UpdateConversation, disk);
+  add("DELETE", conversation, false, DeleteConversation, disk);
+  add("GET", conversation + "/items", false, ListItems, disk);
+  add("POST", conversation + "/items", true, AddItems, disk);
+  add("GET", conversation + "/items/{item_id}", false, GetItem, disk);
+  add("DELETE", conversation + "/items/{item_id}", false, DeleteItem, disk);
 }
 
 }  // namespace hydrant

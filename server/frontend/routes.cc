@@ -18,7 +18,6 @@
 #include "server/http/http_exchange.h"
 #include "server/http/worker_pool.h"
 #include "server/live_view/ui_routes.h"
-#include "server/process/ascii_text.h"
 #include "server/process/clock.h"
 #include "server/sessions/session_prompt.h"
 #include "server/tenants/tenant_registry.h"
@@ -185,9 +184,8 @@ void AddModelRoutes(const std::shared_ptr<const RouteSources>& sources, std::vec
                        HttpResponse response = JsonResponse(ModelListJson(CardsFor(*sources, exchange)));
                        co_await exchange.Respond(std::move(response));
                      }});
-  routes->push_back({"GET", "/v1/models/", false, [sources](HttpExchange& exchange) -> asio::awaitable<void> {
-                       const std::string id = PercentDecode(
-                           std::string_view(exchange.head().path).substr(std::string_view("/v1/models/").size()));
+  routes->push_back({"GET", "/v1/models/{model...}", false, [sources](HttpExchange& exchange) -> asio::awaitable<void> {
+                       const std::string id = exchange.path_value(0);
                        HttpResponse response = ErrorResponse(ModelNotFound(sources->model.id));
                        for (const ModelCard& card : CardsFor(*sources, exchange)) {
                          if (card.id == id) response = JsonResponse(ModelJson(card));

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "api/session/session.h"
 #include "server/http/http_exchange.h"
-#include "server/process/ascii_text.h"
 
 namespace hydrant {
 namespace {
@@ -18,31 +17,11 @@ namespace asio = boost::asio;
 
 constexpr const char* kPath = "/v1/sessions";
 constexpr const char* kAdminPath = "/admin/sessions";
-constexpr std::string_view kState = "/state";
-constexpr std::string_view kMap = "/kv";
 // Sessions in one page: a quarter of a megabyte of JSON.
 constexpr int32_t kPageMax = 1000;
 
 // Whose sessions a request is about. Errors name the parameter.
 using OwnerOf = std::function<ApiResult<Caller>(const HttpExchange& exchange)>;
-
-// What follows `path` and a slash: an id, and what of it is meant.
-struct Target {
-  std::string id;
-  std::string_view part;  // kState, kMap, or empty: the session
-};
-ApiResult<Target> TargetIn(const HttpHead& head, std::string_view path) {
-  Target target;
-  target.id = PercentDecode(std::string_view(head.path).substr(path.size() + 1));
-  for (const std::string_view part : {kState, kMap}) {
-    if (!target.id.ends_with(part)) continue;
-    target.part = part;
-    target.id.resize(target.id.size() - part.size());
-    break;
-  }
-  if (!IsSessionId(target.id)) return InvalidSessionId("session_id");
-  return target;
-}
 
 HttpResponse List(SessionStore& sessions, int32_t tenant, const HttpHead& head) {
   const std::string after = QueryValue(head.query, "after").value_or("");
@@ -62,42 +41,42 @@ HttpResponse Get(SessionStore& sessions, int32_t tenant, const std::string& id) 
   return card.ok() ? JsonResponse(SessionJson(card.value())) : ErrorResponse(card.error());
 }
 
-// A route of one session: `handle` gets what is meant, and whose it is.
+// A route of one session, or of a part of it: `handle` gets whose it is, and its id.
 HttpRoute RouteOfOne(std::string method, std::string path, OwnerOf owner_of,
-                     std::function<asio::awaitable<void>(HttpExchange&, Caller, Target)> handle) {
-  std::string below = absl::StrCat(path, "/");
-  return {std::move(method), std::move(below), /*open=*/false,
-          [path = std::move(path), owner_of = std::move(owner_of),
-           handle = std::move(handle)](HttpExchange& exchange) -> asio::awaitable<void> {
-            const ApiResult<Target> target = TargetIn(exchange.head(), path);
-            const ApiResult<Caller> owner = owner_of(exchange);
-            if (target.ok() && owner.ok()) {
-              co_await handle(exchange, owner.value(), target.value());
-            } else {
-              co_await exchange.RespondError(target.ok() ? owner.error() : target.error());
-            }
-          }};
+                     std::function<asio::awaitable<void>(HttpExchange&, Caller, std::string)> handle) {
+  return {
+      std::move(method), std::move(path), /*open=*/false,
+      [owner_of = std::move(owner_of), handle = std::move(handle)](HttpExchange& exchange) -> asio::awaitable<void> {
+        std::string id = exchange.path_value(0);
+        const ApiResult<Caller> owner = owner_of(exchange);
+        std::optional<ApiError> error;
+        if (!owner.ok()) error = owner.error();
+        if (!IsSessionId(id)) error = InvalidSessionId("session_id");
+        if (error.has_value()) {
+          co_await exchange.RespondError(*std::move(error));
+        } else {
+          co_await handle(exchange, owner.value(), std::move(id));
+        }
+      }};
 }
 
 // What a PUT may be refused for before its body is read.
-std::optional<ApiError> CheckPut(const HttpExchange& exchange, std::string_view path, const OwnerOf& owner_of,
-                                 const SessionTransfer& transfer, Caller* owner) {
-  const ApiResult<Target> target = TargetIn(exchange.head(), path);
-  if (!target.ok()) return target.error();
-  if (target.value().part != kState) {
-    return MethodNotAllowed(target.value().part.empty() ? "GET, HEAD, DELETE" : "GET, HEAD");
-  }
+std::optional<ApiError> CheckPut(const HttpExchange& exchange, const OwnerOf& owner_of, const SessionTransfer& transfer,
+                                 bool with_kv, Caller* owner) {
+  const std::string id = exchange.path_value(0);
+  if (!IsSessionId(id)) return InvalidSessionId("session_id");
   const ApiResult<Caller> found = owner_of(exchange);
   if (!found.ok()) return found.error();
   *owner = found.value();
-  return transfer.CheckTake(exchange, **owner, target.value().id, /*with_kv=*/path == kAdminPath);
+  return transfer.CheckTake(exchange, **owner, id, with_kv);
 }
 
-void AddRoutes(const std::string& path, const SessionRouteSources& sources, const OwnerOf& owner_of,
-               KvInspector* inspector, const std::function<Admitted(const HttpExchange&)>& admit_removal,
-               std::vector<HttpRoute>* routes) {
+// The last one is PUT's. `with_kv`: it takes a session's KV, too.
+void AddRoutes(const std::string& path, const SessionRouteSources& sources, const OwnerOf& owner_of, bool with_kv,
+               const std::function<Admitted(const HttpExchange&)>& admit_removal, std::vector<HttpRoute>* routes) {
   SessionStore& sessions = sources.sessions;
   const SessionTransfer& transfer = sources.transfer;
+  const std::string one = absl::StrCat(path, "/{session_id}"), state = absl::StrCat(one, "/state");
   routes->push_back(
       {"GET", path, /*open=*/false, [&sessions, owner_of](HttpExchange& exchange) -> asio::awaitable<void> {
          const ApiResult<Caller> owner = owner_of(exchange);
@@ -106,34 +85,26 @@ void AddRoutes(const std::string& path, const SessionRouteSources& sources, cons
          co_await exchange.Respond(std::move(response));
        }});
   routes->push_back(RouteOfOne(
-      "GET", path, owner_of,
-      [&sessions, &transfer, inspector](HttpExchange& exchange, Caller owner, Target target) -> asio::awaitable<void> {
-        if (target.part == kState) {
-          co_await transfer.Give(exchange, std::move(owner), std::move(target.id));
-        } else if (target.part == kMap && inspector != nullptr) {
-          co_await inspector->Serve(exchange, std::move(target.id));
-        } else if (target.part == kMap) {
-          co_await exchange.RespondError(RouteNotFound());
-        } else {
-          HttpResponse response = Get(sessions, owner->index(), target.id);
-          co_await exchange.Respond(std::move(response));
-        }
+      "GET", one, owner_of, [&sessions](HttpExchange& exchange, Caller owner, std::string id) -> asio::awaitable<void> {
+        HttpResponse response = Get(sessions, owner->index(), id);
+        co_await exchange.Respond(std::move(response));
       }));
   routes->push_back(
-      RouteOfOne("DELETE", path, owner_of,
-                 [&transfer](HttpExchange& exchange, Caller owner, Target target) -> asio::awaitable<void> {
-                   if (target.part.empty()) {
-                     co_await transfer.Forget(exchange, std::move(owner), std::move(target.id));
-                   } else {
-                     co_await exchange.RespondError(MethodNotAllowed("GET, HEAD"));
-                   }
+      RouteOfOne("DELETE", one, owner_of,
+                 [&transfer](HttpExchange& exchange, Caller owner, std::string id) -> asio::awaitable<void> {
+                   co_await transfer.Forget(exchange, std::move(owner), std::move(id));
                  }));
   routes->back().admit = admit_removal;
-  routes->push_back(RouteOfOne("PUT", path, owner_of,
-                               [&transfer, with_kv = path == kAdminPath](HttpExchange& exchange, Caller owner,
-                                                                         Target target) -> asio::awaitable<void> {
-                                 co_await transfer.Take(exchange, std::move(owner), std::move(target.id), with_kv);
-                               }));
+  routes->push_back(
+      RouteOfOne("GET", state, owner_of,
+                 [&transfer](HttpExchange& exchange, Caller owner, std::string id) -> asio::awaitable<void> {
+                   co_await transfer.Give(exchange, std::move(owner), std::move(id));
+                 }));
+  routes->push_back(
+      RouteOfOne("PUT", state, owner_of,
+                 [&transfer, with_kv](HttpExchange& exchange, Caller owner, std::string id) -> asio::awaitable<void> {
+                   co_await transfer.Take(exchange, std::move(owner), std::move(id), with_kv);
+                 }));
   routes->back().content_type = kSessionFileType;
   routes->back().streams_body = true;
 }
@@ -145,11 +116,16 @@ void AddSessionRoutes(const SessionRouteSources& sources, AdmissionControl& admi
   const OwnerOf owner_of = [](const HttpExchange& exchange) { return ApiResult<Caller>(exchange.caller()); };
   // A purge writes as much anew as others have said: whoever asks for many is bounded.
   const auto admit_removal = [&admission](const HttpExchange& exchange) { return admission.AdmitWork(exchange); };
-  AddRoutes(kPath, sources, owner_of, &inspector, admit_removal, routes);
+  routes->push_back(
+      RouteOfOne("GET", absl::StrCat(kPath, "/{session_id}/kv"), owner_of,
+                 [&inspector](HttpExchange& exchange, const Caller&, std::string id) -> asio::awaitable<void> {
+                   co_await inspector.Serve(exchange, std::move(id));
+                 }));
+  AddRoutes(kPath, sources, owner_of, /*with_kv=*/false, admit_removal, routes);
   routes->back().admit = [&admission, &transfer = sources.transfer,
                           owner_of](const HttpExchange& exchange) -> Admitted {
     Caller owner;
-    if (const auto error = CheckPut(exchange, kPath, owner_of, transfer, &owner)) {
+    if (const auto error = CheckPut(exchange, owner_of, transfer, /*with_kv=*/false, &owner)) {
       return {nullptr, admission.Answer(*error, *exchange.caller())};
     }
     return admission.AdmitWork(exchange, transfer.HeldBytes(exchange.head()));
@@ -174,11 +150,11 @@ void AddAdminSessionRoutes(const SessionRouteSources& sources, AdmissionControl&
     return InvalidField("tenant", "There is no tenant of this name.");
   };
   const size_t before = routes->size();
-  AddRoutes(kAdminPath, sources, owner_of, /*inspector=*/nullptr, /*admit_removal=*/nullptr, routes);
+  AddRoutes(kAdminPath, sources, owner_of, /*with_kv=*/true, /*admit_removal=*/nullptr, routes);
   for (size_t i = before; i < routes->size(); ++i) {
     HttpRoute& route = (*routes)[i];
     route.audited = route.method != "GET";
-    if (route.method != "GET" || !route.path.ends_with('/')) continue;
+    if (route.method != "GET" || PathNames(route.path).empty()) continue;
     // A state may be long. What is wrong with the tenant's name is said where the request is answered.
     route.admit = [&admission, owner_of](const HttpExchange& exchange) -> Admitted {
       const ApiResult<Caller> owner = owner_of(exchange);
@@ -188,7 +164,7 @@ void AddAdminSessionRoutes(const SessionRouteSources& sources, AdmissionControl&
   routes->back().admit = [&admission, &transfer = sources.transfer,
                           owner_of](const HttpExchange& exchange) -> Admitted {
     Caller owner;
-    if (const auto error = CheckPut(exchange, kAdminPath, owner_of, transfer, &owner)) {
+    if (const auto error = CheckPut(exchange, owner_of, transfer, /*with_kv=*/true, &owner)) {
       return {nullptr, ErrorResponse(*error)};
     }
     return admission.AdmitBody(owner, transfer.HeldBytes(exchange.head()));

@@ -52,32 +52,6 @@ constexpr size_t kLingerHeaderBytes = 32 << 10;
 constexpr std::string_view kKnownMethods[] = {"GET",     "HEAD",  "POST",  "PUT",    "DELETE",
                                               "OPTIONS", "PATCH", "TRACE", "CONNECT"};
 
-bool Matches(const HttpRoute& route, std::string_view path) {
-  return route.path.ends_with('/') && route.path.size() > 1 && !route.exact
-             ? path.starts_with(route.path) && path.size() > route.path.size()
-             : path == route.path;
-}
-
-// The path is told that a client meant whose base address has no /v1, or a second one, or a slash too many.
-ApiError NoRoute(const std::vector<HttpRoute>& routes, std::string_view path) {
-  static constexpr std::string_view kBase = "/v1";
-  ApiError error = RouteNotFound();
-  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
-  while (path.starts_with("//")) path.remove_prefix(1);
-  while (path.starts_with("/v1/")) path.remove_prefix(kBase.size());
-  for (const HttpRoute& route : routes) {
-    const std::string_view known = route.path;
-    if (known != path && !(known.starts_with(kBase) && known.substr(kBase.size()) == path)) continue;
-    absl::StrAppend(&error.message, " Did you mean ", route.path, "?");
-    break;
-  }
-  return error;
-}
-
-bool Accepts(const HttpRoute& route, std::string_view method) {
-  return method == route.method || (method == "HEAD" && route.method == "GET");
-}
-
 // "application/json; charset=utf-8" -> "application/json".
 std::string MediaType(std::string_view value) { return LowerCase(Trim(value.substr(0, value.find(';')))); }
 
@@ -234,21 +208,7 @@ ApiError HttpConnection::Crowded() const {
   return Overloaded("The server has too many connections.", "connections_exceeded", /*retry_after_s=*/1);
 }
 
-HttpConnection::Found HttpConnection::FindRoute(const HttpHead& head) const {
-  Found found;
-  for (const HttpRoute& candidate : context_.routes) {
-    if (!Matches(candidate, head.path)) continue;
-    if (!candidate.open) found.open = false;
-    if (Accepts(candidate, head.method)) found.route = &candidate;
-    absl::StrAppend(&found.allow, found.allow.empty() ? "" : ", ", candidate.method,
-                    candidate.method == "GET" ? ", HEAD" : "");
-  }
-  found.preflight = head.method == "OPTIONS" && head.Find("origin") != nullptr && !found.allow.empty() &&
-                    head.Find("access-control-request-method") != nullptr;
-  return found;
-}
-
-std::optional<ApiError> HttpConnection::CheckHead(HttpExchange& exchange, const Found& found) {
+std::optional<ApiError> HttpConnection::CheckHead(HttpExchange& exchange, const FoundRoute& found) {
   const HttpHead& head = exchange.head();
   // A preflight carries no key by its nature.
   if (!found.open && !found.preflight) {
@@ -350,7 +310,8 @@ asio::awaitable<void> HttpConnection::Serve(HttpExchange& exchange) {
     co_return;
   }
   exchange.SetBodyRead(head.framing == BodyFraming::kNone);
-  const Found found = FindRoute(head);
+  FoundRoute found = FindRoute(context_.routes, head);
+  exchange.SetPathValues(std::move(found.path_values));
   if (found.route != nullptr) exchange.SetDialect(found.route->dialect);
   if (place_->spare() && (found.route == nullptr || !found.route->probe)) {
     co_await exchange.RespondError(Crowded());

@@ -27,6 +27,7 @@
 #include "server/http/http_exchange.h"
 #include "server/http/http_head.h"
 #include "server/http/http_message.h"
+#include "server/http/http_route.h"
 #include "server/http/listener_context.h"
 #include "server/http/peer_address.h"
 #include "server/http/response_stream.h"
@@ -63,18 +64,10 @@ class HttpConnection : public ResponseStream, public std::enable_shared_from_thi
   boost::asio::awaitable<void> Serve(HttpExchange& exchange);
   boost::asio::awaitable<void> ServeClient(HttpExchange& exchange);
 
-  // The result of looking a request up among the routes.
-  struct Found {
-    const HttpRoute* route = nullptr;  // null: none for this method
-    std::string allow;                 // methods of the path; empty: there is nothing
-    bool open = true;                  // no route of the path needs a key
-    bool preflight = false;            // asks what a page may ask (Fetch standard, CORS-preflight fetch)
-  };
   ApiError Crowded() const;
-  Found FindRoute(const HttpHead& head) const;
   // CheckHead says what is wrong with a request, from its head alone; it calls the other two. Authenticate sets the
   // caller.
-  std::optional<ApiError> CheckHead(HttpExchange& exchange, const Found& found);
+  std::optional<ApiError> CheckHead(HttpExchange& exchange, const FoundRoute& found);
   std::optional<ApiError> Authenticate(HttpExchange& exchange, const HttpRoute* route);
   std::optional<ApiError> CheckOrigin(const HttpHead& head) const;
   // Whether the page that a browser asks for, if any, may use the server.

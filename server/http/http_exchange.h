@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "api/wire/api_error.h"
 #include "server/http/caller.h"
@@ -34,6 +35,8 @@ class HttpExchange {
 
   const HttpHead& head() const { return head_; }
   const std::string& body() const { return body_; }
+  // What the path has in the place of the `i`th name of its route's (HttpRoute::path), decoded; empty where that has fewer.
+  std::string path_value(size_t i) const { return i < path_values_.size() ? path_values_[i] : std::string(); }
   // The client's X-Request-Id when it is usable, else one of our own.
   const std::string& request_id() const { return request_id_; }
   // The tenant that asks; null on an open route, and for the operator.
@@ -82,6 +85,7 @@ class HttpExchange {
   void SetOriginAdmitted() { origin_admitted_ = true; }
   void SetReplica(std::string_view id) { replica_ = id; }  // which outlives the exchange
   void SetDialect(Dialect dialect) { dialect_ = dialect; }
+  void SetPathValues(std::vector<std::string> values) { path_values_ = std::move(values); }
   void SetCaller(Caller caller) { caller_ = std::move(caller); }
   std::string& body_so_far() { return body_; }
   void SetBodyRead(bool read) { body_read_ = read; }
@@ -96,6 +100,7 @@ class HttpExchange {
   std::string_view replica_;  // that answers; empty: they do not say
   std::string body_;
   std::string request_id_;
+  std::vector<std::string> path_values_;
   Caller caller_;
   RequestNotes notes_;
   std::unique_ptr<RequestPlace> place_;

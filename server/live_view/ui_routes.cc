@@ -60,7 +60,6 @@ void AddUiRoutes(std::vector<HttpRoute>* routes) {
                          response.fields = {{"location", "/ui"}};
                          co_await exchange.Respond(std::move(response));
                        }});
-    routes->back().exact = true;
   }
   for (const UiAsset& asset : UiAssets()) routes->push_back(RouteOf(asset));
 }

@@ -132,7 +132,7 @@ def test_g1_an_id_that_is_none_in_a_header_or_a_path(row):
     for value in ("a/b", "", "a b", "x" * 65):
         response = row.post("/v1/completions", {"prompt": "x"}, [("X-Session-ID", value)])
         check_error(response, 400, param="X-Session-ID")
-    for path in ("a%2fb", "%2e%2e%2fetc", "a%00", "x" * 65, "a/b"):
+    for path in ("a%2fb", "%2e%2e%2fetc", "a%00", "x" * 65):
         check_error(row.get(f"/v1/sessions/{path}"), 400, param="session_id")
         check_error(delete(row, path), 400, param="session_id")
 

@@ -481,7 +481,7 @@ def api_is_documented(tree):
     for path, text in tree.cpp("server"):
         for line, match in matches(ROUTE, text):
             method = match[1] or match[3] or "POST"
-            endpoint = (match[2] or match[4] or match[6]).rstrip("/")
+            endpoint = (match[2] or match[4] or match[6]).partition("{")[0].rstrip("/")
             if f"`{method} {endpoint}" not in tree.files.get("docs/api.md", ""):
                 yield path, line, f"docs/api.md has no `{method} {endpoint}`"
 

@@ -19,9 +19,14 @@ TEST(OpenApi, HasEveryRouteAndSchemasOfTheirBodies) {
   EXPECT_EQ(document["info"]["version"], "1.2.3");
   const nlohmann::json& paths = document["paths"];
   for (const char* path :
-       {"/v1/models", "/v1/models/{id}", "/v1/sessions/{id}", "/health", "/metrics", "/openapi.json"}) {
+       {"/v1/models", "/v1/models/{model}", "/v1/sessions/{session_id}", "/v1/sessions/{session_id}/kv",
+        "/v1/responses/{response_id}/input_items", "/v1/conversations/{conversation_id}/items/{item_id}", "/health",
+        "/metrics", "/openapi.json"}) {
     EXPECT_TRUE(paths.contains(path) && paths[path].contains("get")) << path;
   }
+  const nlohmann::json& names = paths["/v1/conversations/{conversation_id}/items/{item_id}"]["get"]["parameters"];
+  ASSERT_EQ(names.size(), 2);
+  EXPECT_EQ(names[1]["name"], "item_id");
   for (const auto& path : paths.items()) {
     EXPECT_FALSE(path.key().starts_with("/ui")) << path.key();
     // Bodies without a schema: none at all, and lines of chats (/v1/responses), whose readers come with them.

@@ -154,7 +154,7 @@ TEST_F(Kept, OnlyTheResponseItselfIsDeletedAndNothingBelowIt) {
     return Ask("POST", "/v1/responses", R"({"input":"hi","max_output_tokens":4)" + more + "}")["id"].get<std::string>();
   };
   const std::string first = make(""), path = "/v1/responses/" + first, session = "/v1/sessions/" + first.substr(22);
-  EXPECT_EQ(CodeOf("DELETE", path + "/input_items", 404), "route_not_found");
+  EXPECT_EQ(CodeOf("DELETE", path + "/input_items", 405), "method_not_allowed");
   EXPECT_EQ(CodeOf("GET", path + "/output", 404), "route_not_found");
   EXPECT_EQ(Ask("GET", path)["id"], first);
   EXPECT_EQ(CodeOf("GET", path + "?include%5B%5D=x&include%5B%5D=message.output_text.logprobs", 400), "unsupported");

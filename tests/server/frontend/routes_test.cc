@@ -50,6 +50,37 @@ TEST(Routes, TheModelIsListedAndFoundByItsName) {
   }
 }
 
+TEST(Routes, APathHasTheMethodsOfItsOwnRoutes) {
+  TestServer server;
+  const struct {
+    const char* path;
+    const char* allow;
+  } cases[] = {
+      {"/v1/sessions", "GET, HEAD"},
+      {"/v1/sessions/s", "GET, HEAD, DELETE"},
+      {"/v1/sessions/s/kv", "GET, HEAD"},
+      {"/v1/sessions/s/state", "GET, HEAD, PUT"},
+      {"/v1/responses/input_tokens", "POST"},
+      {"/v1/responses/r", "GET, HEAD, DELETE"},
+      {"/v1/responses/r/input_items", "GET, HEAD"},
+      {"/v1/responses/r/cancel", "POST"},
+      {"/v1/conversations", "POST"},
+      {"/v1/conversations/c", "GET, HEAD, POST, DELETE"},
+      {"/v1/conversations/c/items", "GET, HEAD, POST"},
+      {"/v1/conversations/c/items/i", "GET, HEAD, DELETE"},
+  };
+  for (const auto& test : cases) {
+    const RawClient::Response response =
+        server.Ask(std::string("PATCH ") + test.path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    EXPECT_EQ(response.status, 405) << test.path;
+    EXPECT_EQ(response.Field("allow"), test.allow) << test.path;
+  }
+  for (const char* none : {"/v1/sessions/s/other", "/v1/sessions/s/state/x", "/v1/responses/r/input_items/x",
+                           "/v1/conversations/c/items/i/x", "/v1/conversations//items", "/v1/sessions/"}) {
+    EXPECT_NE(server.Ask(Get(none)).body.find("route_not_found"), std::string::npos) << none;
+  }
+}
+
 TEST(Routes, TokenStringsAreForTextsOfAModestNumberOfTokens) {
   TestServerOptions options;
   options.context = 16;  // so 16 x 16 tokens

@@ -66,7 +66,7 @@ TEST(KvInspector, WhatIsNotThereOrNotTheirsIsNotFound) {
   EXPECT_EQ(absent.status, 404);
   EXPECT_THAT(absent.body, HasSubstr("session_not_found"));
   EXPECT_EQ(server.Ask(Get("/v1/sessions/a%20b/kv")).status, 400);
-  EXPECT_EQ(server.Ask(Get("/v1/sessions/s/kv/x")).status, 400);
+  EXPECT_EQ(server.Ask(Get("/v1/sessions/s/kv/x")).status, 404);
   EXPECT_EQ(Ask(server, "?limit=0").status, 400);
 }
 
