@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "block_manager/kv_budget.h"
+#include "scheduler/fairness/over_share.h"
 
 namespace hydrant {
 
@@ -87,18 +88,14 @@ bool ParkedSessions::FindRoom(const ParkedCounts& kv, WeightOf weight_of, std::v
     }
     if (all > blocks_max_ && turns_.at(newest->id).pins == 0) take(newest->id, &own);
   }
-  const auto share_of = [&](const Left& left) {
-    return static_cast<double>(left.blocks) / weight_of(static_cast<int32_t>(&left - tenants.data()));
+  const auto held_of = [&](const Left& left) {
+    return ShareHeld{left.blocks, weight_of(static_cast<int32_t>(&left - tenants.data())), left.next != left.end};
   };
   while (all > blocks_max_) {
-    Left* most = nullptr;
-    for (Left& left : tenants) {
-      while (left.next != left.end && left.next->second.session == kv.id.session) ++left.next;  // gone
-      if (left.next != left.end && (most == nullptr || share_of(left) > share_of(*most))) most = &left;
-    }
-    assert(most != nullptr);
-    if (own.next == own.end && share_of(own) > share_of(*most)) return false;
-    take((most->next++)->second, most);
+    while (own.next != own.end && own.next->second.session == kv.id.session) ++own.next;  // gone
+    Left* loser = WhoLoses(tenants, &own, held_of);
+    if (loser == nullptr) return false;
+    take((loser->next++)->second, loser);
   }
   return true;
 }

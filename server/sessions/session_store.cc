@@ -9,6 +9,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "scheduler/fairness/over_share.h"
 
 namespace hydrant {
 namespace {
@@ -242,17 +243,19 @@ void SessionStore::MakeRoom(Session* newest) {
   }
   while (tenant.disk_bytes > 0 && tenant.logged_bytes > tenant.disk_bytes && forget_first(&tenant)) {
   }
-  while (std::ssize(by_number_) > options_.sessions_max && forget_first(MostOverShare(newest, /*by_bytes=*/false))) {
+  const auto by_count = [&](const Tenant& of) {
+    return ShareHeld{std::ssize(of.sessions), of.weight, FirstToGo(of, newest, /*by_bytes=*/false) != nullptr};
+  };
+  constexpr const Tenant* kOfAnybody = nullptr;
+  while (std::ssize(by_number_) > options_.sessions_max && forget_first(WhoLoses(tenants_, kOfAnybody, by_count))) {
   }
   while (bytes_ > options_.bytes_max) {
-    Tenant* most = MostOverShare(newest, /*by_bytes=*/true);
-    if (most == nullptr) return;
-    // Who is furthest over its share by its newest session alone has no other tenant's go for it: that is as much as one session takes.
-    const bool gives = FirstToGo(tenant, newest, /*by_bytes=*/true) != nullptr;
-    if (!gives && static_cast<double>(tenant.bytes) / tenant.weight > static_cast<double>(most->bytes) / most->weight) {
-      return;
-    }
-    Session* first = FirstToGo(*most, newest, /*by_bytes=*/true);
+    // What is over the bound then is one session's, the newest.
+    Tenant* loser = WhoLoses(tenants_, &tenant, [&](const Tenant& of) {
+      return ShareHeld{of.bytes, of.weight, FirstToGo(of, newest, /*by_bytes=*/true) != nullptr};
+    });
+    if (loser == nullptr) return;
+    Session* first = FirstToGo(*loser, newest, /*by_bytes=*/true);
     // What the journal has need not be in memory.
     if (first->logged_turn == first->past_turn) {
       Unload(first);
@@ -275,21 +278,6 @@ void SessionStore::SetStored(Session* session) {
   Idle& idle = IdleOf(TenantOf(session->tenant), *session);
   session->stored = true;
   idle.stored.splice(idle.stored.end(), idle.loaded, session->place);
-}
-
-// The tenant that is furthest over its share, among those with a session to give (FirstToGo); null: there is none.
-SessionStore::Tenant* SessionStore::MostOverShare(Session* newest, bool by_bytes) {
-  Tenant* most = nullptr;
-  double most_share = 0;
-  for (Tenant& tenant : tenants_) {
-    if (FirstToGo(tenant, newest, by_bytes) == nullptr) continue;
-    const int64_t held = by_bytes ? tenant.bytes : std::ssize(tenant.sessions);
-    const double share = static_cast<double>(held) / tenant.weight;
-    if (most != nullptr && share <= most_share) continue;
-    most = &tenant;
-    most_share = share;
-  }
-  return most;
 }
 
 bool SessionStore::Expired(const Session& session, int64_t now_us) const {

@@ -378,7 +378,6 @@ class SessionStore {
   void SetStored(Session* session);
   void NotePast(Session* session, const SessionPast& past);
   void MakeRoom(Session* newest);
-  Tenant* MostOverShare(Session* newest, bool by_bytes);
   int64_t WallClock() const;  // Unix seconds
   // The same for what outlives the process: not before what the journal had at the start, and going on from there. What is stamped by
   // a clock that was put back, and then right again, would be as old as it was off.

@@ -142,22 +142,22 @@ void SessionStore::KeepDue() {
       lost.swap(lost_kv_);
       lost_kv_bytes_ = 0;
     }
-    const auto wish_of = [this](const TurnId& turn) -> std::optional<KvWish> {
-      const auto found = by_number_.find(turn.session);
-      if (found == by_number_.end() || found->second->past_turn != turn.turn) return std::nullopt;
-      return WishOf(found->second);
+    const auto wish_of = [this](Session* session, const TurnId& turn) {
+      return session->past_turn == turn.turn ? WishOf(session) : std::nullopt;
     };
     for (LostKv& each : lost) {
-      if (std::optional<KvWish> wish = wish_of(each.turn)) losses.emplace_back(*std::move(wish), std::move(each.kv));
       const auto found = by_number_.find(each.turn.session);
-      if (found != by_number_.end() && found->second->disk_turn == each.turn.turn) options_.kv->CountMoved();
+      if (found == by_number_.end()) continue;
+      std::optional<KvWish> wish = wish_of(found->second, each.turn);
+      if (wish.has_value()) losses.emplace_back(*std::move(wish), std::move(each.kv));
+      if (found->second->disk_turn == each.turn.turn) options_.kv->CountMoved();
     }
     const int64_t now_us = options_.clock();
     while (!due_.empty() && due_.front().at_us <= now_us && std::ssize(wishes) < kKeptPerLook &&
            options_.kv->has_room()) {
       const auto found = by_number_.find(due_.front().turn.session);
       const bool parked = found != by_number_.end() && !found->second->busy && ParkedPast(*found->second) != nullptr;
-      std::optional<KvWish> wish = parked ? wish_of(due_.front().turn) : std::nullopt;
+      std::optional<KvWish> wish = parked ? wish_of(found->second, due_.front().turn) : std::nullopt;
       due_.pop_front();
       if (wish.has_value()) wishes.push_back(*std::move(wish));
     }

@@ -49,7 +49,9 @@ int OpenOwn(int parent, const std::string& name, const std::string& path, absl::
   if (fstat(fd, &status) != 0) {
     *wrong = WrongCall(path, errno);
   } else if (status.st_uid != geteuid()) {
-    *wrong = Wrong(path, "belongs to another user");
+    // The root of a volume that was mounted is most often root's.
+    *wrong = Wrong(path, absl::StrCat("belongs to user ", status.st_uid, ", and this process is user ", geteuid(),
+                                      "; name a folder in it, which is made then, or run chown on it"));
   } else if ((status.st_mode & 077) != 0) {
     *wrong = Wrong(path, "may be entered by others than its owner; run chmod 700 on it");
   } else {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "scheduler/fairness/over_share.h"
+
 namespace hydrant {
 
 const KvFileEntry* KvCatalogue::Find(const SessionName& session) const {
@@ -77,18 +79,15 @@ bool KvCatalogue::MakeRoom(const Newcomer& file, int64_t bytes_max, int64_t tena
   const auto tenant_is_over = [&] { return tenant_bytes_max > 0 && own->bytes > tenant_bytes_max; };
   if (has_files && !file.goes_on && (tenant_is_over() || all > bytes_max)) take(file.session, holder);
   while (tenant_is_over() && own->gives()) lose(own);
-  const auto share_of = [](const Left& left) { return static_cast<double>(left.bytes) / left.weight; };
   while (all > bytes_max) {
-    Left* most = nullptr;
-    for (Left& left : tenants) {
-      if (left.gives() && (most == nullptr || share_of(left) > share_of(*most))) most = &left;
-    }
-    if (most == nullptr) break;  // never: without any file it has room
-    if (!own->gives() && share_of(*own) > share_of(*most)) {
+    Left* loser = WhoLoses(tenants, own, [](const Left& left) {
+      return ShareHeld{left.bytes, left.weight, left.gives()};
+    });
+    if (loser == nullptr) {
       losers->clear();
       return false;
     }
-    lose(most);
+    lose(loser);
   }
   return true;
 }
