@@ -88,6 +88,11 @@ TEST(SessionDirectory, RefusesWhatOthersCouldReadOrReplace) {
   ASSERT_EQ(chmod(path.c_str(), 0750), 0);
   EXPECT_THAT(WrongWith(path), HasSubstr("chmod 700"));
   ASSERT_EQ(chmod(path.c_str(), 0700), 0);
+  if (geteuid() == 0) {  // nobody else can give a directory away
+    ASSERT_EQ(chown(path.c_str(), 1, static_cast<gid_t>(-1)), 0);
+    EXPECT_THAT(WrongWith(path), HasSubstr("belongs to user 1, and this process is user 0; name a folder in it"));
+    ASSERT_EQ(chown(path.c_str(), 0, static_cast<gid_t>(-1)), 0);
+  }
   std::filesystem::create_symlink(path, temp.File("link"));
   EXPECT_THAT(WrongWith(temp.File("link")), HasSubstr("is a link"));
   EXPECT_THAT(WrongWith(temp.Write("file", "")), HasSubstr("not a directory"));
