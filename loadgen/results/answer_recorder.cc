@@ -91,6 +91,9 @@ void AnswerRecorder::OnEnd(double now_s) {
     Fail(RequestError::kProtocol, "the stream ended without a token", now_s);
   } else if (!done_) {
     Fail(RequestError::kProtocol, "the stream ended without [DONE]", now_s);
+  } else if (record_->finish_reason.empty()) {
+    // A gateway that lost its server may write the [DONE] itself.
+    Fail(RequestError::kProtocol, "the stream ended without a finish_reason", now_s);
   }
   record_->end_s = now_s;
 }

@@ -19,7 +19,7 @@ enum class RequestError {
   kHttp503,    // server full
   kHttpOther,  // any other status but 200
   kStream,     // an error event in the stream
-  kProtocol,   // not HTTP, not events, cut off, or without a token
+  kProtocol,   // not HTTP, not events, cut off, without a token or a finish_reason
   kCancelled,  // by Ctrl-C or the end of the run: counts as neither completed nor failed
 };
 inline constexpr size_t kRequestErrors = 9;

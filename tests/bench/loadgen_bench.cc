@@ -72,7 +72,8 @@ void Serve(int listener, double rate) {
     Send(streams[static_cast<size_t>(sent % kStreams)], event);
   }
   for (const int fd : streams) {
-    Send(fd, Chunk("data: [DONE]\n\n") + "0\r\n\r\n");
+    Send(fd,
+         Chunk("data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n") + "0\r\n\r\n");
     close(fd);
   }
 }

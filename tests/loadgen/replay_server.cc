@@ -50,8 +50,9 @@ Reply StreamReply(const std::vector<std::string>& events) {
 }
 
 Reply TokensReply(int tokens, bool chat) {
-  const std::string token = chat ? R"({"choices":[{"delta":{"content":"w"}}]})" : R"({"choices":[{"text":"w"}]})";
-  std::vector<std::string> events(static_cast<size_t>(tokens), token);
+  const std::string token = chat ? R"({"choices":[{"delta":{"content":"w"})" : R"({"choices":[{"text":"w")";
+  std::vector<std::string> events(static_cast<size_t>(tokens), token + "}]}");
+  if (!events.empty()) events.back() = token + R"(,"finish_reason":"length"}]})";
   events.push_back(R"({"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":)" + std::to_string(tokens) + "}}");
   events.push_back("[DONE]");
   return StreamReply(events);

@@ -146,6 +146,7 @@ TEST(Runner, FailuresHaveTheirKinds) {
       {Reply{{"nonsense\r\n\r\n"}, true}, RequestError::kProtocol},
       {Reply{{TokensReply(1).pieces[0], TokensReply(1).pieces[1]}, true}, RequestError::kProtocol},
       {StreamReply({R"({"error":{"message":"x"}})", "[DONE]"}), RequestError::kStream},
+      {StreamReply({R"({"choices":[{"text":"w"}]})", "[DONE]"}), RequestError::kProtocol},
   };
   for (const auto& [reply, error] : cases) {
     ReplayServer server([&reply = reply](const std::string&, const std::string&) { return reply; });

@@ -6,6 +6,7 @@ namespace hydrant {
 namespace {
 
 constexpr std::string_view kToken = "data: {\"choices\":[{\"text\":\"a\"}]}\n\n";
+constexpr std::string_view kLast = "data: {\"choices\":[{\"text\":\"a\",\"finish_reason\":\"length\"}]}\n\n";
 constexpr std::string_view kRole = "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
 constexpr std::string_view kUsage =
     "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":9}}\n\n";
@@ -28,7 +29,7 @@ TEST(AnswerRecorder, RecordsWhenTokensCame) {
   answer.recorder.OnStatus(200);
   answer.recorder.OnBody(kRole, 1.0);
   answer.recorder.OnBody(kToken, 2.0);
-  answer.recorder.OnBody(Body({kToken, kToken}), 2.5);
+  answer.recorder.OnBody(Body({kToken, kLast}), 2.5);
   answer.recorder.OnBody(kUsage, 3.0);
   answer.recorder.OnBody(kDone, 3.0);
   answer.recorder.OnEnd(3.5);
@@ -48,7 +49,7 @@ TEST(AnswerRecorder, CountsEventsWhereTheServerDoesNot) {
   Answer answer;
   answer.record.prompt_tokens = 5;
   answer.recorder.OnStatus(200);
-  answer.recorder.OnBody(Body({kToken, kToken, kDone}), 1);
+  answer.recorder.OnBody(Body({kToken, kLast, kDone}), 1);
   answer.recorder.OnEnd(1);
   EXPECT_TRUE(answer.record.succeeded());
   EXPECT_EQ(answer.record.output_tokens, 2);
@@ -60,7 +61,7 @@ TEST(AnswerRecorder, CountsOnceWhereUsageComesWithEveryChunk) {
   answer.recorder.OnStatus(200);
   answer.recorder.OnBody("data: {\"choices\":[{\"text\":\"a\"}],\"usage\":{\"completion_tokens\":1}}\n\n", 1);
   answer.recorder.OnBody("data: {\"choices\":[{\"text\":\"a\"}],\"usage\":{\"completion_tokens\":3}}\n\n", 2);
-  answer.recorder.OnBody(kDone, 2);
+  answer.recorder.OnBody(Body({kLast, kDone}), 2);
   answer.recorder.OnEnd(2);
   EXPECT_EQ(answer.record.output_tokens, 3);
 }
@@ -103,7 +104,7 @@ TEST(AnswerRecorder, ErrorTextsAreOneLineOfUtf8) {
 TEST(AnswerRecorder, NamesBrokenStreams) {
   const std::pair<std::string, RequestError> cases[] = {
       {Body({kToken, "data: {\"error\":{\"message\":\"x\"}}\n\n", kDone}), RequestError::kStream},
-      {Body({kToken}), RequestError::kProtocol},
+      {Body({kLast}), RequestError::kProtocol},
       {Body({kDone}), RequestError::kProtocol},
       {Body({kRole, kDone}), RequestError::kProtocol},
       {Body({kToken, "data: nonsense\n\n", kDone}), RequestError::kProtocol},
@@ -116,6 +117,15 @@ TEST(AnswerRecorder, NamesBrokenStreams) {
     EXPECT_EQ(answer.record.error, error) << body;
     EXPECT_FALSE(answer.record.error_text.empty());
   }
+}
+
+TEST(AnswerRecorder, AStreamThatDoesNotSayWhyItEndsIsNoWholeAnswer) {
+  Answer answer;
+  answer.recorder.OnStatus(200);
+  answer.recorder.OnBody(Body({kToken, kUsage, kDone}), 1);
+  answer.recorder.OnEnd(1);
+  EXPECT_EQ(answer.record.error, RequestError::kProtocol);
+  EXPECT_EQ(answer.record.error_text, "the stream ended without a finish_reason");
 }
 
 TEST(AnswerRecorder, AnAnswerThatTheServerEndedFailed) {
