@@ -5,12 +5,14 @@ prompt begins) is drawn to the slots in an order of its own, so that a slot that
 
 import hashlib
 import json
+import re
 
 SESSION_HEADERS = ("x-session-id", "x-session-affinity", "x-claude-code-session-id", "session-id", "session_id")
-SESSION_FIELDS = ("session_id", "conversation_id", "prompt_cache_key")
 CREDENTIALS = ("authorization", "x-api-key")
 GENERATIONS = ("/v1/completions", "/v1/chat/completions", "/v1/messages", "/v1/responses")
-SESSIONS_PATH = "/v1/sessions/"
+SESSIONS_PATH = re.compile(r"/v1/(?:sessions|conversations)/([^/]+)")  # a conversation is a session
+RESPONSE_PATH = re.compile(r"/v1/responses/([^/]+)")
+RESPONSE_ID = re.compile(r"resp_[0-9a-f]{16}_(.+)")  # and a response is in the one that its id ends with
 BODY_BYTES_MAX = 1 << 20  # a longer one is not looked into: it is sent to where its headers say
 PREFIX_CHARS = 512  # of a prompt: long enough to tell system messages apart, short enough to be there from the first turn on
 
@@ -32,18 +34,33 @@ def header(headers, name):
 
 def key_of_head(headers, path):
     """The session that a request's head names, with the caller's credential: equal ids of two tenants are two sessions. "": none."""
-    session = next((value for name in SESSION_HEADERS if (value := header(headers, name))), "")
-    if not session and path.startswith(SESSIONS_PATH):
-        session = path[len(SESSIONS_PATH) :].split("/", 1)[0]
+    session = next((value for name in SESSION_HEADERS if (value := header(headers, name))), "") or _session_of_path(path)
     return _named("session", session, headers) if session else ""
 
 
 def session_of(headers, path):
     """The id that hydrantd knows the session by, where the head has it."""
-    session = header(headers, "x-session-id") or header(headers, "x-session-affinity")
-    if not session and path.startswith(SESSIONS_PATH):
-        session = path[len(SESSIONS_PATH) :].split("/", 1)[0]
-    return session
+    return header(headers, "x-session-id") or header(headers, "x-session-affinity") or _session_of_path(path)
+
+
+def session_of_body(request):
+    """The same of a body. What a response goes on from is in the session that it names, whatever else names one."""
+    conversation = request.get("conversation")
+    if isinstance(conversation, dict):
+        conversation = conversation.get("id")
+    names = (conversation, _session_of_response(request.get("previous_response_id")), request.get("session_id"), request.get("conversation_id"))
+    return next((name for name in names if isinstance(name, str) and name), "")
+
+
+def _session_of_path(path):
+    if found := SESSIONS_PATH.match(path):
+        return found[1]
+    return _session_of_response(found[1]) if (found := RESPONSE_PATH.match(path)) else ""
+
+
+def _session_of_response(response):
+    found = RESPONSE_ID.fullmatch(response) if isinstance(response, str) else None
+    return found[1] if found else ""
 
 
 def read_body(body):
@@ -59,8 +76,8 @@ def read_body(body):
 
 def key_of_body(request, headers):
     """(key, whether it is a session's): the session that a body names, or how its prompt begins. ("", False): neither."""
-    for name in SESSION_FIELDS:
-        if isinstance(session := request.get(name), str) and session:
+    for session in (session_of_body(request), request.get("prompt_cache_key")):
+        if isinstance(session, str) and session:
             return _named("session", session, headers), True
     for name in ("messages", "prompt", "input"):
         if name in request:

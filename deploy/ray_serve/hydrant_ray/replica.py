@@ -45,15 +45,20 @@ class Proxied(Response):
 
 
 class Peers:
-    """The slots and the addresses of their daemons, as the directory said last, this replica's own among them."""
+    """The slots and the addresses of their daemons, as the directory said last, this replica's own among them. `here`: the slots of
+    its node, whose directories are on the same disk."""
 
-    def __init__(self, slot, url):
-        self.slot = slot
-        self.urls, self.loads = {slot: url}, {}
+    def __init__(self, slot, node, url):
+        self.slot, self.node = slot, node
+        self.urls, self.loads, self.here = {slot: url}, {}, {slot}
 
     def learn(self, entries):
+        """Whether others are there than before."""
+        before = self.urls
         self.urls = {**{slot: entry["url"] for slot, entry in entries.items()}, self.slot: self.urls[self.slot]}
         self.loads = {slot: entry["load"] for slot, entry in entries.items()}
+        self.here = {slot for slot, entry in entries.items() if entry["node"] == self.node} | {self.slot}
+        return self.urls != before
 
     def others(self, slot):
         return [url for other, url in self.urls.items() if other != slot]
@@ -68,14 +73,14 @@ class Replica:
         self._directory = directory_of(context.app_name)
         self._root = pathlib.Path(options["directory"])
         self._in_flight = 0
-        self._known = collections.OrderedDict()  # sessions that need not be looked for
+        self._known = collections.OrderedDict()  # sessions that have been seen where they belong
         self._vacant = {}  # slot directory -> since when nobody has it
         self._tasks = []
         dead = [owner for owner, pid in await self._directory.holders.remote(self._node) if not pathlib.Path(f"/proc/{pid}").exists()]
         self.slot = await self._directory.claim.remote(self._owner, self._node, os.getpid(), dead)
         self._lost = False
         await self._start()
-        self.peers = Peers(self.slot, self.daemon.url)
+        self.peers = Peers(self.slot, self._node, self.daemon.url)
         await self._tell()
         self._tasks.append(asyncio.create_task(self._keep_telling()))
 
@@ -132,8 +137,8 @@ class Replica:
         )
         if entries is None:
             self._lost = True
-        else:
-            self.peers.learn(entries)
+        elif self.peers.learn(entries):
+            self._known.clear()  # they belong to other slots now, or have been there
 
     async def _keep_telling(self):
         while True:
@@ -147,10 +152,10 @@ class Replica:
 
     async def _adopt(self):
         """The sessions of slots that are gone for good come here, by the lowest slot of the node alone; who needs one fetches it."""
-        if self.slot != min(self.peers.urls):
+        if self.slot != min(self.peers.here):
             return
         now = time.monotonic()
-        held = {f"slot-{slot}" for slot in self.peers.urls}
+        held = {f"slot-{slot}" for slot in self.peers.here}  # one that came again on another node left its sessions on this one
         here = {path.name for path in self._root.glob("slot-*") if (path / "sessions").is_dir()} - held
         self._vacant = {name: self._vacant.get(name, now) for name in here}
         for name, since in self._vacant.items():
@@ -175,14 +180,14 @@ class Replica:
             if key:
                 order = affinity.ranked(key, self.peers.urls)
                 if is_session:
-                    session = request.get("session_id") or request.get("conversation_id") or ""
+                    session = affinity.session_of_body(request)
                 else:
                     first = affinity.least_crowded(order, {**self.peers.loads, self.slot: self._in_flight})
                     order = [first, *(slot for slot in order if slot != first)]
         order += [slot for slot in affinity.ranked(session or path, self.peers.urls) if slot not in order]
         self._in_flight += 1
         try:
-            if isinstance(session, str) and SESSION_ID.fullmatch(session):
+            if SESSION_ID.fullmatch(session):
                 await self._fetch_session(order[0], session, headers)
             await self._forward(order, scope, body, send)
         finally:
@@ -232,8 +237,8 @@ class Replica:
     # Sessions.
 
     async def _fetch_session(self, slot, session, headers):
-        """The first time that a session is asked for where it belongs: from the peer that has it, where one does. What goes wrong is no
-        error of the request: its history is computed."""
+        """Until a session is seen where it belongs: from the peer that has it, where one does. What goes wrong is no error of the
+        request: its history is computed."""
         target = self.peers.urls.get(slot)
         others = self.peers.others(slot)
         keys = tuple((name, value) for name in affinity.CREDENTIALS if (value := affinity.header(headers, name)))
@@ -244,38 +249,36 @@ class Replica:
         if target is None or not others:
             return
         with contextlib.suppress(aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError):
-            await self._move_here(target, others, f"/v1/sessions/{session}", dict(keys))
-        self._known[known] = None
+            if await self._move_here(target, others, f"/v1/sessions/{session}", dict(keys)):
+                self._known[known] = None
         if len(self._known) > SESSIONS_KNOWN_MAX:
             self._known.popitem(last=False)
 
     async def _move_here(self, target, others, path, keys):
+        """Whether it is there now. Where nobody has it, somebody may later: whoever adopts it."""
         if await self._turn_of(target, path, keys) is not None:
-            return
-        turns = await asyncio.gather(*(self._turn_of(url, path, keys) for url in others))
-        found = [(turn, url) for turn, url in zip(turns, others) if turn]
+            return True
+        turns = await asyncio.gather(*(self._turn_of(url, path, keys) for url in others), return_exceptions=True)
+        found = [(turn, url) for turn, url in zip(turns, others) if isinstance(turn, int)]
         if not found:
-            return
+            return False
         _, source = max(found)
         client, patience = self.daemon.client, aiohttp.ClientTimeout(total=MOVE_PATIENCE_S)
         async with client.get(f"{source}{path}/state", headers=keys, timeout=patience) as answer:
             if answer.status != 200:
-                return
+                return False
             tag, state = answer.headers["ETag"], await answer.read()
         fields = {**keys, "If-None-Match": "*", "Content-Type": "application/vnd.hydrant.session"}
         async with client.put(f"{target}{path}/state", headers=fields, data=state, timeout=patience) as answer:
             if answer.status != 201:
-                return
+                return False
         async with client.delete(source + path, headers={**keys, "If-Match": tag}, timeout=patience):
-            pass  # where it has gone on meanwhile it stays, and is the newer one
+            return True  # where it has gone on meanwhile it stays, and is the newer one
 
     async def _turn_of(self, url, path, keys):
-        """The session's last turn at `url`; None: it has no such session, or does not say so soon."""
-        try:
-            async with self.daemon.client.get(url + path, headers=keys, timeout=aiohttp.ClientTimeout(total=PEER_PATIENCE_S)) as answer:
-                return (await answer.json())["turn"] or 0 if answer.status == 200 else None
-        except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError, KeyError):
-            return None
+        """The session's last turn at `url`; None: it has no such session. An error where it does not say so soon."""
+        async with self.daemon.client.get(url + path, headers=keys, timeout=aiohttp.ClientTimeout(total=PEER_PATIENCE_S)) as answer:
+            return (await answer.json()).get("turn") or 0 if answer.status == 200 else None
 
 
 def _stream_error(path):

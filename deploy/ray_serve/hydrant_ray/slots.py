@@ -32,7 +32,7 @@ class Slots:
             return None
         self._put(owner, slot, node, pid, url, load, now)
         return {
-            slot: {"url": entry["url"], "load": entry["load"]}
+            slot: {"node": entry["node"], "url": entry["url"], "load": entry["load"]}
             for slot, entry in self._held.items()
             if entry["url"] and now - entry["seen"] <= SILENT_AFTER_S
         }

@@ -61,6 +61,24 @@ class Affinity(unittest.TestCase):
         self.assertEqual(affinity.key_of_head([], "/v1/sessions"), "")
         self.assertEqual(affinity.key_of_head(head(content_type="a"), "/v1/completions"), "")
 
+    def test_what_responses_are_kept_in_is_a_session(self):
+        chain, talk = "resp_0123456789abcdef_r42_a", affinity.key_of_head([], "/v1/sessions/conv_1")
+        key = affinity.key_of_head([], "/v1/sessions/r42_a")
+        for path in (f"/v1/responses/{chain}", f"/v1/responses/{chain}/input_items"):
+            self.assertEqual((affinity.key_of_head([], path), affinity.session_of([], path)), (key, "r42_a"))
+        for path in ("/v1/conversations/conv_1", "/v1/conversations/conv_1/items/msg_1"):
+            self.assertEqual((affinity.key_of_head([], path), affinity.session_of([], path)), (talk, "conv_1"))
+        for path in ("/v1/responses", "/v1/responses/resp_1", "/v1/conversations"):
+            self.assertEqual(affinity.key_of_head([], path), "")
+        # Another name beside it is where hydrantd does not look.
+        body = {"previous_response_id": chain, "input": "x", "prompt_cache_key": "p", "session_id": "s"}
+        self.assertEqual((affinity.key_of_body(body, []), affinity.session_of_body(body)), ((key, True), "r42_a"))
+        for conversation in ("conv_1", {"id": "conv_1"}):
+            body = {"conversation": conversation, "input": "x"}
+            self.assertEqual((affinity.key_of_body(body, []), affinity.session_of_body(body)), ((talk, True), "conv_1"))
+        for body in ({"conversation": {}}, {"conversation": 3}, {"previous_response_id": 3}, {"previous_response_id": "resp_1"}):
+            self.assertEqual(affinity.key_of_body(body, []), ("", False))
+
     def test_two_tenants_with_one_id_are_two_sessions(self):
         keys = {affinity.key_of_head(head(x_session_id="a", authorization=key), "/") for key in ("Bearer a", "bearer  a", "Bearer b")}
         # The first is sent by others' clients, too.
@@ -129,7 +147,8 @@ class Slots(unittest.TestCase):
     def test_peers_are_those_that_speak(self):
         for owner in "ab":
             self.tell(owner, self.claim(owner), 0, load=1)
-        self.assertEqual(self.tell("b", 1, 4, 2), {0: {"url": "http://a", "load": 1}, 1: {"url": "http://b", "load": 2}})
+        a, b = ({"node": "n", "url": f"http://{owner}", "load": load} for owner, load in (("a", 1), ("b", 2)))
+        self.assertEqual(self.tell("b", 1, 4, 2), {0: a, 1: b})
         self.assertEqual(list(self.tell("b", 1, 6)), [1], "a is silent")
         self.claim("c", 6)
         self.assertEqual(list(self.tell("a", 0, 7)), [0, 1], "c has no address yet")

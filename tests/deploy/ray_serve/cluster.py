@@ -184,15 +184,15 @@ class Cluster:
 
 
 class Chat(threading.Thread):
-    """A session that takes turn after turn until it is told to stop; whole histories of token ids."""
+    """A session that takes turn after turn until it is told to stop; whole histories of token ids, or what is new alone (`append`)."""
 
-    def __init__(self, cluster, index, pause_s=0.1, stream=False, by_body=False):
+    def __init__(self, cluster, index, pause_s=0.1, by_body=False, append=False):
         super().__init__(daemon=True)
         self.session = f"chat-{index}"
         self.turns = []  # (slot, whether it was resumed)
         self.failed = []
         self.pause_s = pause_s
-        self._cluster, self._index, self._by_body = cluster, index, by_body
+        self._cluster, self._index, self._by_body, self._append = cluster, index, by_body, append
         self._history = []
         self._asked = threading.Event()
 
@@ -202,11 +202,15 @@ class Chat(threading.Thread):
         fields = {} if self._by_body else {"X-Session-ID": self.session}
         if self._by_body:
             body["session_id"] = self.session
+        if self._append and self.turns:
+            body |= {"prompt": prompt[len(self._history) :], "session_append": True}
         status, head, text = self._cluster.ask("/v1/completions", body, **fields)
         if status != 200:
             self.failed.append((time.monotonic(), status, text[:300]))
             return
         answer = json.loads(text)
+        if answer["usage"]["prompt_tokens"] != len(prompt):
+            self.failed.append((time.monotonic(), "what was said is not what was gone on from", text[:300]))
         self._history = prompt + answer["choices"][0]["token_ids"]
         self.turns.append((head["x-hydrant-replica"], answer["hydrant"]["resumed"]))
 
