@@ -351,6 +351,8 @@ class Kubernetes(unittest.TestCase):
         pool = (KUBERNETES / "gateway" / "inference-pool.yaml").read_text()
         contract = set(re.findall(r"vllm:\w+", pool))
         self.assertEqual(len(contract), 4)
+        labels = self.base["Deployment", "hydrant"]["spec"]["template"]["metadata"]["labels"]
+        self.assertEqual({name.split(":")[0] for name in contract}, {labels.get("llm-d.ai/engine-type")})
         for name in wanted | contract:
             self.assertRegex(exposed, rf"(?m)^{name}[{{ ]")
         monitor = monitoring["PodMonitor", "hydrant"]["spec"]
