@@ -214,7 +214,7 @@ TEST_F(Responses, ANoteIsGoneThroughOnceForAllCallsWhoseOutputsCome) {
   reasoning["content"][0]["text"] = std::string(1'900'000, '"');
   const Json call = {{"type", "function_call"}, {"call_id", "c2047"}, {"name", "f"}, {"arguments", "{}"}};
   const Json user = {{"role", "user"}, {"content", "hi"}};
-  const std::string first = Begin("\"input\":" + Json::array({reasoning, user, call}).dump(), "Yo");
+  const std::string first = Begin("\"input\":" + Json::array({user, reasoning, call}).dump(), "Yo");
   const auto output = [](size_t i) {
     return Json({{"type", "function_call_output"}, {"call_id", "c" + std::to_string(i)}, {"output", ""}});
   };
