@@ -268,6 +268,7 @@ std::optional<ApiError> CheckOutputs(const Json::array_t& items, const TurnNotes
 Answer StartConversation(const Asked& asked) {
   ApiResult<ConversationBody> body = ReadConversationBody(asked, /*needs_items=*/false);
   if (!body.ok()) return ErrorResponse(body.error());
+  if (auto error = CheckIds(body.value().items, {}, asked.context.request, "items")) return ErrorResponse(*error);
   if (auto error = CheckOutputs(body.value().items, {}, asked.context.request)) return ErrorResponse(*error);
   const std::string id = absl::StrCat("conv_", RandomId());
   NameItems(NewResponseStem(id), &body.value().items);
@@ -306,6 +307,7 @@ Answer AddItems(const Asked& asked) {
   if (!body.ok()) return ErrorResponse(body.error());
   NameItems(NewResponseStem(asked.id), &body.value().items);
   const auto change = [&](TurnNotes* notes) -> std::optional<ApiError> {
+    if (auto error = CheckIds(body.value().items, *notes, asked.context.request, "items")) return error;
     if (auto error = CheckOutputs(body.value().items, *notes, asked.context.request)) return error;
     notes->push_back(ItemNote("{}", body.value().items));
     return CheckNotes(*notes, asked);
@@ -359,14 +361,16 @@ Answer GetItem(const Asked& asked) {
   return ErrorResponse(ConversationNotFound());
 }
 
-// An item goes from whichever note it is in.
+// An item goes from every note that it is in: a conversation from before ids were held apart may have it twice.
 std::optional<ApiError> RemoveItem(TurnNotes* notes, const std::string& id, const RequestContext& context) {
+  size_t removed = 0;
   for (std::shared_ptr<const TurnNote>& note : *notes) {
     std::optional<NoteItems> items = ItemsOf(*note, context);
     if (!items.has_value()) continue;
     const auto is = [&id](const Json& item) { return item.value("id", "") == id; };
-    const size_t removed = std::erase_if(items->in, is) + std::erase_if(items->out, is);
-    if (removed == 0) continue;
+    const size_t here = std::erase_if(items->in, is) + std::erase_if(items->out, is);
+    if (here == 0) continue;
+    removed += here;
     const std::string& text = note->text;
     Json object = Json::parse(text.substr(0, text.find('\n')), nullptr, /*allow_exceptions=*/false);
     if (object.contains("output")) object["output"] = std::move(items->out);
@@ -374,15 +378,15 @@ std::optional<ApiError> RemoveItem(TurnNotes* notes, const std::string& id, cons
     without->text = absl::StrCat(Dump(object), "\n", Dump(items->in));
     without->tokens = 0;
     note = std::move(without);
-    // What comes next is made of items again.
-    auto last = std::make_shared<TurnNote>(*notes->back());
-    last->tokens = 0;
-    notes->back() = std::move(last);
-    const std::optional<Json::array_t> left = AllItems(*notes, context);
-    if (!left.has_value() || !WithoutCall(*left).has_value()) return std::nullopt;
-    return InvalidField("item_id", "The output of this call is in the conversation: delete that first.");
   }
-  return ConversationNotFound();
+  if (removed == 0) return ConversationNotFound();
+  // What comes next is made of items again.
+  auto last = std::make_shared<TurnNote>(*notes->back());
+  last->tokens = 0;
+  notes->back() = std::move(last);
+  const std::optional<Json::array_t> left = AllItems(*notes, context);
+  if (!left.has_value() || !WithoutCall(*left).has_value()) return std::nullopt;
+  return InvalidField("item_id", "The output of this call is in the conversation: delete that first.");
 }
 
 // Whether a start would find this item of the conversation, of which another past is in force.

@@ -10,7 +10,6 @@
 #include "api/request/response_items.h"
 #include "api/request/responses_request.h"
 #include "api/response/responses_writer.h"
-#include "api/wire/json_strings.h"
 #include "api/wire/json_writer.h"
 #include "server/generation/chat_prepare.h"
 #include "server/process/random_id.h"
@@ -68,9 +67,10 @@ ApiResult<std::optional<Past>> FindPastOf(const ResponsesRequest& request, const
   return std::optional<Past>(std::move(found));
 }
 
-std::optional<ApiError> ResolveReferences(ResponsesRequest* request, const ServingContext& context,
-                                          const TenantRules& rules) {
-  ItemFinder items(*context.sessions, rules.sessions, context.request);
+std::optional<ApiError> ResolveReferences(const std::optional<Past>& past, const ServingContext& context,
+                                          const TenantRules& rules, ResponsesRequest* request) {
+  ItemFinder items(*context.sessions, rules.sessions, context.request,
+                   past.has_value() ? past->all_notes() : TurnNotes(), past.has_value() ? past->session_id : "");
   const int64_t bytes_max = TextBytesMax(context.request.context);
   int64_t bytes = 0;
   for (size_t i = 0; i < request->items.size(); ++i) {
@@ -131,18 +131,6 @@ Json WithoutOldest(const Json& messages, size_t cut) {
 
 bool IsCall(const Json& item) { return item.at("type") == "function_call" || item.at("type") == "custom_tool_call"; }
 
-// Whether what a note says has an item of one of these calls. The ids are as Text writes them.
-bool NamesCall(std::string_view note, const absl::flat_hash_set<std::string>& ids) {
-  constexpr std::string_view kMember = "\"call_id\":";
-  for (size_t at = note.find(kMember); at != std::string_view::npos; at = note.find(kMember, at)) {
-    at += kMember.size();
-    const size_t bytes = StringBytes(note.substr(at));
-    if (ids.contains(std::string(note.substr(at, bytes)))) return true;
-    at += bytes;
-  }
-  return false;
-}
-
 // The calls whose outputs `items` have. The newest notes come first: a call is rarely made long before its output comes, and a note
 // that does not have its id is not read. Every note is gone through once, however many ids there are.
 Json::array_t CallsOf(const Json::array_t& items, const Past& past, const RequestContext& context) {
@@ -153,7 +141,7 @@ Json::array_t CallsOf(const Json::array_t& items, const Past& past, const Reques
   Json::array_t calls;  // the last one first
   for (size_t i = past.notes; i-- > 0 && !wanted.empty();) {
     const TurnNote& note = *past.past->notes[i];
-    if (!NamesCall(note.text, wanted)) continue;
+    if (!HasMember(note, "call_id", wanted)) continue;
     const std::optional<NoteItems> read = ItemsOf(note, context);
     if (!read.has_value()) continue;
     for (const Json::array_t* list : {&read->out, &read->in}) {
@@ -239,9 +227,12 @@ class ResponsesPreparer {
   }
 
  private:
-  // Whether there is room for another note beside those that it goes on from: all of them are its conversation.
+  // Whether its items can be kept, and there is room for another note beside those that it goes on from: all of them are its conversation.
   std::optional<ApiError> CheckNotes() const {
-    if (!stores_ || !past_.has_value()) return std::nullopt;
+    if (!stores_) return std::nullopt;
+    const TurnNotes before = past_.has_value() && past_->locked ? past_->all_notes() : TurnNotes();
+    if (auto error = CheckIds(request_.items, before, context_.request, "input")) return error;
+    if (!past_.has_value()) return std::nullopt;
     const int64_t bytes_max = NotesBytesMax(context_.request.context);
     const int64_t more = std::ssize(Text(Json(request_.items))) + std::ssize(request_.head);
     if (NotesBytes(past_->all_notes()) + more <= bytes_max) return std::nullopt;
@@ -408,9 +399,9 @@ ApiResult<PreparedGeneration> PrepareResponses(std::string_view body, const Serv
     request.session_id.clear();
     request.session_turn.reset();
   }
-  if (std::optional<ApiError> error = ResolveReferences(&request, context, rules)) return *std::move(error);
   ApiResult<std::optional<Past>> past = FindPastOf(request, context, rules);
   if (!past.ok()) return past.error();
+  if (auto error = ResolveReferences(past.value(), context, rules, &request)) return *std::move(error);
   ToolCallsIn(&request, context);  // says how the answer is decoded
   return ResponsesPreparer(std::move(request), std::move(past.value()), context, rules).Prepare();
 }
@@ -419,9 +410,9 @@ ApiResult<int64_t> CountResponseTokens(std::string_view body, const ServingConte
   ApiResult<ResponsesRequest> parsed = ParseResponsesRequest(body, RequestContextOf(context, rules, {}));
   if (!parsed.ok()) return parsed.error();
   ResponsesRequest& request = parsed.value();
-  if (std::optional<ApiError> error = ResolveReferences(&request, context, rules)) return *std::move(error);
   const ApiResult<std::optional<Past>> past = FindPastOf(request, context, rules);
   if (!past.ok()) return past.error();
+  if (auto error = ResolveReferences(past.value(), context, rules, &request)) return *std::move(error);
   if (std::optional<ApiError> error = MakeConversation(past.value(), context.request, &request))
     return *std::move(error);
   const ApiResult<RequestPrompt> prompt = RenderConversation(request.conversation, context);

@@ -7,6 +7,7 @@
 #include "api/request/response_items.h"
 #include "api/session/session.h"
 #include "api/wire/json_body.h"
+#include "api/wire/json_strings.h"
 #include "server/process/random_id.h"
 
 namespace hydrant {
@@ -133,6 +134,47 @@ std::optional<NoteItems> ItemsOf(const TurnNote& note, const RequestContext& req
   return items;
 }
 
+bool HasMember(const TurnNote& note, std::string_view name, const absl::flat_hash_set<std::string>& values) {
+  const std::string member = absl::StrCat("\"", std::string(name), "\":");
+  const std::string_view text = note.text;
+  for (size_t at = text.find(member); at != std::string_view::npos; at = text.find(member, at)) {
+    at += member.size();
+    const size_t bytes = StringBytes(text.substr(at));
+    if (values.contains(std::string(text.substr(at, bytes)))) return true;
+    at += bytes;
+  }
+  return false;
+}
+
+std::optional<ApiError> CheckIds(const Json::array_t& items, const TurnNotes& before, const RequestContext& context,
+                                 std::string_view path) {
+  std::map<std::string, size_t> places;    // of items, by id
+  absl::flat_hash_set<std::string> names;  // as the notes have them
+  const auto twin = [path](size_t place, const std::string& id) {
+    return InvalidField(
+        absl::StrCat(std::string(path), "[", place, "].id"),
+        absl::StrCat("Duplicate item found with id ", id, ". Remove duplicate items from your input and try again."));
+  };
+  for (size_t i = 0; i < items.size(); ++i) {
+    const std::string id = items[i].value("id", "");
+    if (id.empty()) continue;
+    if (!places.emplace(id, i).second) return twin(i, id);
+    names.insert(Json(id).dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace));
+  }
+  for (const std::shared_ptr<const TurnNote>& note : before) {
+    if (names.empty() || !HasMember(*note, "id", names)) continue;
+    const std::optional<NoteItems> kept = ItemsOf(*note, context);
+    if (!kept.has_value()) continue;
+    for (const Json::array_t* list : {&kept->in, &kept->out}) {
+      for (const Json& item : *list) {
+        const auto found = places.find(item.value("id", ""));
+        if (found != places.end()) return twin(found->second, found->first);
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 int64_t NotesBytes(const TurnNotes& notes) {
   size_t bytes = 0;
   const std::string* head = nullptr;
@@ -147,16 +189,24 @@ void DropOldest(TurnNotes* notes, int64_t bytes_max) {
   while (!notes->empty() && NotesBytes(*notes) > bytes_max) notes->erase(notes->begin());
 }
 
+bool ItemFinder::MayRead() {
+  read_all_ = bytes_ > NotesBytesMax(context_.context);
+  return !read_all_;
+}
+
 const Json* ItemFinder::Find(std::string_view id) {
   const size_t number = id.rfind('_');
   const std::string session = number == std::string_view::npos ? "" : SessionOfResponse(id.substr(0, number));
-  if (session.empty()) return nullptr;
-  if (!read_.contains(session)) {
-    read_all_ = bytes_ > NotesBytesMax(context_.context);
-    if (read_all_) return nullptr;
+  if (!session.empty() && !read_.contains(session)) {
+    if (!MayRead()) return nullptr;
     Read(session);
   }
-  const auto found = items_.find(std::string(id));
+  auto found = items_.find(std::string(id));
+  if (found == items_.end() && !past_.empty()) {
+    if (!MayRead()) return nullptr;
+    ReadNotes(std::exchange(past_, {}), past_id_);
+    found = items_.find(std::string(id));
+  }
   return found == items_.end() ? nullptr : &found->second;
 }
 
@@ -164,10 +214,15 @@ void ItemFinder::Read(const std::string& session) {
   read_.insert(session);
   const std::shared_ptr<const SessionPast> past = FindPast(sessions_, owner_, session);
   if (past == nullptr) return;
-  bytes_ += NotesBytes(past->notes) + std::ssize(past->tokens) * static_cast<int64_t>(sizeof(int32_t));
+  bytes_ += std::ssize(past->tokens) * static_cast<int64_t>(sizeof(int32_t));
+  ReadNotes(past->notes, session);
+}
+
+void ItemFinder::ReadNotes(const TurnNotes& notes, const std::string& session) {
+  bytes_ += NotesBytes(notes);
   // A conversation has the items of a response that is deleted; nothing else has.
   const bool keeps_deleted = IsConversationId(session);
-  for (const std::shared_ptr<const TurnNote>& note : past->notes) {
+  for (const std::shared_ptr<const TurnNote>& note : notes) {
     if (!keeps_deleted && note->text.starts_with(BeginOf(""))) continue;
     std::optional<NoteItems> items = ItemsOf(*note, context_);
     if (!items.has_value()) continue;

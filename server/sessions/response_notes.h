@@ -20,7 +20,9 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "api/request/request_context.h"
 #include "nlohmann/json.hpp"
 #include "server/sessions/session_store.h"
@@ -61,6 +63,14 @@ struct NoteItems {
 // Nullopt: they are not what a note would have.
 std::optional<NoteItems> ItemsOf(const TurnNote& note, const RequestContext& context);
 
+// Whether what a note says has a member of this name with one of these values, which are as Dump of ASCII writes them.
+bool HasMember(const TurnNote& note, std::string_view name, const absl::flat_hash_set<std::string>& values);
+
+// Items that are kept are listed, referred to and deleted by their ids. Error: a 400 for one that has the id of another before it, in
+// `items` or in the notes `before`; it names it below `path`.
+std::optional<ApiError> CheckIds(const nlohmann::ordered_json::array_t& items, const TurnNotes& before,
+                                 const RequestContext& context, std::string_view path);
+
 // The most that the notes of one session may take: four times what one request may bring, which is what a context's worth of text
 // takes with its letters written as \uXXXX. A session is no other tenant's loss then, and its items are read in a moment.
 constexpr int64_t NotesBytesMax(int32_t context) { return std::max<int64_t>(4 << 20, int64_t{64} * context); }
@@ -68,21 +78,28 @@ int64_t NotesBytes(const TurnNotes& notes);
 // Until those that are left take no more.
 void DropOldest(TurnNotes* notes, int64_t bytes_max);
 
-// Finds the items that one request refers to. A session is read once, and no more of them than NotesBytesMax and one.
+// Finds the items that one request refers to: by an id of ours in the session that it names, by any id in what the request goes on from.
+// A session is read once, and no more of them than NotesBytesMax and one.
 class ItemFinder {
  public:
-  ItemFinder(SessionStore& sessions, const SessionOwner& owner, const RequestContext& context)
-      : sessions_(sessions), owner_(owner), context_(context) {}
+  // `past`: the notes that the request goes on from, which are of the session `past_id`.
+  ItemFinder(SessionStore& sessions, const SessionOwner& owner, const RequestContext& context, TurnNotes past = {},
+             std::string past_id = {})
+      : sessions_(sessions), owner_(owner), context_(context), past_(std::move(past)), past_id_(std::move(past_id)) {}
   // It stays where it is. Null: the tenant has none of this id, or there is more to read than may be (`read_all`).
   const nlohmann::ordered_json* Find(std::string_view id);
   bool read_all() const { return read_all_; }
 
  private:
   void Read(const std::string& session);
+  void ReadNotes(const TurnNotes& notes, const std::string& session);
+  bool MayRead();
 
   SessionStore& sessions_;
   const SessionOwner owner_;
   const RequestContext& context_;
+  TurnNotes past_;  // until it was read
+  const std::string past_id_;
   std::set<std::string> read_;                           // sessions
   std::map<std::string, nlohmann::ordered_json> items_;  // by id
   int64_t bytes_ = 0;

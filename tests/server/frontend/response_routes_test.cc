@@ -87,6 +87,26 @@ TEST_F(Kept, AConversationHasItemsThatComeAndGo) {
   EXPECT_EQ(CodeOf("GET", path, 404), "conversation_not_found");
 }
 
+// A list goes on after an id, and an item is deleted by its own: of two with one id a client never came to the end.
+TEST_F(Kept, NoTwoItemsOfAConversationHaveOneId) {
+  const auto item = [](const std::string& id) { return R"({"role":"user","content":"hi","id":")" + id + "\"}"; };
+  const auto items = [](const std::string& list) { return R"({"items":[)" + list + "]}"; };
+  const std::string twins = items(item("a") + "," + item("a"));
+  EXPECT_EQ(Ask("POST", "/v1/conversations", twins, 400)["error"]["param"], "items[1].id");
+  const std::string id = Ask("POST", "/v1/conversations", items(item("a")))["id"], path = "/v1/conversations/" + id;
+  EXPECT_EQ(Ask("POST", path + "/items", items(item("b") + "," + item("a")), 400)["error"]["param"], "items[1].id");
+  const auto says = [&](const std::string& list) {
+    return R"({"max_output_tokens":2,"conversation":")" + id + R"(","input":[)" + list + "]}";
+  };
+  const std::string said = Ask("POST", "/v1/responses", says(item("b")))["output"][0]["id"];
+  for (const std::string& there : {std::string("a"), std::string("b"), said}) {
+    EXPECT_EQ(Ask("POST", "/v1/responses", says(item("c") + "," + item(there)), 400)["error"]["param"], "input[1].id");
+  }
+  const std::string refer = R"({"type":"item_reference","id":"a"})";
+  EXPECT_EQ(Ask("POST", "/v1/responses", says(refer), 400)["error"]["param"], "input[0].id");
+  EXPECT_EQ(Ask("GET", path + "/items")["data"].size(), 3u);
+}
+
 TEST_F(Kept, AnOutputIsInAConversationWithItsCallOrNotAtAll) {
   const auto items = [](const std::string& list) { return R"({"items":[)" + list + "]}"; };
   const std::string call = R"({"type":"function_call","call_id":"c","name":"f","arguments":"{}"})",

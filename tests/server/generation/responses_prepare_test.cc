@@ -161,11 +161,29 @@ TEST_F(Responses, AReferenceCostsWhatItsItemTakes) {
   const std::string first = Begin(R"("input":"hi")", std::string(100'000, 'a'));
   const Json response = Json::parse(ResponseJson(FindResponse(sessions_, {}, first)->note()));
   const Json reference = {{"type", "item_reference"}, {"id", response["output"][0]["id"]}};
-  const auto refer = [&](size_t times) { return Prepare("\"input\":" + Json(Json::array_t(times, reference)).dump()); };
+  const auto refer = [&](size_t times) {
+    return Prepare(R"("store":false,"input":)" + Json(Json::array_t(times, reference)).dump());
+  };
   EXPECT_EQ(PromptOf(refer(2)), "context_length_exceeded");
   const ApiResult<PreparedGeneration> many = refer(2000);
   EXPECT_EQ(PromptOf(many), "payload_too_large");
   EXPECT_EQ(many.error().param, "input[10].id");
+}
+
+TEST_F(Responses, AnItemIsReferredToByTheIdThatItsClientGaveIt) {
+  const std::string first = Begin(R"("input":[{"role":"user","id":"mine","content":"hi"}])", "Yo");
+  const std::string refer = R"("input":[{"type":"item_reference","id":"mine"}])";
+  EXPECT_EQ(PromptOf(Prepare(After(first, refer))), "<user>hi</><assistant>Yo</><user>hi</><assistant>");
+  EXPECT_EQ(PromptOf(Prepare(refer)), "response_not_found") << "nothing says where";
+}
+
+TEST_F(Responses, NoTwoItemsThatAreKeptTogetherHaveOneId) {
+  const std::string twins =
+      R"("input":[{"role":"user","id":"a","content":"1"},{"role":"user","content":"2"},{"role":"user","id":"a","content":"3"}])";
+  const ApiResult<PreparedGeneration> kept = Prepare(twins);
+  ASSERT_FALSE(kept.ok());
+  EXPECT_EQ(kept.error().param, "input[2].id");
+  EXPECT_EQ(PromptOf(Prepare(twins + R"(,"store":false)")), "<user>1</><user>2</><user>3</><assistant>");
 }
 
 TEST_F(Responses, WhatASessionKeepsIsBounded) {
