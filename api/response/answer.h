@@ -129,6 +129,12 @@ struct AnswerDelta {
   const TurnReport* turn = nullptr;                        // of a session, on the chunk of the last token
 };
 
+// What a session keeps of an answer beside its tokens.
+struct AnswerNote {
+  std::string text;      // empty: nothing
+  bool says_all = true;  // false: the tokens have something that the client was not told of
+};
+
 // Begin, then either Body once, or AppendChunk for what becomes visible of each choice, then, where include_usage asked for
 // it, AppendUsage, and at last AppendEnd, or AppendError wherever it fails. The functions append to the caller's buffer.
 class AnswerWriter {
@@ -155,8 +161,8 @@ class AnswerWriter {
   }
 
   virtual std::string Body(const Answer& answer) = 0;
-  // What a session keeps of the answer beside its tokens, for whoever asks for it by its id; empty: nothing. Before the end is told.
-  virtual std::string Note(const Answer&) const { return {}; }
+  // For whoever asks for the answer by its id. Before the end is told.
+  virtual AnswerNote Note(const Answer&) const { return {}; }
 };
 
 // Members that the endpoints' answers have in common.

@@ -60,6 +60,8 @@ class ResponseOutput {
   void Push(std::string_view text, bool last, bool incomplete, ResponseEvents* events, std::string* out);
   // The items that are done, with commas between.
   const std::string& items() const { return items_; }
+  // False: the text has calls that are in no item.
+  bool says_all() const { return !parser_.left_out_calls(); }
 
  private:
   void AddText(std::string_view text);

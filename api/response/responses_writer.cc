@@ -69,13 +69,18 @@ void ResponsesWriter::AppendObjectEvent(std::string* out, std::string_view statu
   ResponseEvents::End(out);
 }
 
-std::string ResponsesWriter::Body(const Answer& answer) { return Whole(answer, /*head=*/true); }
-
-std::string ResponsesWriter::Note(const Answer& answer) const {
-  return Whole(answer, /*head=*/false).append("\n").append(options_.items);
+std::string ResponsesWriter::Body(const Answer& answer) {
+  bool says_all = true;
+  return Whole(answer, /*head=*/true, &says_all);
 }
 
-std::string ResponsesWriter::Whole(const Answer& answer, bool head) const {
+AnswerNote ResponsesWriter::Note(const Answer& answer) const {
+  AnswerNote note;
+  note.text = Whole(answer, /*head=*/false, &note.says_all).append("\n").append(options_.items);
+  return note;
+}
+
+std::string ResponsesWriter::Whole(const Answer& answer, bool head, bool* says_all) const {
   assert(answer.choices.size() == 1);
   const AnswerChoice& choice = answer.choices.front();
   const std::string_view status = StatusOf(choice.finish_reason);
@@ -83,6 +88,7 @@ std::string ResponsesWriter::Whole(const Answer& answer, bool head) const {
   output.PushReasoning(choice.reasoning, nullptr, nullptr);
   if (choice.logprobs.has_value()) output.AddLogprobs(*choice.logprobs, choice.reasoning_tokens);
   output.Push(choice.text, /*last=*/true, status == "incomplete", nullptr, nullptr);
+  *says_all = output.says_all();
   State state;
   state.status = status;
   state.items = &output.items();

@@ -40,7 +40,7 @@ class ResponsesWriter : public AnswerWriter {
   void AppendError(std::string* out, const ApiError& error) override;
   std::string Body(const Answer& answer) override;
   // The object without its head, then in a line of its own the request's items.
-  std::string Note(const Answer& answer) const override;
+  AnswerNote Note(const Answer& answer) const override;
 
  private:
   // What the object says of an answer's end, or that there is none yet.
@@ -53,7 +53,8 @@ class ResponsesWriter : public AnswerWriter {
     const TurnReport* turn = nullptr;
     bool head = true;  // it has that
   };
-  std::string Whole(const Answer& answer, bool head) const;
+  // `says_all`: AnswerNote's.
+  std::string Whole(const Answer& answer, bool head, bool* says_all) const;
   void AppendObject(std::string* out, const State& state) const;
   void AppendObjectEvent(std::string* out, std::string_view status, const State& state);
 

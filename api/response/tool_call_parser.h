@@ -108,6 +108,8 @@ class ToolCallParser {
   AnswerPieces Read(std::string_view text, bool last);
   // A call was passed on whole.
   bool has_whole_call() const { return has_whole_call_; }
+  // There were calls behind the first one, and they were not passed on.
+  bool left_out_calls() const { return !parallel_ && calls_ > 1; }
 
   AnswerPieces Push(std::string_view text);
   // Ends the text: returns what Push held back.

@@ -110,8 +110,7 @@ Answer ListInputItems(const Asked& asked) {
 // branch has the notes of those before it, and they are found elsewhere.
 bool IsAlone(const FoundResponse& found) {
   const TurnNotes& notes = found.past->notes;
-  if (!IsDrawnSessionId(found.session_id)) return false;
-  if (static_cast<size_t>(notes.back()->tokens) != found.past->tokens.size()) return false;
+  if (!IsDrawnSessionId(found.session_id) || !EndsWithNote(*found.past)) return false;
   return std::none_of(notes.begin(), notes.end(), [&found](const std::shared_ptr<const TurnNote>& note) {
     constexpr std::string_view kBegin = "{\"id\":\"";
     const std::string_view text = note->text;

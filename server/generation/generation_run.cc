@@ -408,13 +408,13 @@ TurnNotes GenerationRun::MakeNotes(const SessionPast& past) const {
   choice.finish_reason = assembler.finish_reason();
   choice.stop_reason = assembler.stop_reason();
   answer.usage = MakeUsage();
-  auto note = std::make_shared<TurnNote>();
-  note->turn = turn_number_;
-  note->tokens = static_cast<int32_t>(past.tokens.size());
-  note->text = writer_->Note(answer);
+  AnswerNote said = writer_->Note(answer);
+  // Nobody can answer a call that was left out: what comes next is made of what the client was told.
+  const int32_t tokens = said.says_all ? static_cast<int32_t>(past.tokens.size()) : 0;
   const bool same_head = !notes.empty() && *notes.back()->head == prepared_.note_head;
-  note->head = same_head ? notes.back()->head : std::make_shared<const std::string>(prepared_.note_head);
-  notes.push_back(std::move(note));
+  auto head = same_head ? notes.back()->head : std::make_shared<const std::string>(prepared_.note_head);
+  notes.push_back(
+      std::make_shared<const TurnNote>(TurnNote{turn_number_, tokens, std::move(said.text), std::move(head)}));
   return notes;
 }
 

@@ -80,6 +80,12 @@ TurnNotes::const_iterator FindNote(const TurnNotes& notes, std::string_view resp
   return std::find_if(notes.begin(), notes.end(), [&begin](const auto& each) { return each->text.starts_with(begin); });
 }
 
+bool EndsWithNote(const SessionPast& past) {
+  const TurnNote& last = *past.notes.back();
+  // Not by the turn where there are tokens: one that only changes notes says nothing.
+  return last.tokens > 0 ? static_cast<size_t>(last.tokens) == past.tokens.size() : last.turn == past.turn;
+}
+
 std::optional<FoundResponse> FindResponse(SessionStore& sessions, const SessionOwner& owner, std::string_view id) {
   FoundResponse found;
   found.session_id = SessionOfResponse(id);
@@ -90,8 +96,7 @@ std::optional<FoundResponse> FindResponse(SessionStore& sessions, const SessionO
   const auto note = FindNote(notes, id);
   if (note == notes.end()) return std::nullopt;
   found.index = static_cast<size_t>(note - notes.begin());
-  // Not by the turn: one that only changes notes says nothing.
-  found.newest = found.index + 1 == notes.size() && static_cast<size_t>((*note)->tokens) == found.past->tokens.size();
+  found.newest = found.index + 1 == notes.size() && EndsWithNote(*found.past);
   return found;
 }
 

@@ -37,6 +37,9 @@ std::string SessionOfResponse(std::string_view id);
 // The note of the response of this id; the end: there is none.
 TurnNotes::const_iterator FindNote(const TurnNotes& notes, std::string_view response_id);
 
+// Whether nothing was said in the session after what its last note tells of. REQUIRES: it has notes.
+bool EndsWithNote(const SessionPast& past);
+
 struct FoundResponse {
   std::string session_id;
   std::shared_ptr<const SessionPast> past;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "nlohmann/json.hpp"
 #include "server/engine/engine_types.h"
 #include "server/engine/logit_shaper.h"
 #include "server/generation/chat_prepare.h"
@@ -457,6 +458,41 @@ TEST_F(GenerationRunTest, AnAnswerThatCannotSayThatItWasCutShortIsAnError) {
       EXPECT_THAT(out, HasSubstr(c.error));
       EXPECT_EQ(sessions.counts().busy, 0);
     }
+  }
+}
+
+TEST_F(GenerationRunTest, ACallThatItsClientIsNotToldOfIsNotInTheNextTurn) {
+  SessionStore sessions(IdleStore());
+  context_.sessions = &sessions;
+  std::vector<std::string> warnings;
+  context_.chat = MakeChatSetup(
+      {"{% for m in messages %}<{{ m.role }}>{{ m.content or '' }}{% for c in m.tool_calls %}({{ c.function.name }})"
+       "{% endfor %}</>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
+       ""},
+      "", "", "hermes", &warnings);
+  const std::string tools = R"(,"tools":[{"type":"function","name":"f"}],"parallel_tool_calls":)";
+  const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
+  for (const bool parallel : {true, false}) {
+    const std::string said = tools + (parallel ? "true" : "false");
+    ApiResult<PreparedGeneration> prepared = PrepareResponses(R"({"input":"u")" + said + "}", context_);
+    ASSERT_TRUE(prepared.ok()) << prepared.error().message;
+    const std::string id = prepared.value().answer_id;
+    auto run = std::make_unique<GenerationRun>(std::move(prepared.value()), context_, queue_, *metrics_, 0, id, 0);
+    ASSERT_TRUE(run->Submit([] {}, nullptr));
+    for (const char byte : call + call) Send(0, byte);
+    Send(0, ByteTokenizer::kEos, FinishReason::kStop);
+    run->Absorb();
+    const auto body = nlohmann::json::parse(run->Body());
+    ASSERT_EQ(body["output"].size(), parallel ? 2u : 1u);
+    const std::string call_id = body["output"][0]["call_id"];
+    const ApiResult<PreparedGeneration> next = PrepareResponses(
+        R"({"previous_response_id":")" + run->id() +
+            R"(","input":[{"type":"function_call_output","output":"1","call_id":")" + call_id + "\"}]" + said + "}",
+        context_);
+    ASSERT_TRUE(next.ok()) << next.error().message;
+    EXPECT_EQ(context_.tokenizer->Decode(next.value().prompts.front().ids.vector(), /*skip_special_tokens=*/false),
+              "<user>u</><assistant>" + (parallel ? call + call : "(f)") + "</><tool>1</><assistant>");
+    EXPECT_TRUE(run->id().ends_with(next.value().turn->id())) << "the chain stays where it is";
   }
 }
 

@@ -53,7 +53,7 @@ class Responses : public testing::Test {
     auto note = std::make_shared<TurnNote>();
     note->turn = prepared.turn->turn();
     note->tokens = static_cast<int32_t>(past.tokens.size());
-    note->text = prepared.writer->Note(answer);
+    note->text = prepared.writer->Note(answer).text;
     note->head = std::make_shared<const std::string>(prepared.note_head);
     past.notes.push_back(std::move(note));
     prepared.turn->End(std::move(past));
