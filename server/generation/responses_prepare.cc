@@ -226,6 +226,15 @@ class ResponsesPreparer {
     return GoOn();
   }
 
+  // The tokens of the prompt that Prepare would make.
+  ApiResult<int64_t> Count() {
+    std::optional<RequestPrompt> addition;
+    if (HasTokens()) addition = RenderAddition(request_, *past_, context_);
+    if (!addition.has_value()) return CountMessages();
+    const int64_t tokens = past_->last()->tokens + std::ssize(PromptAlone(*addition, false, *context_.tokenizer).ids);
+    return request_.truncates && !Fits(tokens) ? CountMessages() : tokens;
+  }
+
  private:
   // Whether its items can be kept, and there is room for another note beside those that it goes on from: all of them are its conversation.
   std::optional<ApiError> CheckNotes() const {
@@ -292,30 +301,65 @@ class ResponsesPreparer {
   ApiResult<PreparedGeneration> FromMessages() {
     ResponsesRequest whole = request_;
     if (std::optional<ApiError> error = MakeConversation(past_, context_.request, &whole)) return *std::move(error);
-    ApiResult<PreparedGeneration> prepared = Rendered(whole, whole.conversation.messages);
+    const Json& messages = whole.conversation.messages;
+    ApiResult<PreparedGeneration> prepared = Rendered(whole, messages);
     if (prepared.ok() || !request_.truncates || !IsTooLong(prepared.error())) return prepared;
-    // The fewest turns that have to go: half of those in question at a time.
-    const std::vector<size_t> cuts = CutsOf(whole.conversation.messages);
-    size_t low = 0, high = cuts.size();
-    while (low < high) {
-      const size_t middle = low + (high - low) / 2;
+    // The fewest turns that have to go.
+    const std::vector<size_t> cuts = CutsOf(messages);
+    const auto cut = std::partition_point(cuts.begin(), cuts.end(), [&](size_t at) {
       // Its turn is over before the next one begins.
-      const ApiResult<PreparedGeneration> attempt =
-          Rendered(whole, WithoutOldest(whole.conversation.messages, cuts[middle]));
-      (attempt.ok() || !IsTooLong(attempt.error())) ? high = middle : low = middle + 1;
-    }
-    if (low == cuts.size()) return prepared;
-    return Rendered(whole, WithoutOldest(whole.conversation.messages, cuts[low]));
+      const ApiResult<PreparedGeneration> attempt = Rendered(whole, WithoutOldest(messages, at));
+      return !attempt.ok() && IsTooLong(attempt.error());
+    });
+    return cut == cuts.end() ? std::move(prepared) : Rendered(whole, WithoutOldest(messages, *cut));
+  }
+
+  ApiResult<int64_t> CountMessages() {
+    ResponsesRequest whole = request_;
+    if (std::optional<ApiError> error = MakeConversation(past_, context_.request, &whole)) return *std::move(error);
+    const Json messages = whole.conversation.messages;
+    const std::shared_ptr<const SessionPast> session = SessionGoneOnWith();
+    const auto count = [&](Json kept) -> ApiResult<int64_t> {
+      whole.conversation.messages = std::move(kept);
+      const ApiResult<RequestPrompt> prompt = RenderInput(whole.conversation);
+      if (!prompt.ok()) return prompt.error();
+      const ApiResult<TurnPrompt> turn = MakeTurnPrompt(prompt.value(), whole, session.get(), *context_.tokenizer);
+      if (!turn.ok()) return turn.error();
+      return std::ssize(turn.value().ids);
+    };
+    const auto is_too_long = [this](const ApiResult<int64_t>& tokens) { return tokens.ok() && !Fits(tokens.value()); };
+    ApiResult<int64_t> all = count(messages);
+    if (!request_.truncates || !is_too_long(all)) return all;
+    const std::vector<size_t> cuts = CutsOf(messages);
+    const auto cut = std::partition_point(cuts.begin(), cuts.end(),
+                                          [&](size_t at) { return is_too_long(count(WithoutOldest(messages, at))); });
+    return cut == cuts.end() ? std::move(all) : count(WithoutOldest(messages, *cut));
+  }
+
+  // Whether there is room for an answer behind so many tokens.
+  bool Fits(int64_t tokens) const {
+    return request_.kv.rolls() || (past_.has_value() && past_->past->spec.rolls()) || tokens < context_.request.context;
+  }
+
+  // Null: a new one, or none.
+  std::shared_ptr<const SessionPast> SessionGoneOnWith() const {
+    if (past_.has_value()) return stores_ && past_->newest ? past_->past : nullptr;
+    if (request_.session_id.empty()) return nullptr;
+    return FindPast(*context_.sessions, rules_.sessions, request_.session_id);
+  }
+
+  ApiResult<RequestPrompt> RenderInput(const Conversation& conversation) const {
+    ApiResult<RequestPrompt> prompt = RenderConversation(conversation, context_);
+    if (prompt.ok() || prompt.error().param != "messages") return prompt;
+    ApiError error = prompt.error();
+    error.param = "input";
+    return error;
   }
 
   ApiResult<PreparedGeneration> Rendered(ResponsesRequest request, Json messages) {
     request.conversation.messages = std::move(messages);
-    ApiResult<RequestPrompt> prompt = RenderConversation(request.conversation, context_);
-    if (!prompt.ok()) {
-      ApiError error = prompt.error();
-      if (error.param == "messages") error.param = "input";
-      return error;
-    }
+    ApiResult<RequestPrompt> prompt = RenderInput(request.conversation);
+    if (!prompt.ok()) return prompt.error();
     return Finish(std::move(request), std::move(prompt.value()), /*append=*/false);
   }
 
@@ -387,10 +431,8 @@ class ResponsesPreparer {
   bool stores_ = false;
 };
 
-}  // namespace
-
-ApiResult<PreparedGeneration> PrepareResponses(std::string_view body, const ServingContext& context,
-                                               const TenantRules& rules, const RequestHeaders& headers) {
+ApiResult<ResponsesPreparer> PreparerOf(std::string_view body, const ServingContext& context, const TenantRules& rules,
+                                        const RequestHeaders& headers) {
   ApiResult<ResponsesRequest> parsed = ParseResponsesRequest(body, RequestContextOf(context, rules, headers));
   if (!parsed.ok()) return parsed.error();
   ResponsesRequest& request = parsed.value();
@@ -403,21 +445,22 @@ ApiResult<PreparedGeneration> PrepareResponses(std::string_view body, const Serv
   if (!past.ok()) return past.error();
   if (auto error = ResolveReferences(past.value(), context, rules, &request)) return *std::move(error);
   ToolCallsIn(&request, context);  // says how the answer is decoded
-  return ResponsesPreparer(std::move(request), std::move(past.value()), context, rules).Prepare();
+  return ResponsesPreparer(std::move(request), std::move(past.value()), context, rules);
+}
+
+}  // namespace
+
+ApiResult<PreparedGeneration> PrepareResponses(std::string_view body, const ServingContext& context,
+                                               const TenantRules& rules, const RequestHeaders& headers) {
+  ApiResult<ResponsesPreparer> preparer = PreparerOf(body, context, rules, headers);
+  if (!preparer.ok()) return preparer.error();
+  return preparer.value().Prepare();
 }
 
 ApiResult<int64_t> CountResponseTokens(std::string_view body, const ServingContext& context, const TenantRules& rules) {
-  ApiResult<ResponsesRequest> parsed = ParseResponsesRequest(body, RequestContextOf(context, rules, {}));
-  if (!parsed.ok()) return parsed.error();
-  ResponsesRequest& request = parsed.value();
-  const ApiResult<std::optional<Past>> past = FindPastOf(request, context, rules);
-  if (!past.ok()) return past.error();
-  if (auto error = ResolveReferences(past.value(), context, rules, &request)) return *std::move(error);
-  if (std::optional<ApiError> error = MakeConversation(past.value(), context.request, &request))
-    return *std::move(error);
-  const ApiResult<RequestPrompt> prompt = RenderConversation(request.conversation, context);
-  if (!prompt.ok()) return prompt.error();
-  return std::ssize(PromptAlone(prompt.value(), /*add_special_tokens=*/false, *context.tokenizer).ids);
+  ApiResult<ResponsesPreparer> preparer = PreparerOf(body, context, rules, {});
+  if (!preparer.ok()) return preparer.error();
+  return preparer.value().Count();
 }
 
 }  // namespace hydrant

@@ -21,8 +21,8 @@ namespace hydrant {
 ApiResult<PreparedGeneration> PrepareResponses(std::string_view body, const ServingContext& context,
                                                const TenantRules& rules = {}, const RequestHeaders& headers = {});
 
-// POST /v1/responses/input_tokens: the tokens of the prompt that the same body would make. Errors: those of ParseResponsesRequest and
-// RenderConversation.
+// POST /v1/responses/input_tokens: the tokens of the prompt that the same body would make, of however many there is room for. Errors: those
+// of PrepareResponses that speak of what is asked. May wait for the disk.
 ApiResult<int64_t> CountResponseTokens(std::string_view body, const ServingContext& context,
                                        const TenantRules& rules = {});
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "server/sessions/response_notes.h"
+#include "server/sessions/turn_answer.h"
 #include "tests/server/generation/byte_context.h"
 #include "tests/server/sessions/idle_store.h"
 #include "tests/support/cpu_time.h"
@@ -41,10 +42,9 @@ class Responses : public testing::Test {
     const PreparedPrompt& prompt = prepared.prompts.front();
     const std::string id = "resp_" + prepared.answer_id;
     prepared.writer->Begin({id, 7, "m", ""});
-    SessionPast past;
-    past.tokens = prompt.ids.vector();
-    for (const int32_t token : ByteIds(text)) past.tokens.push_back(token);
-    past.computed = static_cast<int32_t>(past.tokens.size()) - 1;
+    TurnAnswer said(*context_.tokenizer, /*skip_special_tokens=*/true);
+    for (const int32_t token : ByteIds(text)) said.Add(token);
+    SessionPast past = said.PastWith(prompt.ids, prompt.text, prompt.client_ranges, /*drop_last=*/false);
     past.spec = prompt.spec;
     past.kv = prompt.kv;
     past.notes = *prepared.notes;
@@ -184,6 +184,53 @@ TEST_F(Responses, NoTwoItemsThatAreKeptTogetherHaveOneId) {
   ASSERT_FALSE(kept.ok());
   EXPECT_EQ(kept.error().param, "input[2].id");
   EXPECT_EQ(PromptOf(Prepare(twins + R"(,"store":false)")), "<user>1</><user>2</><user>3</><assistant>");
+}
+
+// What there is to be computed is what the client is told there would be.
+TEST_F(Responses, AsManyTokensAreCountedAsThePromptHas) {
+  std::vector<std::string> warnings;
+  std::string trims = kTemplate;
+  trims.replace(trims.find("m.content"), std::string("m.content").size(), "m.content | trim");
+  context_.chat = MakeChatSetup({trims, ""}, "", "", "auto", &warnings);
+  const auto count = [this](const std::string& members) {
+    const ApiResult<int64_t> tokens = CountResponseTokens("{" + members + "}", context_);
+    return tokens.ok() ? tokens.value() : -1;
+  };
+  const auto expect_same = [&](const std::string& members) {
+    const ApiResult<PreparedGeneration> prepared = Prepare(members);
+    ASSERT_TRUE(prepared.ok()) << prepared.error().message;
+    EXPECT_EQ(count(members), std::ssize(prepared.value().prompts.front().ids.vector())) << members;
+  };
+  const std::string call = R"({"type":"function_call","call_id":"c","name":"f","arguments":"{}"})";
+  const std::string first =
+      Begin(R"("input":[{"role":"user","content":"hi"},)" + call + "]", " as the template would not ");
+  const std::string second = Begin(After(first), "<think>hm</think>\n\nyes  ");
+  for (const std::string& past : {first, second}) {
+    for (
+        const std::string members :
+        {R"("input":"more")", R"("input":"more","store":false)", R"("input":"more","instructions":"others")",
+         R"("input":[{"type":"function_call_output","call_id":"c","output":"1"}])",
+         R"("input":[{"type":"reasoning","content":[{"type":"reasoning_text","text":"so"}]},{"role":"user","content":"2"}])"}) {
+      expect_same(After(past, members));
+    }
+  }
+  // A session that is only named keeps its tokens where the text begins with theirs.
+  context_.chat.for_all.reasoning.open = "<think>";
+  context_.chat.for_all.reasoning.close = "</think>";
+  Begin(R"("session_id":"s","input":"hi")", "<think>hm</think>\n\nyes");
+  const std::string history =
+      R"("input":[{"role":"user","content":"hi"},{"role":"assistant","content":"yes"},{"role":"user","content":"2"}])";
+  expect_same(R"("session_id":"s",)" + history);
+  expect_same(history);
+  const std::string many = R"("input":[{"role":"user","content":")" + std::string(300, 'a') +
+                           R"("},{"role":"assistant","content":"b"},{"role":"user","content":")" +
+                           std::string(200, 'c') + R"("}])";
+  EXPECT_GT(count(many), 500) << "what there is no room for is counted, too";
+  expect_same(many + R"(,"truncation":"auto")");
+  const ApiResult<int64_t> none = CountResponseTokens("{" + After("resp_1") + "}", context_);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, "previous_response_not_found");
+  EXPECT_EQ(sessions_.counts().busy, 0);
 }
 
 TEST_F(Responses, WhatASessionKeepsIsBounded) {
