@@ -285,15 +285,23 @@ class Pulling(unittest.TestCase):
 
 
 @unittest.skipUnless(serving.BINARY.exists() and serving.DEFAULT_MODEL.exists(), "no hydrantd, or no model")
-class Responses(unittest.TestCase):
+class RealPeers(unittest.TestCase):
     def setUp(self):
+        temporary = tempfile.TemporaryDirectory(prefix="hydrant-ray-")
+        self.addCleanup(temporary.cleanup)
+        folder = pathlib.Path(temporary.name)
         model = serving.small_model(serving.folder("ray_replica"))
         flags = ("--threads", 1, "--max-model-len", 1024, "--num-gpu-blocks-override", 256, "--no-ui")
-        self.daemons = {slot: serving.ServerProcess(serving.BINARY, model, flags) for slot in range(3)}
-        for daemon in self.daemons.values():
+        self.daemons = {}
+        for slot in range(3):
+            place = folder / "A" / f"slot-{slot}"
+            place.mkdir(parents=True)
+            own = ("--session-dir", place / "sessions", "--admin-socket", place / "admin.sock")
+            daemon = self.daemons[slot] = serving.ServerProcess(serving.BINARY, model, (*flags, *own))
             self.addCleanup(daemon.stop)
             daemon.url = daemon.base
-        self.replicas = Cluster({slot: "A" for slot in range(3)}, daemons=self.daemons).replicas
+        nodes = {slot: "A" for slot in range(3)}
+        self.replicas = Cluster(nodes, folder, self.daemons, {"hydrantd": serving.BINARY}).replicas
 
     def ask(self, slot, method, path, body=None):
         status, answer = self.replicas[slot].ask(method, path, body)
@@ -306,6 +314,29 @@ class Responses(unittest.TestCase):
     def home(self, path):
         """The slot to which Serve's router gives a request with this path."""
         return affinity.ranked(affinity.key_of_head([], path), range(3))[0]
+
+    def test_what_was_said_to_a_slot_that_is_gone_is_gone_on_from(self):
+        def say(slot, chat, **more):
+            body = {"prompt": [100 + slot] * 20, "max_tokens": 4, "temperature": 0, "ignore_eos": True, "session_id": chat, **more}
+            return self.ask(slot, "POST", "/v1/completions", body)
+
+        chats = [f"chat-{i}" for i in range(12)]
+        homes = {chat: self.home(f"/v1/sessions/{chat}") for chat in chats}
+        for chat in chats:
+            self.assertEqual(say(0, chat)["hydrant"]["turn"], 1)
+        self.assertEqual(self.daemons.pop(2).stop(), 0)
+        for one in (self.replicas[0], self.replicas[1]):
+            one.peers.learn({slot: {"node": "A", "url": daemon.url, "load": 0} for slot, daemon in self.daemons.items()})
+        with mock.patch.object(replica, "ADOPT_AFTER_S", 0), mock.patch("builtins.print") as said:
+            for slot in (1, 0):
+                asyncio.run(self.replicas[slot]._adopt())
+        said.assert_called_once_with("slot 0: adopted the sessions of slot-2: exit code 0", flush=True)
+        for chat in chats:
+            answer = say(1, chat, session_append=True)
+            self.assertEqual((answer["hydrant"]["turn"], answer["usage"]["prompt_tokens"]), (2, 44), (chat, homes[chat]))
+        # Those of the slot that is gone are where they belong now, not all where they were adopted.
+        orphans = [chat for chat in chats if homes[chat] == 2]
+        self.assertEqual({affinity.ranked(affinity.key_of_head([], f"/v1/sessions/{chat}"), range(2))[0] for chat in orphans}, {0, 1})
 
     def test_chains_and_conversations_are_found_from_everywhere(self):
         for i in range(4):  # whose slots are drawn
