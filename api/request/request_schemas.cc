@@ -43,6 +43,7 @@ const std::vector<Endpoint>& Endpoints() {
        {R"({"prompt":"x","stream":true,"stream_options":{},"kv":{},"session_id":"s"})"}},
       {"/v1/chat/completions", ErrorOf<ParseChatRequest>, {kChat}},
       {"/v1/chat/completions/render", ErrorOf<ParseChatRequest>, {kChat}},
+      {"/apply-template", ErrorOf<ParseChatRequest>, {kChat}},
       {"/v1/messages",
        ErrorOf<ParseMessagesRequest>,
        {R"({"max_tokens":64,"messages":[{"role":"user","content":"x"}],"tool_choice":{"type":"auto"},"kv":{},)"

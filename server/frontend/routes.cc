@@ -213,7 +213,10 @@ std::vector<HttpRoute> MakeRoutes(RouteSources sources_in) {
   std::vector<HttpRoute> routes;
   routes.push_back(Generation("/v1/completions", *sources, PrepareCompletion));
   routes.push_back(Generation("/v1/chat/completions", *sources, PrepareChat));
-  routes.push_back(OnBody("/v1/chat/completions/render", *sources, RenderNow));
+  // llama.cpp's name for it is the second.
+  for (const char* path : {"/v1/chat/completions/render", "/apply-template"}) {
+    routes.push_back(OnBody(path, *sources, RenderNow));
+  }
   routes.push_back(Generation("/v1/messages", *sources, PrepareMessages));
   routes.back().dialect = Dialect::kAnthropic;
   routes.push_back(OnBody("/v1/messages/count_tokens", *sources, CountTokensNow));

@@ -13,7 +13,7 @@ requirements=$here/requirements/$client.txt
 [[ -f $requirements ]] || { echo "$client: there is no such client in $here/requirements" >&2; exit 64; }
 needs_server "$client"
 case $client in
-  guidellm | instructor | langchain | lm_eval | openai_agents | pydantic_ai | vllm)
+  guidellm | instructor | langchain | llama_cpp | lm_eval | openai_agents | pydantic_ai | vllm)
     [[ ${HYDRANT_CLIENTS-} == all ]] || skip "$client" "it takes a while, or gigabytes of packages; HYDRANT_CLIENTS=all runs it"
     ;;
 esac

@@ -282,6 +282,7 @@ TEST(Routes, ThePromptOfAChatCanBeSeen) {
   EXPECT_EQ(body["count"], tokenized["count"]);
   EXPECT_NE(body["prompt"].get<std::string>().find("hi"), std::string::npos);
   EXPECT_EQ(server.Ask(PostTo("/v1/chat/completions/render", "{" + hi + R"(,"n":0})")).status, 400);
+  EXPECT_EQ(server.Ask(PostTo("/apply-template", "{" + hi + "}")).body, response.body) << "llama.cpp's name for it";
 }
 
 // A model that thinks before it answers, and a template that leaves what it thought out of later prompts.

@@ -3,6 +3,7 @@
 tests/golden/families/gpt_oss.json, for a vocabulary of bytes, the words of heads, and the tokens around messages. Standard library only."""
 
 import json
+import math
 import pathlib
 import random
 import struct
@@ -40,11 +41,12 @@ def byte_alphabet():
     return [chr(byte) if byte in plain else chr(next(others)) for byte in range(256)]
 
 
-def tokenizer():
+def tokenizer(words, specials):
+    """Bytes are their own ids; behind them are the pieces of `words`, then `specials`."""
     alphabet = byte_alphabet()
     vocabulary = {piece: i for i, piece in enumerate(alphabet)}
     merges = []
-    for word in WORDS:
+    for word in words:
         pieces = [alphabet[byte] for byte in word.encode()]
         for i in range(1, len(pieces)):
             pair = ("".join(pieces[:i]), pieces[i])
@@ -52,7 +54,7 @@ def tokenizer():
                 merges.append(pair)
             vocabulary.setdefault("".join(pair), len(vocabulary))
     added = []
-    for content in SPECIALS:
+    for content in specials:
         added.append({"id": len(vocabulary) + len(added), "content": content, "special": True, "single_word": False,
                       "lstrip": False, "rstrip": False, "normalized": False})  # fmt: skip
     return {
@@ -66,35 +68,39 @@ def tokenizer():
     }
 
 
+def write_files(folder, tensors, files):
+    """A checkpoint in `folder`: `tensors` are (name, shape, values), `files` what the others hold, by name."""
+    header, data, offset = {}, [], 0
+    for name, shape, values in tensors:
+        data.append(struct.pack(f"<{len(values)}f", *values))
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, offset + len(data[-1])]}
+        offset += len(data[-1])
+    text = json.dumps(header).encode()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data))
+    for name, value in files.items():
+        (folder / name).write_text(json.dumps(value), encoding="utf-8")
+
+
 def write(folder):
     """Returns the ids of special tokens by text."""
     family = json.loads(SHAPES.read_text(encoding="utf-8"))
-    made = tokenizer()
+    made = tokenizer(WORDS, SPECIALS)
     ids = {token["content"]: token["id"] for token in made["added_tokens"]}
     size = max(ids.values()) + 1
     config = family["config"] | {
         "vocab_size": size, "max_position_embeddings": CONTEXT, "bos_token_id": None, "eos_token_id": ids["<|return|>"],
     }  # fmt: skip
-    header, data = {}, []
-    offset, draw = 0, random.Random(115)
+    draw, tensors = random.Random(115), []
     for name, shape, scale, shift in family["tensors"]:
         shape = [size if extent == family["config"]["vocab_size"] else extent for extent in shape]
-        count = 1
-        for extent in shape:
-            count *= extent
-        data.append(struct.pack(f"<{count}f", *(shift + scale * draw.uniform(-1, 1) for _ in range(count))))
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, offset + 4 * count]}
-        offset += 4 * count
-    text = json.dumps(header).encode()
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data))
-    for name, value in {
+        tensors.append((name, shape, [shift + scale * draw.uniform(-1, 1) for _ in range(math.prod(shape))]))
+    write_files(folder, tensors, {
         "config.json": config,
         "tokenizer.json": made,
         "tokenizer_config.json": {"chat_template": TEMPLATE, "eos_token": "<|return|>"},
         "generation_config.json": {"eos_token_id": [ids[end] for end in ENDS]},
-    }.items():
-        (folder / name).write_text(json.dumps(value), encoding="utf-8")
+    })  # fmt: skip
     return ids
 
 
