@@ -60,6 +60,20 @@ def check_commands(server, path):
     expect(code == 1 and "'temperature'" in told and told.count("(400)") == 1, "a refusal is told and forgotten", told)
 
 
+def check_schema(server, path):
+    """/schema holds answers to a file's schema until it is taken back."""
+    schema, lax = path / "schema.json", path / "lax.json"
+    schema.write_text(json.dumps({"enum": ["yes"]}))
+    lax.write_text(json.dumps({"type": "array", "uniqueItems": True}))
+    code, said, told = chat(server.base, [f"/schema {schema}", "Hello.", "And you?", "/schema off", "Hello."])
+    expect(code == 0 and said.splitlines()[:2] == ['"yes"'] * 2, "answers are JSON of /schema's file", (said, told))
+    expect(f"as {schema} has it." in told and "Answers are text." in told and '"yes"' not in said.splitlines()[2:], "until it is off", (said, told))
+    code, said, told = chat(server.base, [f"/schema {lax}", "Hello.", "/schema", "Hello."])
+    expect(code == 1 and "uniqueItems" in told and told.count("(400)") == 1, "a schema that cannot be kept is told", (said, told))
+    code, _, told = chat(server.base, ["/schema /nowhere"])
+    expect(code == 1 and "cannot be read" in told, "and a file that is not there", told)
+
+
 def check_policies(server):
     code, said, told = chat(server.base, ["/policy streaming", "/show", "/policy", "/policy h2o-streaming", "/budget 64", "Hello."])
     expect(code == 1 and "There is no policy streaming here; there are full, h2o," in told, "a policy that is not there is told", told)
@@ -180,6 +194,7 @@ def main():
     with ServerProcess(BINARY, small_model(path), flags) as server:
         check_talk(server)
         check_commands(server, path)
+        check_schema(server, path)
         check_policies(server)
         check_errors(server)
         check_interrupt(server)
