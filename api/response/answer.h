@@ -47,6 +47,8 @@ struct PositionLogprobs {
   std::optional<float> logprob;  // nullopt: the first echoed token; `top` is then null too
   int32_t rank = 0;              // among all tokens, 1 = the best; only of prompt tokens
   int32_t text_offset = 0;       // characters (code points) of the choice's text before this token
+  int64_t begin = 0;             // bytes of what was generated before it
+  int64_t end = 0;               // and with it; a character is the token's that ends it
   // The k best, best first; the token itself need not be among them (it is added when it is not).
   std::vector<LogprobCandidate> top;
 };
@@ -95,7 +97,7 @@ struct AnswerChoice {
   std::string reasoning;
   std::string text;
   std::optional<std::vector<PositionLogprobs>> logprobs;
-  int32_t reasoning_tokens = 0;                                  // how many of its first tokens are the reasoning's
+  int64_t text_begin = 0;                                        // bytes of what was generated before `text`
   std::optional<std::vector<PositionLogprobs>> prompt_logprobs;  // with prompt_logprobs; of all prompt tokens
   FinishReason finish_reason = FinishReason::kStop;
   StopReason stop_reason;
@@ -119,7 +121,7 @@ struct AnswerDelta {
   std::string_view reasoning;  // all of it comes before any text
   std::string_view text;
   const std::vector<PositionLogprobs>* logprobs = nullptr;  // null: null
-  int32_t reasoning_tokens = 0;               // of all tokens so far: known of each before any later text is here
+  int64_t text_begin = 0;                     // bytes of what was generated before all text: known once there is some
   std::optional<FinishReason> finish_reason;  // on the chunk of the last token
   const StopReason* stop_reason = nullptr;
   const std::vector<int32_t>* token_ids = nullptr;         // with return_token_ids: those of this chunk

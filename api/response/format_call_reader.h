@@ -39,6 +39,7 @@ class FormatCallReader {
   // Ends the text: what was held back is a call if it is whole, or text; true: it is handed over.
   bool Finish(AnswerPieces* pieces);
   std::string TakeHeld();
+  size_t held_bytes() const { return held_.size(); }
 
  private:
   size_t Advance(std::string_view text);

@@ -52,6 +52,10 @@ class ReasoningSplitter {
   bool may_reason() const { return channels_.has_value() || !markers_.open.empty(); }
   // Bytes of the text so far of which is known what they are, while reasoning may still come.
   int64_t decided() const { return channels_.has_value() ? channels_->decided() : reasoning_end(); }
+  // Bytes of the text so far that are not held back.
+  int64_t passed() const {
+    return channels_.has_value() ? channels_->decided() : pushed_ - static_cast<int64_t>(held_.size());
+  }
   // Whether a byte is reasoning or its markers. REQUIRES: byte < decided(), or Finish was called.
   bool IsReasoning(int64_t byte) const {
     return channels_.has_value() ? channels_->IsReasoning(byte) : reasoning_end() > 0;

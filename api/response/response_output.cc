@@ -132,8 +132,21 @@ void ResponseOutput::CloseReasoning(std::string_view status) {
   AddItem(item.append("}"));
 }
 
-void ResponseOutput::AddText(std::string_view text) {
+std::string ResponseOutput::TakeLogprobs(int64_t begin, int64_t end) {
+  std::string taken;
+  begin += text_begin_;
+  end += text_begin_;
+  for (; !waiting_.empty() && waiting_.front().begin < end; waiting_.pop_front()) {
+    const Token& token = waiting_.front();
+    if (token.end <= begin && token.begin < begin) continue;
+    taken.append(taken.empty() ? "" : ",").append(token.logprobs);
+  }
+  return taken;
+}
+
+void ResponseOutput::AddText(std::string_view text, int64_t begin) {
   if (text.empty()) return;
+  if (blank_.empty()) blank_begin_ = begin;
   blank_.append(text);
   if (!in_message_) {
     if (IsBlank(blank_)) return;
@@ -141,10 +154,7 @@ void ResponseOutput::AddText(std::string_view text) {
     OpenMessage();
   }
   text_.append(blank_);
-  std::string told;
-  for (const std::string& token : waiting_) told.append(told.empty() ? "" : ",").append(token);
-  waiting_from_ += static_cast<int32_t>(waiting_.size());
-  waiting_.clear();
+  const std::string told = TakeLogprobs(blank_begin_, begin + std::ssize(text));
   if (!logprobs_.empty() && !told.empty()) logprobs_.push_back(',');
   logprobs_.append(told);
   Tell("response.output_text.delta",
@@ -204,10 +214,10 @@ void ResponseOutput::CloseCall(std::string_view status) {
   AddItem(CallItem(status, text));
 }
 
-void ResponseOutput::AddPiece(const AnswerPiece& piece) {
+void ResponseOutput::AddPiece(const AnswerPiece& piece, int64_t begin) {
   switch (piece.kind) {
     case AnswerPiece::Kind::kText:
-      return AddText(piece.text);
+      return AddText(piece.text, begin);
     case AnswerPiece::Kind::kCall:
       return OpenCall(piece);
     case AnswerPiece::Kind::kArguments:
@@ -219,15 +229,53 @@ void ResponseOutput::AddPiece(const AnswerPiece& piece) {
   }
 }
 
-void ResponseOutput::AddLogprobs(const std::vector<PositionLogprobs>& positions, int32_t reasoning_tokens) {
-  for (const PositionLogprobs& position : positions) waiting_.push_back(LogprobsText(position));
-  for (; waiting_from_ < reasoning_tokens && !waiting_.empty(); ++waiting_from_) waiting_.pop_front();
+void ResponseOutput::AddLogprobs(const std::vector<PositionLogprobs>& positions, int64_t text_begin) {
+  has_logprobs_ = true;
+  text_begin_ = text_begin;
+  for (const PositionLogprobs& position : positions) {
+    waiting_.push_back({position.begin, position.end, LogprobsText(position)});
+  }
+}
+
+void ResponseOutput::PlacePieces(AnswerPieces pieces, std::vector<PlacedPiece>* out) {
+  using Kind = AnswerPiece::Kind;
+  for (AnswerPiece& piece : pieces) {
+    has_calls_ = has_calls_ || piece.kind == Kind::kCall;
+    const bool is_text = piece.kind == Kind::kText;
+    // Before a call nothing is left out.
+    if (is_text && has_calls_) said_ = read_ - static_cast<int64_t>(parser_.held_bytes() + piece.text.size());
+    const int64_t begin = is_text ? said_ : 0;
+    if (is_text) said_ += std::ssize(piece.text);
+    PlacedPiece* before = out->empty() ? nullptr : &out->back();
+    const bool is_same = before != nullptr && before->piece.kind == piece.kind;
+    const bool goes_on = is_same && is_text && before->begin + std::ssize(before->piece.text) == begin;
+    if (goes_on || (is_same && piece.kind == Kind::kArguments)) {
+      before->piece.text += piece.text;
+    } else {
+      out->push_back({std::move(piece), begin});
+    }
+  }
+}
+
+// Byte by byte: so it is known where a text ends that is passed on.
+std::vector<ResponseOutput::PlacedPiece> ResponseOutput::ReadPlaced(std::string_view text, bool last) {
+  std::vector<PlacedPiece> placed;
+  for (size_t i = 0; i < text.size(); ++i) {
+    ++read_;
+    PlacePieces(parser_.Push(text.substr(i, 1)), &placed);
+  }
+  if (last) PlacePieces(parser_.Finish(), &placed);
+  return placed;
 }
 
 void ResponseOutput::Push(std::string_view text, bool last, bool incomplete, ResponseEvents* events, std::string* out) {
   events_ = events;
   out_ = out;
-  for (const AnswerPiece& piece : parser_.Read(text, last)) AddPiece(piece);
+  if (has_logprobs_) {
+    for (const PlacedPiece& placed : ReadPlaced(text, last)) AddPiece(placed.piece, placed.begin);
+  } else {
+    for (const AnswerPiece& piece : parser_.Read(text, last)) AddPiece(piece, 0);
+  }
   if (!last) return;
   const bool thinks = in_reasoning_;
   CloseReasoning(incomplete ? "incomplete" : "completed");
@@ -235,7 +283,9 @@ void ResponseOutput::Push(std::string_view text, bool last, bool incomplete, Res
   if (!in_message_ && index_ == 0) {
     OpenMessage();
     text_ = std::exchange(blank_, {});
-    Tell("response.output_text.delta", absl::StrCat(Place(true), ",\"delta\":", Quoted(text_), ",\"logprobs\":[]"));
+    logprobs_ = TakeLogprobs(blank_begin_, blank_begin_ + std::ssize(text_));
+    Tell("response.output_text.delta",
+         absl::StrCat(Place(true), ",\"delta\":", Quoted(text_), ",\"logprobs\":[", logprobs_, "]"));
   }
   CloseMessage(incomplete ? "incomplete" : "completed");
 }

@@ -52,9 +52,9 @@ class ResponseOutput {
 
   // More of what was thought, all of which comes first. `events` and `out` as below.
   void PushReasoning(std::string_view text, ResponseEvents* events, std::string* out);
-  // Log-probabilities of the next tokens; `reasoning_tokens`: how many of all tokens so far are known to be the reasoning's, which no
-  // text has.
-  void AddLogprobs(const std::vector<PositionLogprobs>& positions, int32_t reasoning_tokens);
+  // Log-probabilities of the next tokens, before any text that they are in; `text_begin`: AnswerDelta's. A message has those of the tokens
+  // that its text is made of.
+  void AddLogprobs(const std::vector<PositionLogprobs>& positions, int64_t text_begin);
   // More of the text; `last`: the end of it. `incomplete`: it was cut off there. With `events` the events go to `out`; both may be
   // null.
   void Push(std::string_view text, bool last, bool incomplete, ResponseEvents* events, std::string* out);
@@ -64,11 +64,23 @@ class ResponseOutput {
   bool says_all() const { return !parser_.left_out_calls(); }
 
  private:
-  void AddText(std::string_view text);
+  struct Token {
+    int64_t begin, end;  // PositionLogprobs'
+    std::string logprobs;
+  };
+  struct PlacedPiece {
+    AnswerPiece piece;
+    int64_t begin = 0;  // of a text: bytes of all text before it
+  };
+
+  std::vector<PlacedPiece> ReadPlaced(std::string_view text, bool last);
+  void PlacePieces(AnswerPieces pieces, std::vector<PlacedPiece>* out);
+  void AddText(std::string_view text, int64_t begin);
+  std::string TakeLogprobs(int64_t begin, int64_t end);
   void CloseReasoning(std::string_view status);
   void OpenMessage();
   void CloseMessage(std::string_view status);
-  void AddPiece(const AnswerPiece& piece);
+  void AddPiece(const AnswerPiece& piece, int64_t begin);
   void OpenCall(const AnswerPiece& piece);
   void AddArguments(std::string_view arguments);
   void CloseCall(std::string_view status);
@@ -90,9 +102,13 @@ class ResponseOutput {
   std::string name_, call_id_;        // of the call that is open
   bool is_custom_ = false;            // it is one of a custom tool
   std::string blank_;                 // white space that no message has yet
+  int64_t blank_begin_ = 0;           // where it begins
+  bool has_logprobs_ = false;         // they are asked for
   std::string logprobs_;              // of the message that is open, with commas between
-  std::deque<std::string> waiting_;   // the same of each token that no event has told yet
-  int32_t waiting_from_ = 0;          // the number of the first token among those
+  std::deque<Token> waiting_;         // those that no text has come to yet
+  int64_t text_begin_ = 0;            // AddLogprobs'
+  int64_t read_ = 0, said_ = 0;       // bytes of text that the parser was given, and up to which it passed them on
+  bool has_calls_ = false;            // it passed on one
   std::string id_;                    // of the item that is open
   ResponseEvents* events_ = nullptr;  // during Push only
   std::string* out_ = nullptr;

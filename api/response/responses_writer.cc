@@ -86,7 +86,7 @@ std::string ResponsesWriter::Whole(const Answer& answer, bool head, bool* says_a
   const std::string_view status = StatusOf(choice.finish_reason);
   ResponseOutput output(options_);
   output.PushReasoning(choice.reasoning, nullptr, nullptr);
-  if (choice.logprobs.has_value()) output.AddLogprobs(*choice.logprobs, choice.reasoning_tokens);
+  if (choice.logprobs.has_value()) output.AddLogprobs(*choice.logprobs, choice.text_begin);
   output.Push(choice.text, /*last=*/true, status == "incomplete", nullptr, nullptr);
   *says_all = output.says_all();
   State state;
@@ -110,7 +110,7 @@ void ResponsesWriter::AppendChunk(std::string* out, const AnswerDelta& delta) {
   if (last) finish_ = *delta.finish_reason;
   if (delta.turn != nullptr) turn_ = *delta.turn;
   output_.PushReasoning(delta.reasoning, &events_, out);
-  if (delta.logprobs != nullptr) output_.AddLogprobs(*delta.logprobs, delta.reasoning_tokens);
+  if (delta.logprobs != nullptr) output_.AddLogprobs(*delta.logprobs, delta.text_begin);
   output_.Push(delta.text, last, last && StatusOf(finish_) == "incomplete", &events_, out);
 }
 

@@ -111,6 +111,11 @@ class ToolCallParser {
   // There were calls behind the first one, and they were not passed on.
   bool left_out_calls() const { return !parallel_ && calls_ > 1; }
 
+  // Bytes at the end of what was pushed that may still be passed on as text.
+  size_t held_bytes() const {
+    return between_.size() + held_.size() + (reader_ == nullptr ? 0 : reader_->held_bytes());
+  }
+
   AnswerPieces Push(std::string_view text);
   // Ends the text: returns what Push held back.
   AnswerPieces Finish();

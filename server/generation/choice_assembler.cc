@@ -34,6 +34,7 @@ PositionLogprobs ChoiceAssembler::MakeLogprobs(int32_t id, const SampleResult* r
   position.id = id;
   position.bytes = tokenizer_.TokenBytes(id);
   position.text_offset = characters_;
+  position.begin = position.end = bytes_;
   if (result == nullptr) return position;
   position.logprob = result->logprob;
   position.rank = result->rank;
@@ -67,17 +68,22 @@ void ChoiceAssembler::EchoPrompt() {
 
 // What is neither part of a stop string nor may become one.
 void ChoiceAssembler::Show(std::string_view text) {
-  ReasoningSplitter::Output output = splitter_.Push(text);
-  output_.reasoning += output.reasoning;
-  output_.text += output.text;
+  Pass(splitter_.Push(text));
   while (!token_bytes_.empty() && token_bytes_.front() < splitter_.decided()) CountFirst();
   if (splitter_.past_reasoning()) token_bytes_.clear();
 }
 
-void ChoiceAssembler::ShowLast() {
-  ReasoningSplitter::Output output = splitter_.Finish();
+void ChoiceAssembler::Pass(const ReasoningSplitter::Output& output) {
+  if (!has_text_ && !output.text.empty()) {
+    has_text_ = true;
+    text_begin_ = splitter_.passed() - static_cast<int64_t>(output.text.size());
+  }
   output_.reasoning += output.reasoning;
   output_.text += output.text;
+}
+
+void ChoiceAssembler::ShowLast() {
+  Pass(splitter_.Finish());
   // What a stop string took is not shown, but was thought all the same.
   while (!token_bytes_.empty()) CountFirst();
 }
@@ -112,6 +118,7 @@ void ChoiceAssembler::AddToken(const TokenEvent& event) {
     if (!special.empty() && piece.ends_with(special))
       splitter_.TokenAt(bytes_ + static_cast<int64_t>(piece.size() - special.size()));
     bytes_ += static_cast<int64_t>(piece.size());
+    if (!output_.logprobs.empty()) output_.logprobs.back().end = bytes_;
     Show(generated_ > request_.min_tokens ? matcher_.Push(piece) : matcher_.PushUnsearched(piece));
   }
   ++pending_tokens_;

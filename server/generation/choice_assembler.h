@@ -41,6 +41,8 @@ class ChoiceAssembler {
   int32_t generated() const { return generated_; }
   // How many of generated() begin in reasoning or its markers.
   int32_t reasoning_tokens() const { return reasoning_tokens_; }
+  // Bytes of what was generated before the text that is no reasoning: known once there is some.
+  int64_t text_begin() const { return text_begin_; }
 
   // The text and its facts that have become visible since the last call of Take.
   struct Output {
@@ -66,6 +68,7 @@ class ChoiceAssembler {
   PositionLogprobs MakeLogprobs(int32_t id, const SampleResult* result, int32_t best) const;
   const SampleResult* PromptResult(size_t token) const;
   void Show(std::string_view text);
+  void Pass(const ReasoningSplitter::Output& output);
   void ShowLast();
   void CountFirst();  // of token_bytes_. REQUIRES: what it is is known
 
@@ -82,6 +85,8 @@ class ChoiceAssembler {
   std::deque<int64_t>
       token_bytes_;  // where the text of tokens begins of which it is not known whether they are reasoning
   int32_t reasoning_tokens_ = 0;
+  bool has_text_ = false;  // the splitter passed some
+  int64_t text_begin_ = 0;
   std::vector<SampleResult> prompt_results_;  // of prompt tokens 1, 2, …
   bool echoed_ = false;
   int32_t characters_ = 0;  // of the choice's text before the next token

@@ -518,7 +518,7 @@ void GenerationRun::AppendChunk(int32_t index, std::string* out) {
   delta.reasoning = output.reasoning;
   delta.text = output.text;
   if (fields.logprobs >= 0) delta.logprobs = &output.logprobs;
-  delta.reasoning_tokens = choice.assembler->reasoning_tokens();
+  delta.text_begin = choice.assembler->text_begin();
   if (fields.return_token_ids) {
     delta.token_ids = &output.token_ids;
     if (!choice.announced) delta.prompt_token_ids = &prompt.ids.vector();
@@ -578,7 +578,7 @@ std::string GenerationRun::Body() {
     choice.reasoning = std::move(output.reasoning);
     choice.text = std::move(output.text);
     if (fields.logprobs >= 0) choice.logprobs = std::move(output.logprobs);
-    choice.reasoning_tokens = assembler.reasoning_tokens();
+    choice.text_begin = assembler.text_begin();
     if (fields.prompt_logprobs >= 0) choice.prompt_logprobs = assembler.TakePromptLogprobs();
     choice.finish_reason = assembler.finish_reason();
     choice.stop_reason = assembler.stop_reason();

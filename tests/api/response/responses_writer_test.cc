@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -199,6 +200,7 @@ TEST(ResponsesWriter, LogprobsGoWithTheText) {
   std::vector<PositionLogprobs> logprobs(1);
   logprobs[0].id = 5;
   logprobs[0].bytes = "He";
+  logprobs[0].end = 2;
   logprobs[0].logprob = -0.5f;
   logprobs[0].top = {{5, -0.5f, "He"}, {6, -1.5f, "Ho"}};
   const std::vector<Json> events = Events("He", 9, FinishReason::kStop, &logprobs);
@@ -212,48 +214,89 @@ TEST(ResponsesWriter, LogprobsGoWithTheText) {
   EXPECT_EQ(events.back()["response"]["output"][0]["content"][0]["logprobs"], written);
 }
 
-// It may be known late of a token that it was thought: when the text comes at the latest.
-TEST(ResponsesWriter, LogprobsOfATextHaveNoneOfTheReasoning) {
-  const auto position = [](const std::string& token) {
-    PositionLogprobs made;
-    made.bytes = token;
-    made.logprob = -1.0f;
-    return made;
-  };
-  const struct {
-    std::string reasoning, text, token;
-    int32_t reasoning_tokens;
-  } steps[] = {{"", "", "<think>", 0}, {"so", "", "so", 2}, {"", "", "</think>", 2},
-               {"", "", "\n", 3},      {"", "hi", "hi", 4}, {"", " Ann", " Ann", 4}};
-  ResponsesWriter writer(Options()), whole(Options());
-  writer.Begin({"resp_1", 7, "smol", ""});
-  whole.Begin({"resp_1", 7, "smol", ""});
-  Answer answer;
-  AnswerChoice& choice = answer.choices.emplace_back();
-  choice.logprobs.emplace();
-  std::string out;
-  for (const auto& step : steps) {
-    const std::vector<PositionLogprobs> logprobs = {position(step.token)};
-    AnswerDelta delta;
-    delta.first = out.empty();
-    delta.reasoning = step.reasoning;
-    delta.text = step.text;
-    delta.logprobs = &logprobs;
-    delta.reasoning_tokens = step.reasoning_tokens;
-    if (&step == std::end(steps) - 1) delta.finish_reason = FinishReason::kStop;
-    writer.AppendChunk(&out, delta);
-    choice.reasoning += step.reasoning;
-    choice.text += step.text;
-    choice.logprobs->push_back(logprobs[0]);
-    choice.reasoning_tokens = step.reasoning_tokens;
+// The tokens of an answer, `size` bytes each, and the one that ends it.
+std::vector<PositionLogprobs> TokensOf(const std::string& answer, size_t size) {
+  std::vector<PositionLogprobs> tokens;
+  for (size_t at = 0; at < answer.size(); at += size) {
+    PositionLogprobs& token = tokens.emplace_back();
+    token.bytes = answer.substr(at, size);
+    token.logprob = -1.0f;
+    token.begin = static_cast<int64_t>(at);
+    token.end = static_cast<int64_t>(std::min(at + size, answer.size()));
   }
-  out.clear();
-  writer.AppendUsage(&out, {10, 6, 0}, nullptr);
-  const Json streamed = Json::parse(out.substr(out.find("data: ") + 6))["response"]["output"];
-  EXPECT_EQ(streamed, Json::parse(whole.Body(answer))["output"]);
-  const Json logprobs = streamed[1]["content"][0]["logprobs"];
-  ASSERT_EQ(logprobs.size(), 2u) << logprobs;
-  EXPECT_EQ(logprobs[0]["token"], "hi");
+  PositionLogprobs& end = tokens.emplace_back();
+  end.bytes = "<eos>";
+  end.begin = end.end = static_cast<int64_t>(answer.size());
+  return tokens;
+}
+
+// The tokens that a message's text has, however the answer is cut: none of the reasoning, of calls, and of the end.
+TEST(ResponsesWriter, AMessageHasTheLogprobsOfItsText) {
+  const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"tail\"}}\n</tool_call>";
+  const std::string reasoning = "<think>hi</think>\n\n";
+  const struct {
+    std::string thought, text;
+    std::vector<std::string> said;  // of the messages
+  } cases[] = {{"", "Hello there.", {"Hello there."}},
+               {reasoning, "hi", {"hi"}},
+               {"", "Sure.\n" + call, {"Sure.\n"}},
+               {"", "\n" + call + "\n", {}},
+               {reasoning, "A" + call + " tail \n", {"A", " tail"}},
+               {"", "A" + call + "\n<tool_no" + call + "\n \xc3\xa9<", {"A", "\n<tool_no", "\n \xc3\xa9<"}},
+               {"", " \n", {" \n"}}};
+  for (const auto& c : cases) {
+    for (const size_t size : {1, 3, 7}) {
+      const std::string all = c.thought + c.text;
+      const std::vector<PositionLogprobs> tokens = TokensOf(all, size);
+      ResponsesWriter whole(Options());
+      whole.Begin({"resp_1", 7, "smol", ""});
+      Answer answer;
+      AnswerChoice& choice = answer.choices.emplace_back();
+      choice.text = c.text;
+      choice.text_begin = static_cast<int64_t>(c.thought.size());
+      choice.logprobs = tokens;
+      const Json output = Json::parse(whole.Body(answer))["output"];
+      size_t messages = 0;
+      for (const Json& item : output) {
+        if (item["type"] != "message") continue;
+        const std::string text = item["content"][0]["text"];
+        ASSERT_LT(messages, c.said.size()) << c.text;
+        EXPECT_EQ(text, c.said[messages++]);
+        std::string spelled;
+        for (const Json& token : item["content"][0]["logprobs"]) {
+          for (const Json& byte : token["bytes"]) spelled.push_back(static_cast<char>(byte.get<int>()));
+        }
+        const size_t at = spelled.find(text);
+        ASSERT_NE(at, spelled.npos) << text << "|" << spelled;
+        EXPECT_LT(std::max(at, spelled.size() - at - text.size()), size) << "only tokens that have some of it";
+      }
+      EXPECT_EQ(messages, c.said.size()) << c.text;
+      for (const size_t chunk : {1, 4, 1000}) {
+        ResponsesWriter writer(Options());
+        writer.Begin({"resp_1", 7, "smol", ""});
+        std::string out;
+        for (size_t at = 0, token = 0; at <= all.size(); at += chunk) {
+          const size_t end = std::min(at + chunk, all.size());
+          std::vector<PositionLogprobs> came;
+          for (; token < tokens.size() && tokens[token].begin <= static_cast<int64_t>(end); ++token) {
+            came.push_back(tokens[token]);
+          }
+          const size_t from = std::max(at, c.thought.size());
+          const std::string more = from < end ? all.substr(from, end - from) : "";
+          AnswerDelta delta;
+          delta.first = at == 0;
+          delta.text = more;
+          delta.text_begin = end > c.thought.size() ? static_cast<int64_t>(c.thought.size()) : 0;
+          delta.logprobs = &came;
+          if (at + chunk > all.size()) delta.finish_reason = FinishReason::kStop;
+          writer.AppendChunk(&out, delta);
+        }
+        out.clear();
+        writer.AppendUsage(&out, {10, 6, 0}, nullptr);
+        EXPECT_EQ(Json::parse(out.substr(out.find("data: ") + 6))["response"]["output"], output) << c.text;
+      }
+    }
+  }
 }
 
 }  // namespace

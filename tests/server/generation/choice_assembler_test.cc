@@ -90,6 +90,7 @@ TEST_F(ChoiceAssemblerTest, CountsTheTokensOfReasoning) {
       EXPECT_EQ(reasoning, c.reasoning) << c.text;
       EXPECT_EQ(said, c.said) << c.text;
       EXPECT_EQ(assembler.reasoning_tokens(), c.tokens) << c.text;
+      EXPECT_EQ(c.text.substr(static_cast<size_t>(assembler.text_begin()), said.size()), said);
     }
   }
 }
