@@ -353,13 +353,10 @@ std::optional<Constraint> ReadConstraint(ObjectReader* request) {
   for (const NamedReader& alias : kAliases) {
     if (request->Has(alias.name)) found.Add(alias.read(request, request->Raw(alias.name), alias.name));
   }
-  const JsonView config = request->Raw("output_config");
-  if (config.is_object() && !config["format"].absent()) {
-    found.Add(ReadTextFormat(request, config["format"], "output_config.format"));
-  }
-  const JsonView text = request->Raw("text");
-  if (text.is_object() && !text["format"].absent()) {
-    found.Add(ReadTextFormat(request, text["format"], "text.format"));
+  for (const std::string_view name : {"output_config", "text"}) {
+    if (!request->Has(name)) continue;
+    ObjectReader object = request->Object(name);
+    if (object.Has("format")) found.Add(ReadTextFormat(request, object.Raw("format"), object.Path("format")));
   }
   Options options;
   if (request->Has("structured_outputs")) {

@@ -19,7 +19,21 @@ namespace {
 // What would make other vectors. What an answer alone would show (`max_tokens`, `temperature`) changes nothing here, and is ignored.
 constexpr std::string_view kNever[] = {
     "messages", "chat_template", "chat_template_kwargs", "add_generation_prompt", "prompt_embeds", "multi_modal_data",
-    "kv",       "session_id",    "session_append",
+    "kv",       "session_id",    "session_append",       "conversation_id",
+};
+constexpr OtherField kOthersOfEmbeddings[] = {
+    {"continue_final_message", "", NeutralValue::kFalse},
+    {"conversation", ""},
+    {"documents", "input", NeutralValue::kEmpty},
+    {"enable_thinking", ""},
+    {"instructions", "input"},
+    {"previous_response_id", ""},
+    {"prompt", "input"},
+    {"reasoning_effort", ""},
+    {"system", "input"},
+    {"tokens", "input"},
+    {"tools", "", NeutralValue::kEmpty},
+    {"truncation", "truncate_prompt_tokens", NeutralValue::kDisabled},
 };
 
 // The words that a member of text may have, the first where it is absent. Returns which it is.
@@ -38,6 +52,7 @@ size_t Word(ObjectReader* reader, std::string_view name, std::initializer_list<s
 
 void RefuseEmbeddingFields(ObjectReader* reader) {
   const ObjectReader::Unlogged unlogged(reader);
+  RefuseOtherFields(reader, "/v1/embeddings", kOthersOfEmbeddings);
   for (const std::string_view name : kNever) {
     if (reader->Has(name)) reader->FailUnsupported(name, QuotedField(name));
   }

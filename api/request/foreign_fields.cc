@@ -168,6 +168,8 @@ bool IsNeutral(NeutralValue neutral, JsonView value) {
              ((value.is_array() || value.is_object()) && value.size() == 0);
     case kMedium:
       return value.is_string() && value.string() == "medium";
+    case kDisabled:
+      return value.is_string() && value.string() == "disabled";
     case kAny:
       return true;
   }

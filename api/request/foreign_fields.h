@@ -27,9 +27,10 @@ enum class NeutralValue : uint8_t {
   kMinusOne,  // -1
   kFalse,
   kTrue,
-  kEmpty,   // "", [] or {}
-  kMedium,  // "medium", OpenAI's usual answer
-  kAny,     // every value: the field is ignored
+  kEmpty,     // "", [] or {}
+  kMedium,    // "medium", OpenAI's usual answer
+  kDisabled,  // "disabled"
+  kAny,       // every value: the field is ignored
 };
 
 struct ForeignField {

@@ -24,20 +24,23 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kBillingLine = "x-anthropic-billing-header:";
 
 // Fields of the other endpoints that have another name here, or no place in an answer.
-constexpr std::array<OtherField, 26> kOtherFields = {{
+constexpr std::array<OtherField, 30> kOtherFields = {{
     {"add_generation_prompt", ""},
+    {"add_special_tokens", "", NeutralValue::kFalse},
     {"best_of", ""},
     {"continue_final_message", ""},
     {"conversation", "session_id"},
     {"documents", ""},
     {"echo", ""},
     {"enable_thinking", "thinking"},
+    {"include", "", NeutralValue::kEmpty},
     {"include_reasoning", "thinking"},
     {"input", "messages"},
     {"instructions", "system"},
     {"logprobs", ""},
     {"max_completion_tokens", "max_tokens"},
     {"max_output_tokens", "max_tokens"},
+    {"max_tool_calls", ""},
     {"n", ""},
     {"parallel_tool_calls", "tool_choice.disable_parallel_tool_use"},
     {"previous_response_id", "session_id"},
@@ -51,10 +54,17 @@ constexpr std::array<OtherField, 26> kOtherFields = {{
     {"stop", "stop_sequences"},
     {"stream_options", ""},
     {"top_logprobs", ""},
+    {"truncation", "truncate_prompt_tokens", NeutralValue::kDisabled},
+}};
+// Fields of the endpoint that a count would have to differ by.
+constexpr std::array<OtherField, 3> kOthersOfCount = {{
+    {"reasoning", "output_config.effort"},
+    {"tokens", "messages"},
+    {"truncate_prompt_tokens", ""},
 }};
 
 // Fields of this endpoint that are of other servers' where they come to another one.
-constexpr std::array<std::string_view, 2> kOwnFields = {"stop_sequences", "thinking"};
+constexpr std::array<std::string_view, 3> kOwnFields = {"output_config", "stop_sequences", "thinking"};
 
 void RefuseMessagesOthers(ObjectReader* request) {
   const ObjectReader::Unlogged unlogged(request);
@@ -375,6 +385,7 @@ ApiResult<MessagesRequest> ParseMessagesRequest(std::string_view body, const Req
 ApiResult<Conversation> ParseCountTokensRequest(std::string_view body, const RequestContext& context) {
   return ParseBody<Conversation>(body, context, [&](ObjectReader* reader, JsonBudget*, Conversation* conversation) {
     MessagesRequest request;
+    RefuseOtherFields(reader, "/v1/messages/count_tokens", kOthersOfCount);
     ReadMessagesConversation(reader, context, /*tokens_max=*/0, &request);
     ReadMessagesToolChoice(reader, &request);
     *conversation = std::move(request.conversation);

@@ -1,12 +1,14 @@
 #include "api/request/refused_fields.h"
 
+#include <algorithm>
 #include <array>
 
 #include "absl/strings/str_cat.h"
-#include "api/request/foreign_fields.h"
 
 namespace hydrant {
 namespace {
+
+using enum NeutralValue;
 
 // A number that may only have its neutral value. The range is that of the finished feature.
 struct NeutralNumber {
@@ -27,13 +29,25 @@ struct NeutralBool {
 };
 
 constexpr NeutralBool kBools[] = {
+    {"return_token_strs", false},
     {"use_beam_search", false},
 };
 
 // Refused as soon as they are there, whatever they say.
 constexpr std::string_view kAlways[] = {
-    "prompt_embeds",     "multi_modal_data",     "image_url",          "audio",
-    "logprob_token_ids", "repetition_detection", "kv_transfer_params", "thinking_token_budget",
+    "prompt_embeds",
+    "multi_modal_data",
+    "image_url",
+    "audio",
+    "logprob_token_ids",
+    "repetition_detection",
+    "kv_transfer_params",
+    "thinking_token_budget",
+    // Those of endpoints that generate nothing.
+    "dimensions",
+    "encoding_format",
+    "pooling",
+    "tokens",
 };
 // On /v1/completions, where there is no conversation.
 constexpr std::string_view kAlwaysOfCompletions[] = {
@@ -45,24 +59,40 @@ constexpr std::string_view kAlwaysOfChats[] = {
     "chat_template", "functions", "function_call", "media_io_kwargs", "mm_processor_kwargs", "web_search_options",
 };
 
-// Fields of the other endpoints that have another name at these.
-constexpr std::array<OtherField, 7> kOthersOfCompletions = {{
+// Fields of the other endpoints that have another name at these, or no place in their answers.
+constexpr std::array<OtherField, 19> kOthersOfCompletions = {{
+    {"add_generation_prompt", "", kTrue},
+    {"context_management", "", kEmpty},
+    {"continue_final_message", "", kFalse},
     {"conversation", "session_id"},
+    {"documents", "prompt", kEmpty},
+    {"include", "logprobs", kEmpty},
+    {"include_reasoning", "", kTrue},
     {"input", "prompt"},
     {"instructions", "prompt"},
     {"max_output_tokens", "max_tokens"},
+    {"max_tool_calls", ""},
     {"messages", "prompt"},
+    {"parallel_tool_calls", "", kTrue},
     {"previous_response_id", "session_id"},
+    {"reasoning_effort", ""},
+    {"separate_reasoning", "", kTrue},
     {"system", "prompt"},
+    {"top_logprobs", "logprobs", kZero},
+    {"truncation", "truncate_prompt_tokens", kDisabled},
 }};
-constexpr std::array<OtherField, 7> kOthersOfChats = {{
+constexpr std::array<OtherField, 11> kOthersOfChats = {{
+    {"context_management", "", kEmpty},
     {"conversation", "session_id"},
+    {"include", "logprobs", kEmpty},
     {"input", "messages"},
     {"instructions", "messages[0].role: system"},
     {"max_output_tokens", "max_tokens"},
+    {"max_tool_calls", ""},
     {"previous_response_id", "session_id"},
     {"prompt", "messages"},
     {"system", "messages[0].role: system"},
+    {"truncation", "truncate_prompt_tokens", kDisabled},
 }};
 
 void RefuseTruncationSide(ObjectReader* request) {
@@ -85,6 +115,11 @@ void RefuseGenerationFields(ObjectReader* request, std::span<const std::string_v
   for (const NeutralBool& field : kBools) {
     if (request->Bool(field.name, field.neutral) != field.neutral) {
       request->FailUnsupported(field.name, QuotedField(field.name));
+    }
+  }
+  for (const std::string_view name : {"output_config", "text"}) {
+    if (request->Has(name) && std::find(own.begin(), own.end(), name) == own.end()) {
+      request->Object(name).RefuseOthers({"format"});
     }
   }
   RefuseTruncationSide(request);
@@ -115,7 +150,8 @@ void RefuseCompletionFields(ObjectReader* request) {
 void RefuseOtherFields(ObjectReader* request, std::string_view endpoint, std::span<const OtherField> fields) {
   const ObjectReader::Unlogged unlogged(request);
   for (const OtherField& field : fields) {
-    if (!request->Has(field.name)) continue;
+    const JsonView value = request->Raw(field.name);
+    if (value.absent() || IsNeutral(field.neutral, value)) continue;
     const std::string name = QuotedField(field.name), path(endpoint);
     if (field.instead.empty()) return request->FailUnsupported(field.name, absl::StrCat(name, " on ", path));
     return request->Fail(field.name,

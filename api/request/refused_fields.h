@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "api/request/foreign_fields.h"
 #include "api/wire/object_reader.h"
 
 namespace hydrant {
@@ -21,12 +22,14 @@ std::string QuotedField(std::string_view name);
 struct OtherField {
   std::string_view name;
   std::string_view instead;  // empty: nothing does the same
+  NeutralValue neutral = NeutralValue::kNone;
 };
 
 // Each sets the request's error at the first field that is wrong or refused.
-// Those that `endpoint`, as its path names it, does not have: a request that has one is wrong.
+// Those that `endpoint`, as its path names it, does not have: a request that has one, and asks for something by it, is wrong.
 void RefuseOtherFields(ObjectReader* request, std::string_view endpoint, std::span<const OtherField> fields);
-// The fields of every endpoint that generates, but for `own`, which the endpoint reads.
+// The fields of every endpoint that generates, but for `own`, which the endpoint reads. `output_config` and `text` are of one of them
+// each: elsewhere they have a `format` only.
 void RefuseGenerationFields(ObjectReader* request, std::span<const std::string_view> own = {});
 // The fields of /v1/completions beside them.
 void RefuseCompletionFields(ObjectReader* request);

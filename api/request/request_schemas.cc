@@ -17,7 +17,6 @@ namespace hydrant {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Parse = std::optional<ApiError> (*)(std::string_view body, const RequestContext& context);
 
 template <auto kParse>
 std::optional<ApiError> ErrorOf(std::string_view body, const RequestContext& context) {
@@ -26,18 +25,13 @@ std::optional<ApiError> ErrorOf(std::string_view body, const RequestContext& con
   return parsed.error();
 }
 
-struct Endpoint {
-  const char* path;
-  Parse parse;
-  // Bodies that the reader takes, with every object in which it looks further. What is required is in the first.
-  std::vector<const char*> bodies;
-};
-
 constexpr const char* kChat =
     R"({"messages":[{"role":"user","content":"x"}],"stream":true,"stream_options":{},"kv":{},"session_id":"s"})";
 
-const std::vector<Endpoint>& Endpoints() {
-  static const std::vector<Endpoint> endpoints = {
+}  // namespace
+
+std::span<const RequestReader> RequestReaders() {
+  static const std::vector<RequestReader> readers = {
       {"/v1/completions",
        ErrorOf<ParseCompletionRequest>,
        {R"({"prompt":"x","stream":true,"stream_options":{},"kv":{},"session_id":"s"})"}},
@@ -62,8 +56,10 @@ const std::vector<Endpoint>& Endpoints() {
        {R"({"prompt":"x"})", R"({"messages":[{"role":"user","content":"x"}]})"}},
       {"/detokenize", ErrorOf<ParseDetokenizeRequest>, {R"({"tokens":[]})"}},
   };
-  return endpoints;
+  return readers;
 }
+
+namespace {
 
 // A whole number without a point.
 Json Bound(double value) {
@@ -119,10 +115,10 @@ Json SchemaOf(const FieldLog& log) {
   return root;
 }
 
-bool IsRequired(const Endpoint& endpoint, const std::string& member, const RequestContext& context) {
-  Json body = Json::parse(endpoint.bodies.front());
+bool IsRequired(const RequestReader& reader, const std::string& member, const RequestContext& context) {
+  Json body = Json::parse(reader.bodies.front());
   body.erase(member);
-  const std::optional<ApiError> error = endpoint.parse(body.dump(), context);
+  const std::optional<ApiError> error = reader.check(body.dump(), context);
   return error.has_value() && error->code == "missing_field" && error->param == member;
 }
 
@@ -132,24 +128,24 @@ std::vector<RequestSchema> RequestSchemas(const RequestContext& context) {
   std::vector<RequestSchema> schemas;
   RequestContext quiet = context;
   quiet.log = nullptr;
-  for (const Endpoint& endpoint : Endpoints()) {
+  for (const RequestReader& reader : RequestReaders()) {
     FieldLog log;
     RequestContext logging = context;
     logging.log = &log;
-    for (const char* body : endpoint.bodies) {
-      [[maybe_unused]] const std::optional<ApiError> error = endpoint.parse(body, logging);
+    for (const char* body : reader.bodies) {
+      [[maybe_unused]] const std::optional<ApiError> error = reader.check(body, logging);
       assert(!error.has_value());
     }
     Json schema = SchemaOf(log);
     Json required = Json::array();
-    const Json first = Json::parse(endpoint.bodies.front());
+    const Json first = Json::parse(reader.bodies.front());
     for (const auto& member : first.items()) {
-      if (IsRequired(endpoint, member.key(), quiet)) required.push_back(member.key());
+      if (IsRequired(reader, member.key(), quiet)) required.push_back(member.key());
     }
     // Either of two members may be there.
-    if (endpoint.bodies.size() > 1) required.clear();
+    if (reader.bodies.size() > 1) required.clear();
     if (!required.empty()) schema["required"] = std::move(required);
-    schemas.push_back({endpoint.path, std::move(schema)});
+    schemas.push_back({reader.path, std::move(schema)});
   }
   return schemas;
 }

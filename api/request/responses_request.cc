@@ -20,8 +20,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Fields of the other endpoints that have another name here, or no place in an answer.
-constexpr std::array<OtherField, 20> kResponsesOthers = {{
+constexpr std::array<OtherField, 21> kResponsesOthers = {{
     {"add_generation_prompt", ""},
+    {"add_special_tokens", "", NeutralValue::kFalse},
     {"best_of", ""},
     {"continue_final_message", ""},
     {"documents", ""},
@@ -44,8 +45,8 @@ constexpr std::array<OtherField, 20> kResponsesOthers = {{
 }};
 
 // Fields of this endpoint that are of other servers' where they come to another one.
-constexpr std::array<std::string_view, 7> kResponsesOwn = {
-    "metadata", "prompt_cache_key", "reasoning", "safety_identifier", "service_tier", "store", "user"};
+constexpr std::array<std::string_view, 8> kResponsesOwn = {
+    "metadata", "prompt_cache_key", "reasoning", "safety_identifier", "service_tier", "store", "text", "user"};
 
 void RefuseResponsesOthers(ObjectReader* request) {
   const ObjectReader::Unlogged unlogged(request);

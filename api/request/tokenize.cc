@@ -8,16 +8,49 @@
 #include "api/wire/object_reader.h"
 
 namespace hydrant {
+namespace {
+
+using enum NeutralValue;
+
+// What would make other tokens. What speaks of an answer alone changes nothing here, and is ignored, so that any request's body
+// can be sent.
+constexpr OtherField kOthers[] = {
+    {"reasoning", "reasoning_effort"}, {"thinking", "enable_thinking"}, {"tokens", "prompt"},
+    {"truncate_prompt_tokens", ""},    {"truncation", "", kDisabled},
+};
+// A prompt, which no template is rendered with, has none of these.
+constexpr OtherField kOthersOfPrompts[] = {
+    {"add_generation_prompt", "messages", kTrue},
+    {"chat_template_kwargs", "messages", kEmpty},
+    {"continue_final_message", "messages", kFalse},
+    {"conversation", ""},
+    {"documents", "messages", kEmpty},
+    {"enable_thinking", "messages"},
+    {"input", "prompt"},
+    {"instructions", "prompt"},
+    {"previous_response_id", ""},
+    {"reasoning_effort", "messages"},
+    {"system", "prompt"},
+    {"tools", "messages", kEmpty},
+};
+
+}  // namespace
 
 ApiResult<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestContext& context) {
   return ParseBody<TokenizeRequest>(
       body, context, [&](ObjectReader* reader, JsonBudget* budget, TokenizeRequest* request) {
+        RefuseOtherFields(reader, "/tokenize", kOthers);
         if (reader->Has("messages")) {
           if (reader->Has("prompt")) reader->Fail("messages", "'messages' cannot be combined with 'prompt'.");
           RefuseChatFields(reader);
           ReadConversation(reader, context, budget, &request->conversation.emplace());
+          // A model that is not told of tools does not call them.
+          const ToolChoice choice = ReadToolChoice(reader, ToolNaming::kNested);
+          if (choice.kind == ToolChoice::Kind::kNone) request->conversation->tools = nullptr;
         } else if (!reader->Has("prompt")) {
           reader->Fail("prompt", "'prompt' or 'messages' is required.", "missing_field");
+        } else {
+          RefuseOtherFields(reader, "/tokenize", kOthersOfPrompts);
         }
         request->prompt = reader->String("prompt", "", std::numeric_limits<size_t>::max(), /*identifier=*/false);
         request->add_special_tokens = reader->Bool("add_special_tokens", !request->conversation.has_value());

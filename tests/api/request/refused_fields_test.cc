@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,7 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "api/request/chat_request.h"
 #include "api/request/completion_request.h"
+#include "api/request/embedding_request.h"
 #include "api/request/messages_request.h"
+#include "api/request/tokenize.h"
 #include "tests/api/request/small_context.h"
 
 namespace hydrant {
@@ -94,6 +97,47 @@ TEST(RefusedFieldsTest, FieldsOfOtherEndpointsAreRefusedByName) {
   check("/v1/completions", R"("prompt":"hi")", {"messages", "system"}, ParseCompletionRequest);
   check("/v1/chat/completions", messages, {"prompt", "system"}, ParseChatRequest);
   check("/v1/messages", R"("max_tokens":8,)" + messages, {"prompt"}, ParseMessagesRequest);
+}
+
+// What clients send by default asks for nothing that the endpoint does not do anyway.
+TEST(RefusedFieldsTest, NeutralValuesOfOtherEndpointsPass) {
+  const auto check = [](const std::string& own, std::initializer_list<const char*> pass,
+                        std::initializer_list<const char*> fail, const auto& parse) {
+    const auto asks = [&](const char* member) {
+      return parse(absl::StrCat("{", own, ",", std::string(member), "}"), SmallContext());
+    };
+    for (const char* member : pass) EXPECT_TRUE(asks(member).ok()) << member << " beside " << own;
+    for (const char* member : fail) {
+      const auto request = asks(member);
+      ASSERT_FALSE(request.ok()) << member << " beside " << own;
+      EXPECT_EQ(request.error().status, 400) << member;
+      const std::string& param = request.error().param;
+      EXPECT_TRUE(std::string(member).starts_with("\"" + param.substr(0, param.find('.')) + "\"")) << member << param;
+    }
+  };
+  const std::string chat = R"("messages":[{"role":"user","content":"hi"}])";
+  check(chat,
+        {R"("truncation":"disabled")", R"("truncation":null)", R"("include":[])", R"("parallel_tool_calls":true)",
+         R"("context_management":{})", R"("output_config":{"format":null})", R"("return_token_strs":false)"},
+        {R"("truncation":"auto")", R"("include":["x"])", R"("max_tool_calls":1)", R"("text":{"verbosity":"low"})",
+         R"("output_config":{"effort":"low"})", R"("dimensions":8)"},
+        ParseChatRequest);
+  check(
+      R"("prompt":"hi")",
+      {R"("top_logprobs":0)", R"("top_logprobs":null)", R"("reasoning_effort":null)", R"("documents":[])",
+       R"("continue_final_message":false)", R"("add_generation_prompt":true)", R"("include_reasoning":true)",
+       R"("separate_reasoning":true)", R"("parallel_tool_calls":true)", R"("truncation":"disabled")",
+       R"("include":[])"},
+      {R"("top_logprobs":3)", R"("reasoning_effort":"low")", R"("documents":[{}])", R"("continue_final_message":true)",
+       R"("add_generation_prompt":false)", R"("include_reasoning":false)", R"("separate_reasoning":false)",
+       R"("parallel_tool_calls":false)", R"("truncation":"auto")", R"("include":["x"])"},
+      ParseCompletionRequest);
+  check(R"("max_tokens":8,)" + chat, {R"("truncation":"disabled")", R"("output_config":{"effort":"low"})"},
+        {R"("truncation":"auto")", R"("text":{"verbosity":"low"})"}, ParseMessagesRequest);
+  check(R"("input":"x")", {R"("truncation":"disabled")", R"("truncation":null)", R"("tools":[])"},
+        {R"("truncation":"auto")", R"("instructions":"x")", R"("prompt":"x")"}, ParseEmbeddingRequest);
+  check(R"("prompt":"x")", {R"("tools":[])", R"("add_generation_prompt":true)", R"("temperature":0.5)"},
+        {R"("tools":[{}])", R"("add_generation_prompt":false)", R"("truncate_prompt_tokens":4)"}, ParseTokenizeRequest);
 }
 
 TEST(RefusedFieldsTest, BestOfHasToEqualN) {
