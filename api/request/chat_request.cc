@@ -162,16 +162,26 @@ void ReadConversation(ObjectReader* request, const RequestContext& context, Json
   ReadMessages(request, context, budget, conversation);
   conversation->tools = ReadTools(request);
   ReadDocuments(request, conversation);
-  const std::string effort = request->String("reasoning_effort", "", 16, /*identifier=*/true);
-  if (!effort.empty()) conversation->reasoning_effort = effort;
-  if (request->Has("enable_thinking")) conversation->enable_thinking = request->Bool("enable_thinking", false);
-  ReadTemplateArguments(request, conversation);
+  ReadEffort(request, "reasoning_effort", conversation);
+  ReadTemplateFields(request, conversation);
   conversation->continue_final_message = request->Bool("continue_final_message", false);
   conversation->add_generation_prompt = request->Bool("add_generation_prompt", !conversation->continue_final_message);
   if (conversation->continue_final_message && conversation->add_generation_prompt) {
     request->Fail("continue_final_message",
                   "'continue_final_message' cannot be combined with 'add_generation_prompt': true.");
   }
+}
+
+std::string ReadEffort(ObjectReader* object, std::string_view name, Conversation* conversation) {
+  constexpr size_t kBytesMax = 16;
+  std::string effort = object->String(name, "", kBytesMax, /*identifier=*/true);
+  if (!effort.empty()) conversation->reasoning_effort = effort;
+  return effort;
+}
+
+void ReadTemplateFields(ObjectReader* request, Conversation* conversation) {
+  if (request->Has("enable_thinking")) conversation->enable_thinking = request->Bool("enable_thinking", false);
+  ReadTemplateArguments(request, conversation);
 }
 
 void ReadTemplateArguments(ObjectReader* request, Conversation* conversation) {
@@ -202,7 +212,7 @@ void ReadTemplateArguments(ObjectReader* request, Conversation* conversation) {
     if (name == "enable_thinking") {
       const bool thinks = members.Bool(name, false);
       if (conversation->enable_thinking.value_or(thinks) != thinks) {
-        return members.Fail(name, "'chat_template_kwargs.enable_thinking' and 'enable_thinking' must not differ.");
+        return members.Fail(name, "'chat_template_kwargs.enable_thinking' and what else says so must not differ.");
       }
       conversation->enable_thinking = thinks;
       continue;
@@ -210,7 +220,7 @@ void ReadTemplateArguments(ObjectReader* request, Conversation* conversation) {
     Json value = ReadOrderedJson(request, members.Path(name), member);
     if (name == "reasoning_effort") {
       if (!conversation->reasoning_effort.is_null() && conversation->reasoning_effort != value) {
-        return members.Fail(name, "'chat_template_kwargs.reasoning_effort' and 'reasoning_effort' must not differ.");
+        return members.Fail(name, "'chat_template_kwargs.reasoning_effort' and what else says so must not differ.");
       }
       conversation->reasoning_effort = std::move(value);
       continue;

@@ -55,7 +55,13 @@ struct ChatRequest : GenerationFields {
 void ReadConversation(ObjectReader* request, const RequestContext& context, JsonBudget* budget,
                       Conversation* conversation);
 
-// Reads `chat_template_kwargs`, with the two that have a name of their own as what those say. Sets request's error likewise.
+// Reads the effort with which to think, the member `name` of `object`, and returns it; empty: it is not said. Sets request's error
+// likewise, as do the next two, which come after it, for they say whether `chat_template_kwargs` contradicts it.
+std::string ReadEffort(ObjectReader* object, std::string_view name, Conversation* conversation);
+// Reads `enable_thinking` and `chat_template_kwargs`.
+void ReadTemplateFields(ObjectReader* request, Conversation* conversation);
+// Reads `chat_template_kwargs` alone, where the endpoint has another field for whether to think, with the two that have a name of their
+// own as what those say.
 void ReadTemplateArguments(ObjectReader* request, Conversation* conversation);
 
 // Reads and checks a body. Errors: 400 naming the field in `param`; 404 model_not_found.

@@ -345,8 +345,7 @@ void ReadThinking(ObjectReader* reader, int64_t tokens_max, MessagesRequest* req
 void ReadOutputConfig(ObjectReader* request, Conversation* conversation) {
   if (!request->Has("output_config")) return;
   ObjectReader config = request->Object("output_config");
-  const std::string effort = config.String("effort", "", 16, /*identifier=*/true);
-  if (!effort.empty()) conversation->reasoning_effort = effort;
+  ReadEffort(&config, "effort", conversation);
 }
 
 void ReadMessagesConversation(ObjectReader* reader, const RequestContext& context, int64_t tokens_max,

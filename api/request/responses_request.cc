@@ -127,9 +127,9 @@ Json ReadReasoning(ObjectReader* request, Conversation* conversation) {
   Json echo = {{"effort", nullptr}, {"summary", nullptr}};
   if (!request->Has("reasoning")) return echo;
   ObjectReader reasoning = request->Object("reasoning");
-  const std::string effort = reasoning.String("effort", "", 16, /*identifier=*/true);
+  const std::string effort = ReadEffort(&reasoning, "effort", conversation);
   const std::string summary = reasoning.String("summary", "", 16, /*identifier=*/true);
-  if (!effort.empty()) echo["effort"] = conversation->reasoning_effort = effort;
+  if (!effort.empty()) echo["effort"] = effort;
   if (!summary.empty()) echo["summary"] = summary;
   return echo;
 }
@@ -205,8 +205,7 @@ void ReadResponses(ObjectReader* reader, const RequestContext& context, JsonBudg
   ReadInclude(reader, request);
   ReadTruncation(reader, request);
   const Json text = ReadText(reader), reasoning = ReadReasoning(reader, &request->conversation);
-  if (reader->Has("enable_thinking")) request->conversation.enable_thinking = reader->Bool("enable_thinking", false);
-  ReadTemplateArguments(reader, &request->conversation);
+  ReadTemplateFields(reader, &request->conversation);
   ReadLength(reader, context, request);
   request->add_special_tokens = false;
   ReadGenerationFields(reader, context, request);
