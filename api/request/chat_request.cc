@@ -24,36 +24,51 @@ std::string Numbered(std::string_view list, size_t i, std::string_view member = 
   return path;
 }
 
-// The text of all parts, one line each, as vLLM joins them.
-Json JoinedParts(ObjectReader* request, JsonView parts, const std::string& path) {
+// The text of all parts, one line each, as vLLM joins them. A refusal is what an assistant said.
+Json JoinedParts(ObjectReader* request, JsonView parts, bool of_assistant, const std::string& path) {
   std::string text;
   for (JsonView part = parts.first(); part.valid(); part = part.next()) {
     if (!part.is_object() || !part["type"].is_string()) {
       request->Fail(path, absl::StrCat("'", path, "' must hold objects with a 'type'."), "invalid_type");
       return nullptr;
     }
-    if (part["type"].string() != "text") {
+    const std::string_view type = part["type"].string();
+    if (type != "text" && !(of_assistant && type == "refusal")) {
       request->FailUnsupported(path, "A content part other than text");
       return nullptr;
     }
-    if (!part["text"].is_string()) {
-      request->Fail(path, absl::StrCat("A text part of '", path, "' must have a string as 'text'."), "invalid_type");
+    const JsonView said = part[type];
+    if (!said.is_string()) {
+      const std::string name(type);
+      request->Fail(path, absl::StrCat("A ", name, " part of '", path, "' must have a string as '", name, "'."),
+                    "invalid_type");
       return nullptr;
     }
     if (!text.empty()) text.push_back('\n');
-    text.append(part["text"].string());
+    text.append(said.string());
   }
   return text;
 }
 
-Json Content(ObjectReader* request, JsonView content, bool may_be_null, const std::string& path) {
+Json Content(ObjectReader* request, JsonView content, bool of_assistant, const std::string& path) {
   if (content.is_string()) return std::string(content.string());
-  if (content.is_array()) return JoinedParts(request, content, path);
-  if (!content.absent() || !may_be_null) {
+  if (content.is_array()) return JoinedParts(request, content, of_assistant, path);
+  if (!content.absent() || !of_assistant) {
     request->Fail(path, absl::StrCat("'", path, "' must be a string or an array of text parts."),
                   content.valid() ? ErrorCode<400>("invalid_type") : ErrorCode<400>("missing_field"));
   }
   return nullptr;
+}
+
+// Clients send an answer back as they got it, its `refusal` included.
+Json WithRefusal(ObjectReader* request, Json content, JsonView refusal, const std::string& path) {
+  if (refusal.absent()) return content;
+  if (!refusal.is_string()) request->Fail(path, QuotedField(path) + " must be a string.", "invalid_type");
+  if (request->failed() || refusal.string().empty()) return content;
+  const std::string refused(refusal.string());
+  if (!content.is_string()) return refused;
+  const std::string said = content;
+  return absl::StrCat(said, said.empty() ? "" : "\n", refused);
 }
 
 Json Message(ObjectReader* request, JsonView message, size_t i, const RequestContext& context, JsonBudget* budget) {
@@ -74,7 +89,11 @@ Json Message(ObjectReader* request, JsonView message, size_t i, const RequestCon
   };
   const bool of_assistant = role.string() == "assistant";
   add("role", std::string(role.string()));
-  add("content", Content(request, message["content"], of_assistant, Numbered("messages", i, "content")));
+  Json content = Content(request, message["content"], of_assistant, Numbered("messages", i, "content"));
+  if (of_assistant) {
+    content = WithRefusal(request, std::move(content), message["refusal"], Numbered("messages", i, "refusal"));
+  }
+  add("content", std::move(content));
   for (const std::string_view name : {"name", "tool_call_id"}) {
     const JsonView value = message[name];
     if (value.absent()) continue;

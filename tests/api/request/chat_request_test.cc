@@ -40,6 +40,26 @@ TEST(ChatRequest, MakesMessagesWhatTemplatesRead) {
       R"({"role":"tool","content":"42","tool_call_id":"c1"}])");
 }
 
+TEST(ChatRequest, ReadsARefusalAsWhatWasSaid) {
+  const auto content = [](const std::string& members) -> std::string {
+    const ApiResult<ChatRequest> parsed =
+        ParseChatRequest(R"({"messages":[{"role":"assistant",)" + members + "}]}", SmallContext());
+    if (!parsed.ok()) return parsed.error().param + " " + parsed.error().code;
+    return parsed.value().conversation.messages[0]["content"].dump();
+  };
+  EXPECT_EQ(content(R"("content":[{"type":"text","text":"So"},{"type":"refusal","refusal":"no"}])"), R"("So\nno")");
+  EXPECT_EQ(content(R"("content":null,"refusal":"no")"), R"("no")");
+  EXPECT_EQ(content(R"("content":"So","refusal":"no")"), R"("So\nno")");
+  EXPECT_EQ(content(R"("content":"So","refusal":null)"), R"("So")");
+  EXPECT_EQ(content(R"("content":null,"refusal":"")"), "null");
+  EXPECT_EQ(content(R"("content":null,"refusal":1)"), "messages[0].refusal invalid_type");
+  EXPECT_EQ(content(R"("content":[{"type":"refusal","text":"no"}])"), "messages[0].content invalid_type");
+  const ApiResult<ChatRequest> of_user = ParseChatRequest(
+      R"({"messages":[{"role":"user","content":[{"type":"refusal","refusal":"no"}]}]})", SmallContext());
+  ASSERT_FALSE(of_user.ok());
+  EXPECT_EQ(of_user.error().code, "unsupported");
+}
+
 // A body of `count` messages, each with a call whose arguments are the text of an array of `values` numbers in an object.
 std::string BodyOfCalls(int count, int values) {
   std::string arguments = R"({\"x\":[0)";
