@@ -13,6 +13,7 @@
 #include "api/request/tool_constraint.h"
 #include "api/wire/json_body.h"
 #include "api/wire/ordered_json.h"
+#include "model/text/utf8.h"
 
 namespace hydrant {
 namespace {
@@ -71,15 +72,14 @@ Json EchoedString(ObjectReader* request, std::string_view name, size_t bytes_max
 
 // OpenAI's limits: 16 pairs of 64 and 512 characters.
 Json ReadMetadata(ObjectReader* request) {
-  constexpr size_t kPairsMax = 16, kKeyMax = 64, kValueMax = 512;
-  constexpr size_t kCharacterBytesMax = 4;
+  constexpr uint32_t kPairsMax = 16;
+  constexpr int32_t kKeyMax = 64, kValueMax = 512;
   const JsonView metadata = request->Raw("metadata");
   Json read = Json::object();
   if (metadata.absent()) return read;
   bool fits = metadata.is_object() && metadata.size() <= kPairsMax;
   for (JsonView pair = fits ? metadata.first() : JsonView(); pair.valid() && fits; pair = pair.next()) {
-    fits = pair.is_string() && pair.key().size() <= kKeyMax * kCharacterBytesMax &&
-           pair.string().size() <= kValueMax * kCharacterBytesMax;
+    fits = pair.is_string() && CountCharacters(pair.key()) <= kKeyMax && CountCharacters(pair.string()) <= kValueMax;
     if (fits) read[std::string(pair.key())] = std::string(pair.string());
   }
   if (!fits) {

@@ -54,6 +54,9 @@ struct Answer {
 };
 using AnswerTo = std::function<Answer(const Asked&)>;
 
+ApiError ItemNotFound() {
+  return NotFound("The conversation has no item with this id.", "conversation_not_found", "item_id");
+}
 ApiError ResponseNotFound() { return NotFound("There is no response with this id.", "response_not_found", "id"); }
 
 std::string Dump(const Json& json) { return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace); }
@@ -198,15 +201,28 @@ struct ConversationBody {
   Json metadata;
   Json::array_t items;
 };
-ApiResult<ConversationBody> ReadConversationBody(const Asked& asked, bool needs_items) {
+// What a body is to say: what a conversation begins with, its metadata, or more items.
+enum class Says { kBeginning, kMetadata, kItems };
+ApiResult<ConversationBody> ReadConversationBody(const Asked& asked, Says says) {
   JsonBudget budget(asked.context.request.limits);
   const ApiResult<JsonBody> document = JsonBody::ParseObject(asked.body.empty() ? "{}" : asked.body, &budget);
   if (!document.ok()) return document.error();
   std::optional<ApiError> error;
   ObjectReader reader(document.value().root(), "", &error);
   ConversationBody read;
+  // Metadata that are null are none; who says nothing of them would have them go.
+  if (says == Says::kMetadata && !document.value().root()["metadata"].valid()) {
+    reader.Fail("metadata", "'metadata' is required.", "missing_field");
+  }
+  if (says == Says::kMetadata && reader.Has("items")) {
+    reader.Fail("items", "Items are added by POST /v1/conversations/{id}/items.", "unsupported");
+  }
+  if (says == Says::kItems && reader.Has("metadata")) {
+    reader.Fail("metadata", "'metadata' is changed by POST /v1/conversations/{id}.", "unsupported");
+  }
   read.metadata = ReadMetadata(&reader);
-  if (needs_items || reader.Has("items")) read.items = ReadItems(&reader, "items", asked.context.request, &budget);
+  if (says == Says::kItems || reader.Has("items"))
+    read.items = ReadItems(&reader, "items", asked.context.request, &budget);
   for (size_t i = 0; i < read.items.size() && !error.has_value(); ++i) {
     if (read.items[i].value("type", "") == "item_reference") {
       reader.Fail(absl::StrCat("items[", i, "].type"), "A conversation keeps items, no references.",
@@ -265,7 +281,7 @@ std::optional<ApiError> CheckOutputs(const Json::array_t& items, const TurnNotes
 }
 
 Answer StartConversation(const Asked& asked) {
-  ApiResult<ConversationBody> body = ReadConversationBody(asked, /*needs_items=*/false);
+  ApiResult<ConversationBody> body = ReadConversationBody(asked, Says::kBeginning);
   if (!body.ok()) return ErrorResponse(body.error());
   if (auto error = CheckIds(body.value().items, {}, asked.context.request, "items")) return ErrorResponse(*error);
   if (auto error = CheckOutputs(body.value().items, {}, asked.context.request)) return ErrorResponse(*error);
@@ -302,7 +318,7 @@ std::optional<ApiError> ChangeConversation(const Asked& asked,
 
 Answer AddItems(const Asked& asked) {
   if (FindConversation(asked) == nullptr) return ErrorResponse(ConversationNotFound());
-  ApiResult<ConversationBody> body = ReadConversationBody(asked, /*needs_items=*/true);
+  ApiResult<ConversationBody> body = ReadConversationBody(asked, Says::kItems);
   if (!body.ok()) return ErrorResponse(body.error());
   NameItems(NewResponseStem(asked.id), &body.value().items);
   const auto change = [&](TurnNotes* notes) -> std::optional<ApiError> {
@@ -318,7 +334,7 @@ Answer AddItems(const Asked& asked) {
 // Its metadata.
 Answer UpdateConversation(const Asked& asked) {
   if (FindConversation(asked) == nullptr) return ErrorResponse(ConversationNotFound());
-  ApiResult<ConversationBody> body = ReadConversationBody(asked, /*needs_items=*/false);
+  ApiResult<ConversationBody> body = ReadConversationBody(asked, Says::kMetadata);
   if (!body.ok()) return ErrorResponse(body.error());
   std::string object;
   const auto change = [&](TurnNotes* notes) -> std::optional<ApiError> {
@@ -354,10 +370,12 @@ Answer ListItems(const Asked& asked) {
 }
 
 Answer GetItem(const Asked& asked) {
-  for (const Json& item : FindItems(asked).value_or(Json::array_t())) {
+  const std::optional<Json::array_t> items = FindItems(asked);
+  if (!items.has_value()) return ErrorResponse(ConversationNotFound());
+  for (const Json& item : *items) {
     if (item.value("id", "") == asked.item) return JsonResponse(Dump(item));
   }
-  return ErrorResponse(ConversationNotFound());
+  return ErrorResponse(ItemNotFound());
 }
 
 // An item goes from every note that it is in: a conversation from before ids were held apart may have it twice.
@@ -378,7 +396,7 @@ std::optional<ApiError> RemoveItem(TurnNotes* notes, const std::string& id, cons
     without->tokens = 0;
     note = std::move(without);
   }
-  if (removed == 0) return ConversationNotFound();
+  if (removed == 0) return ItemNotFound();
   // What comes next is made of items again.
   auto last = std::make_shared<TurnNote>(*notes->back());
   last->tokens = 0;

@@ -119,6 +119,8 @@ TEST(ResponsesRequest, RefusesByName) {
       {R"("x")", R"(,"conversation":"c","store":false)", "store unsupported"},
       {R"("x")", R"(,"conversation":{})", "conversation.id missing_field"},
       {R"("x")", R"(,"metadata":{"a":1})", "metadata invalid_value"},
+      {R"("x")", R"(,"metadata":{")" + std::string(65, 'a') + R"(":"b"})", "metadata invalid_value"},
+      {R"("x")", R"(,"metadata":{"a":")" + std::string(513, 'b') + R"("})", "metadata invalid_value"},
       {R"("x")", R"(,"tools":[{"type":"custom","name":"g","format":{"type":"grammar","syntax":"lark"}}])",
        "tools[0].format unsupported"},
       {R"("x")", R"(,"tools":[{"type":"Web Search"}])", "tools[0].type invalid_value"},

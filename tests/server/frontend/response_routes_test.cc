@@ -78,11 +78,21 @@ TEST_F(Kept, AConversationHasItemsThatComeAndGo) {
   EXPECT_EQ(CodeOf("POST", path + "/items", 400, R"({"items":[{"type":"item_reference","id":"x"}]})"),
             "unsupported_item");
   EXPECT_EQ(Ask("DELETE", path + "/items/" + item)["id"], made["id"]);
-  EXPECT_EQ(CodeOf("GET", path + "/items/" + item, 404), "conversation_not_found");
+  for (const char* method : {"GET", "DELETE"}) {
+    const Json error = Ask(method, path + "/items/" + item, "", 404)["error"];
+    EXPECT_EQ(error["code"], "conversation_not_found") << method;
+    EXPECT_EQ(error["param"], "item_id") << method << ": the conversation is there";
+    EXPECT_NE(error["message"].get<std::string>().find("no item"), std::string::npos) << error;
+  }
   EXPECT_EQ(Ask("GET", path + "/items")["data"].size(), 2u);
   const RawClient::Response changed = server_.Ask(Send("POST", path, R"({"metadata":{"c":"d"}})"));
   EXPECT_EQ(Json::parse(changed.body)["metadata"], (Json{{"c", "d"}}));
   EXPECT_EQ(changed.Field("x-hydrant-durable"), "false") << "there is no disk";
+  EXPECT_EQ(Ask("POST", path, "{}", 400)["error"]["param"], "metadata");
+  EXPECT_EQ(Ask("POST", path, R"({"metadata":{},"items":[]})", 400)["error"]["param"], "items");
+  EXPECT_EQ(Ask("POST", path + "/items", R"({"metadata":{},"items":[]})", 400)["error"]["param"], "metadata");
+  EXPECT_EQ(Ask("GET", path)["metadata"], (Json{{"c", "d"}})) << "what was refused changed nothing";
+  EXPECT_EQ(Ask("POST", path, R"({"metadata":null})")["metadata"], Json::object());
   EXPECT_TRUE(Ask("DELETE", path)["deleted"]);
   EXPECT_EQ(CodeOf("GET", path, 404), "conversation_not_found");
 }
