@@ -1,5 +1,6 @@
 #include "model/tokenizer/tokenizer.h"
 
+#include "absl/strings/str_cat.h"
 #include "model/text/utf8.h"
 
 namespace hydrant {
@@ -32,11 +33,20 @@ void Detokenizer::PushTo(int32_t id, std::string& text) {
   pending_.erase(0, pending_.size() - incomplete);
 }
 
+int32_t Detokenizer::CharactersBefore(std::optional<int32_t> id) const {
+  if (pending_.empty()) return 0;
+  const int32_t replacements = rules_.replaces_each_byte ? static_cast<int32_t>(pending_.size()) : 1;
+  if (!id.has_value()) return replacements;
+  if (skip_special_tokens_ && tokenizer_.IsSpecial(*id)) return 0;
+  const std::string joined = absl::StrCat(pending_, std::string(tokenizer_.TokenBytes(*id)));
+  return NextUtf8Unit(joined).bytes > pending_.size() ? 0 : replacements;
+}
+
 std::string Detokenizer::Finish() {
-  const size_t replacements = rules_.replaces_each_byte ? pending_.size() : pending_.empty() ? 0 : 1;
+  const int32_t replacements = CharactersBefore(std::nullopt);
   pending_.clear();
   std::string text;
-  for (size_t i = 0; i < replacements; ++i) text.append(kReplacementCharacter);
+  for (int32_t i = 0; i < replacements; ++i) text.append(kReplacementCharacter);
   return text;
 }
 

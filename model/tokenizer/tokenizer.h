@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -68,6 +69,9 @@ class Detokenizer {
   std::string Push(int32_t id);
   void PushTo(int32_t id, std::string& text);  // appends what Push returns
   std::string Finish();
+  // How many characters the bytes that are held back become before the text of the next token; 0 where that goes on with theirs. Without
+  // a token: at the end.
+  int32_t CharactersBefore(std::optional<int32_t> id) const;
   // Whether the bytes so far end inside a character.
   bool pending() const { return !pending_.empty(); }
 

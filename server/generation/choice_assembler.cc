@@ -29,11 +29,12 @@ const SampleResult* ChoiceAssembler::PromptResult(size_t token) const {
   return token == 0 || token > prompt_results_.size() ? nullptr : &prompt_results_[token - 1];
 }
 
-PositionLogprobs ChoiceAssembler::MakeLogprobs(int32_t id, const SampleResult* result, int32_t best) const {
+PositionLogprobs ChoiceAssembler::MakeLogprobs(int32_t id, const SampleResult* result, int32_t best,
+                                               int32_t offset) const {
   PositionLogprobs position;
   position.id = id;
   position.bytes = tokenizer_.TokenBytes(id);
-  position.text_offset = characters_;
+  position.text_offset = offset;
   position.begin = position.end = bytes_;
   if (result == nullptr) return position;
   position.logprob = result->logprob;
@@ -53,7 +54,8 @@ void ChoiceAssembler::EchoPrompt() {
   Detokenizer detokenizer(tokenizer_, request_.skip_special_tokens && !show_specials_);
   for (size_t i = 0; i < prompt_.size(); ++i) {
     if (request_.logprobs >= 0) {
-      output_.logprobs.push_back(MakeLogprobs(prompt_[i], PromptResult(i), request_.logprobs));
+      const int32_t offset = characters_ + detokenizer.CharactersBefore(prompt_[i]);
+      output_.logprobs.push_back(MakeLogprobs(prompt_[i], PromptResult(i), request_.logprobs, offset));
     }
     if (static_cast<int32_t>(i) < added_special_tokens_) continue;
     const std::string piece = detokenizer.Push(prompt_[i]);
@@ -106,10 +108,13 @@ void ChoiceAssembler::AddToken(const TokenEvent& event) {
   if (event.token >= 0) {
     ++generated_;
     output_.token_ids.push_back(event.token);
-    if (event.logprobs != nullptr && request_.logprobs >= 0)
-      output_.logprobs.push_back(MakeLogprobs(event.token, event.logprobs.get(), request_.logprobs));
     // The token that stops a sequence is counted and reported, but is not text.
     const bool is_text = event.finish != FinishReason::kStop || request_.include_stop_str_in_output;
+    if (event.logprobs != nullptr && request_.logprobs >= 0) {
+      const int32_t offset =
+          characters_ + detokenizer_.CharactersBefore(is_text ? std::optional(event.token) : std::nullopt);
+      output_.logprobs.push_back(MakeLogprobs(event.token, event.logprobs.get(), request_.logprobs, offset));
+    }
     const std::string piece = is_text ? detokenizer_.Push(event.token) : std::string();
     characters_ += CountCharacters(piece);
     if (!splitter_.past_reasoning()) token_bytes_.push_back(bytes_);
@@ -143,7 +148,7 @@ std::vector<PositionLogprobs> ChoiceAssembler::TakePromptLogprobs() {
   std::vector<PositionLogprobs> positions;
   positions.reserve(prompt_.size());
   for (size_t i = 0; i < prompt_.size(); ++i) {
-    positions.push_back(MakeLogprobs(prompt_[i], PromptResult(i), request_.prompt_logprobs));
+    positions.push_back(MakeLogprobs(prompt_[i], PromptResult(i), request_.prompt_logprobs, 0));
   }
   prompt_results_ = {};
   return positions;

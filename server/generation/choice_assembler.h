@@ -64,8 +64,8 @@ class ChoiceAssembler {
   void EchoPrompt();
   // It was closed because there may be no more tokens.
   bool IsClosed() const;
-  // With the `best` best; `result` may have more, and may be null.
-  PositionLogprobs MakeLogprobs(int32_t id, const SampleResult* result, int32_t best) const;
+  // With the `best` best; `result` may have more, and may be null. `offset`: characters of the text before the token's own.
+  PositionLogprobs MakeLogprobs(int32_t id, const SampleResult* result, int32_t best, int32_t offset) const;
   const SampleResult* PromptResult(size_t token) const;
   void Show(std::string_view text);
   void Pass(const ReasoningSplitter::Output& output);
@@ -89,7 +89,7 @@ class ChoiceAssembler {
   int64_t text_begin_ = 0;
   std::vector<SampleResult> prompt_results_;  // of prompt tokens 1, 2, …
   bool echoed_ = false;
-  int32_t characters_ = 0;  // of the choice's text before the next token
+  int32_t characters_ = 0;  // of the choice's text before the next token, without what the detokenizer holds back
   int32_t generated_ = 0;
   FinishReason finish_ = FinishReason::kNone;
   StopReason stop_reason_;

@@ -204,6 +204,24 @@ TEST_F(ChoiceAssemblerTest, LogProbabilitiesCountCharactersNotBytes) {
   EXPECT_EQ(output.logprobs[3].top[0].bytes, "c");
 }
 
+TEST_F(ChoiceAssemblerTest, LogProbabilitiesCountWhatBecomesOfBytesThatAreNoCharacter) {
+  request_.logprobs = 0;
+  ChoiceAssembler assembler = Make();
+  for (const int32_t id : {int32_t{'a'}, 0xe2, 0x82, int32_t{'b'}, 0xc3, 0xa9, 0xe2, 0xc3}) {
+    assembler.AddToken(WithLogprob(id));
+  }
+  TokenEvent end = WithLogprob(ByteTokenizer::kEos);
+  end.finish = FinishReason::kStop;
+  assembler.AddToken(end);
+  const ChoiceAssembler::Output output = assembler.Take();
+  EXPECT_EQ(output.text,
+            "a\xef\xbf\xbd"
+            "bé\xef\xbf\xbd\xef\xbf\xbd");
+  std::vector<int32_t> offsets;
+  for (const PositionLogprobs& position : output.logprobs) offsets.push_back(position.text_offset);
+  EXPECT_THAT(offsets, ElementsAre(0, 1, 1, 2, 3, 3, 4, 5, 6));
+}
+
 TEST_F(ChoiceAssemblerTest, AnEchoShowsThePromptWithItsLogProbabilities) {
   request_.echo = true;
   request_.logprobs = 0;
