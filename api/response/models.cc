@@ -77,6 +77,27 @@ std::string ModelListJson(const std::vector<ModelCard>& cards) {
   return out;
 }
 
+std::string MessagesModelJson(const ModelCard& card) {
+  std::string out;
+  AppendText(&out, "{\"type\":\"model\",", "id", card.id);
+  AppendText(&out, ",", "display_name", card.id);
+  AppendText(&out, ",", "created_at", TimeText(card.created));
+  absl::StrAppend(&out, ",\"lifecycle\":\"active\",\"max_input_tokens\":", card.max_model_len,
+                  ",\"max_tokens\":", card.max_model_len, "}");
+  return out;
+}
+
+std::string MessagesModelListJson(const std::vector<ModelCard>& cards) {
+  std::string out = "{\"data\":[";
+  for (size_t i = 0; i < cards.size(); ++i) {
+    absl::StrAppend(&out, i > 0 ? "," : "", MessagesModelJson(cards[i]));
+  }
+  AppendText(&out, "],", "first_id", cards.front().id);
+  AppendText(&out, ",", "last_id", cards.back().id);
+  out.append(",\"has_more\":false}");
+  return out;
+}
+
 std::string VersionJson(std::string_view version) {
   std::string out = "{\"version\":";
   AppendJsonString(&out, version);

@@ -26,6 +26,10 @@ struct ModelCard {
 std::string ModelJson(const ModelCard& card);
 // {"object":"list","data":[…]}
 std::string ModelListJson(const std::vector<ModelCard>& cards);
+// The same as Anthropic's clients read them.
+std::string MessagesModelJson(const ModelCard& card);
+// {"data":[…],"first_id":…,"last_id":…,"has_more":false}. REQUIRES: there is a card.
+std::string MessagesModelListJson(const std::vector<ModelCard>& cards);
 // {"version":"…"}
 std::string VersionJson(std::string_view version);
 // {"server_load":n}

@@ -40,6 +40,7 @@ HttpRoute Refusing(std::string method, std::string path, const std::atomic<int32
                        co_await exchange.Respond(std::move(response));
                      },
                      /*body=*/false};
+  route.dialect = route.path.starts_with("/v1/messages") ? std::optional(Dialect::kAnthropic) : std::nullopt;
   route.admit = [&percent](const HttpExchange&) { return Admitted{nullptr, Loading(percent)}; };
   return route;
 }
@@ -63,15 +64,19 @@ void AddMetricsRoute(std::vector<HttpRoute>* routes) {
 
 std::vector<HttpRoute> Routes(const std::atomic<int32_t>& percent) {
   std::vector<HttpRoute> routes;
-  for (const char* path : {"/", "/health", "/healthz", "/ping", "/ready", "/readyz", "/v1/{rest...}", "/version",
-                           "/openapi.json", "/load", "/server_info", "/get_server_info", "/model_info",
-                           "/get_model_info", "/tokenizer_info", "/ui", "/ui/", "/ui/{rest...}"}) {
+  for (const char* path :
+       {"/", "/health", "/healthz", "/ping", "/ready", "/readyz", "/version", "/openapi.json", "/load", "/server_info",
+        "/get_server_info", "/model_info", "/get_model_info", "/tokenizer_info", "/ui", "/ui/", "/ui/{rest...}"}) {
     routes.push_back(Refusing("GET", path, percent));
   }
-  for (const char* path : {"/ping", "/v1/{rest...}", "/tokenize", "/detokenize"}) {
+  for (const char* path : {"/ping", "/tokenize", "/detokenize"}) {
     routes.push_back(Refusing("POST", path, percent));
   }
-  for (const char* method : {"PUT", "DELETE"}) routes.push_back(Refusing(method, "/v1/{rest...}", percent));
+  for (const char* method : {"GET", "POST", "PUT", "DELETE"}) {
+    for (const char* path : {"/v1/{rest...}", "/v1/messages", "/v1/messages/{rest...}"}) {
+      routes.push_back(Refusing(method, path, percent));
+    }
+  }
   // Nothing is wrong with the process.
   for (const char* path : {"/live", "/livez"}) {
     routes.push_back({"GET", path, /*open=*/true, [](HttpExchange& exchange) -> asio::awaitable<void> {

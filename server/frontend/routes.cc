@@ -179,19 +179,27 @@ std::vector<ModelCard> CardsFor(const RouteSources& sources, const HttpExchange&
   return cards;
 }
 
+// They are OpenAI's and Anthropic's alike, and answer each client in its own words.
 void AddModelRoutes(const std::shared_ptr<const RouteSources>& sources, std::vector<HttpRoute>* routes) {
   routes->push_back({"GET", "/v1/models", false, [sources](HttpExchange& exchange) -> asio::awaitable<void> {
-                       HttpResponse response = JsonResponse(ModelListJson(CardsFor(*sources, exchange)));
+                       const bool anthropic = exchange.dialect() == Dialect::kAnthropic;
+                       const std::vector<ModelCard> cards = CardsFor(*sources, exchange);
+                       HttpResponse response =
+                           JsonResponse(anthropic ? MessagesModelListJson(cards) : ModelListJson(cards));
                        co_await exchange.Respond(std::move(response));
                      }});
+  routes->back().dialect = std::nullopt;
   routes->push_back({"GET", "/v1/models/{model...}", false, [sources](HttpExchange& exchange) -> asio::awaitable<void> {
+                       const bool anthropic = exchange.dialect() == Dialect::kAnthropic;
                        const std::string id = exchange.path_value(0);
                        HttpResponse response = ErrorResponse(ModelNotFound(sources->model.id));
                        for (const ModelCard& card : CardsFor(*sources, exchange)) {
-                         if (card.id == id) response = JsonResponse(ModelJson(card));
+                         if (card.id == id)
+                           response = JsonResponse(anthropic ? MessagesModelJson(card) : ModelJson(card));
                        }
                        co_await exchange.Respond(std::move(response));
                      }});
+  routes->back().dialect = std::nullopt;
 }
 
 HttpRoute Generation(std::string path, const RouteSources& sources, PrepareFunction prepare, bool reads_past = false) {

@@ -287,6 +287,8 @@ int64_t HttpConnection::BodyBytesMax(const HttpRoute& route) const {
 }
 
 asio::awaitable<void> HttpConnection::ServeClient(HttpExchange& exchange) {
+  FoundRoute found = FindRoute(context_.routes, exchange.head());
+  exchange.SetDialect(found.dialect);
   // Whoever comes through a proxy shares its connections, but not their number.
   std::unique_ptr<ConnectionTable::Place> place;
   if (client_ != peer_) {
@@ -298,10 +300,10 @@ asio::awaitable<void> HttpConnection::ServeClient(HttpExchange& exchange) {
       co_return;
     }
   }
-  co_await Serve(exchange);
+  co_await Serve(exchange, std::move(found));
 }
 
-asio::awaitable<void> HttpConnection::Serve(HttpExchange& exchange) {
+asio::awaitable<void> HttpConnection::Serve(HttpExchange& exchange, FoundRoute found) {
   const HttpHead& head = exchange.head();
   if (AdmitsPage(head)) exchange.SetOriginAdmitted();
   if (std::find(std::begin(kKnownMethods), std::end(kKnownMethods), head.method) == std::end(kKnownMethods)) {
@@ -310,9 +312,7 @@ asio::awaitable<void> HttpConnection::Serve(HttpExchange& exchange) {
     co_return;
   }
   exchange.SetBodyRead(head.framing == BodyFraming::kNone);
-  FoundRoute found = FindRoute(context_.routes, head);
   exchange.SetPathValues(std::move(found.path_values));
-  if (found.route != nullptr) exchange.SetDialect(found.route->dialect);
   if (place_->spare() && (found.route == nullptr || !found.route->probe)) {
     co_await exchange.RespondError(Crowded());
     co_return;
@@ -368,6 +368,7 @@ asio::awaitable<bool> HttpConnection::Refuse(ApiError error) {
   const std::string id = RandomId();
   context_.log.WriteRefusal(error, id, peer_);
   HttpResponse response = ErrorResponse(error);
+  SpeakIn(DialectOf(context_.routes, RequestedPath(input_)), id, &response);
   if (!context_.replica_id.empty()) response.fields.emplace_back("x-hydrant-replica", context_.replica_id);
   std::string out;
   AppendHead(response, 1, false, static_cast<int64_t>(response.body.size()), id, &out);

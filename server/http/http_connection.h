@@ -61,7 +61,7 @@ class HttpConnection : public ResponseStream, public std::enable_shared_from_thi
   boost::asio::awaitable<void> Run();
   // False: no further request comes, or it was refused (and answered).
   boost::asio::awaitable<bool> ReadHead(HttpHead* head);
-  boost::asio::awaitable<void> Serve(HttpExchange& exchange);
+  boost::asio::awaitable<void> Serve(HttpExchange& exchange, FoundRoute found);
   boost::asio::awaitable<void> ServeClient(HttpExchange& exchange);
 
   ApiError Crowded() const;

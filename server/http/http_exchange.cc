@@ -38,13 +38,7 @@ HttpExchange::HttpExchange(ResponseStream& stream, HttpHead head, std::string_vi
 HttpResponse HttpExchange::WithCommonFields(HttpResponse response) const {
   if (response.close || !body_read_) stream_.CloseAfterResponse();
   if (!replica_.empty()) response.fields.emplace_back("x-hydrant-replica", replica_);
-  if (dialect_ == Dialect::kAnthropic) {
-    response.fields.emplace_back("request-id", request_id_);
-    if (response.error.has_value()) {
-      response.status = MessagesErrorStatus(*response.error);
-      response.body = MessagesErrorJson(*response.error, request_id_);
-    }
-  }
+  SpeakIn(dialect_, request_id_, &response);
   if (const std::string* origin = head_.Find("origin"); origin != nullptr && origin_admitted_) {
     response.fields.emplace_back("access-control-allow-origin", *origin);
     response.fields.emplace_back("access-control-expose-headers", kExposedFields);
@@ -85,6 +79,14 @@ void HttpExchange::DropBody() {
 
 void HttpExchange::ClosePlace() {
   if (place_ != nullptr) place_->Close();
+}
+
+void SpeakIn(Dialect dialect, std::string_view request_id, HttpResponse* response) {
+  if (dialect != Dialect::kAnthropic) return;
+  response->fields.emplace_back("request-id", request_id);
+  if (!response->error.has_value()) return;
+  response->status = MessagesErrorStatus(*response->error);
+  response->body = MessagesErrorJson(*response->error, request_id);
 }
 
 HttpResponse ErrorResponse(const ApiError& error) {

@@ -25,6 +25,8 @@ namespace hydrant {
 
 // The response that carries `error`.
 HttpResponse ErrorResponse(const ApiError& error);
+// Has the response speak `dialect`: the fields of its head, and what it tells if that is an error.
+void SpeakIn(Dialect dialect, std::string_view request_id, HttpResponse* response);
 
 class HttpExchange {
  public:
@@ -41,6 +43,7 @@ class HttpExchange {
   const std::string& request_id() const { return request_id_; }
   // The tenant that asks; null on an open route, and for the operator.
   const Caller& caller() const { return caller_; }
+  Dialect dialect() const { return dialect_; }
   std::string_view client() const { return client_; }  // an address as text: the peer's, or of somebody behind it
   int64_t arrival_us() const { return arrival_us_; }   // monotonic; when the head was complete
   int status() const { return status_; }               // 0: no response yet

@@ -227,6 +227,17 @@ HttpProgress HttpHeadReader::CheckFields() {
   return HttpProgress::kDone;
 }
 
+std::string_view RequestedPath(std::string_view input) {
+  const std::string_view line = input.substr(std::min(input.find_first_not_of("\r\n"), input.size()));
+  std::string_view target = line.substr(std::min(line.find(' '), line.size()));
+  target = target.substr(std::min<size_t>(1, target.size()));
+  target = target.substr(0, target.find_first_of(" ?\r\n"));
+  const size_t authority = target.find("://");
+  if (authority == std::string_view::npos) return target;
+  target.remove_prefix(authority + 3);
+  return target.substr(std::min(target.find('/'), target.size()));
+}
+
 HttpProgress ChunkedDecoder::Reject(ApiError error) {
   reject_ = std::move(error);
   return HttpProgress::kRejected;

@@ -51,6 +51,9 @@ class HttpHeadReader {
   size_t consumed_ = 0;
 };
 
+// The path of a request of which `input` came and nothing is known to be right; empty: it has none, or not yet.
+std::string_view RequestedPath(std::string_view input);
+
 // A chunked body, decoded as it arrives. Extensions and trailers are read over; both are bounded.
 class ChunkedDecoder {
  public:

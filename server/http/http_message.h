@@ -13,7 +13,7 @@
 
 namespace hydrant {
 
-// In whose words a route tells its errors, and names a request in its header.
+// In whose words a request is told its errors, and its name in a header.
 enum class Dialect : uint8_t { kOpenAi, kAnthropic };
 
 struct HttpField {

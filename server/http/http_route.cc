@@ -21,6 +21,21 @@ std::string_view TakeName(std::string_view* route) {
 
 std::string_view TextBeforeName(std::string_view route) { return route.substr(0, route.find('{')); }
 
+// "/v1/models" is "/models", and so is what a client asks for whose base address has no /v1, or a second one, or a slash too
+// many.
+std::string_view BarePath(std::string_view path) {
+  constexpr std::string_view kBase = "/v1";
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  while (path.starts_with("//")) path.remove_prefix(1);
+  while (path.starts_with("/v1/")) path.remove_prefix(kBase.size());
+  return path;
+}
+
+// Anthropic's clients always say which version of its API they speak.
+Dialect DialectOfClient(const HttpHead& head) {
+  return head.Find("anthropic-version") == nullptr ? Dialect::kOpenAi : Dialect::kAnthropic;
+}
+
 bool Accepts(const HttpRoute& route, std::string_view method) {
   return method == route.method || (method == "HEAD" && route.method == "GET");
 }
@@ -73,20 +88,31 @@ FoundRoute FindRoute(const std::vector<HttpRoute>& routes, const HttpHead& head)
     absl::StrAppend(&found.allow, found.allow.empty() ? "" : ", ", candidate.method,
                     candidate.method == "GET" ? ", HEAD" : "");
   }
+  const bool says = found.route != nullptr && found.route->dialect.has_value();
+  found.dialect = says ? *found.route->dialect : DialectOf(routes, head.path, DialectOfClient(head));
   found.preflight = head.method == "OPTIONS" && head.Find("origin") != nullptr && !found.allow.empty() &&
                     head.Find("access-control-request-method") != nullptr;
   return found;
 }
 
-ApiError NoRoute(const std::vector<HttpRoute>& routes, std::string_view path) {
-  static constexpr std::string_view kBase = "/v1";
-  ApiError error = RouteNotFound();
-  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
-  while (path.starts_with("//")) path.remove_prefix(1);
-  while (path.starts_with("/v1/")) path.remove_prefix(kBase.size());
+Dialect DialectOf(const std::vector<HttpRoute>& routes, std::string_view path, Dialect of_client) {
+  path = BarePath(path);
+  const HttpRoute* nearest = nullptr;
+  size_t longest = 0;
   for (const HttpRoute& route : routes) {
-    const std::string_view known = route.path;
-    if (known != path && !(known.starts_with(kBase) && known.substr(kBase.size()) == path)) continue;
+    const std::string_view above = BarePath(TextBeforeName(route.path));
+    const bool is_above = path.starts_with(above) && (path.size() == above.size() || path[above.size()] == '/');
+    if (!is_above || above.size() <= longest) continue;
+    nearest = &route;
+    longest = above.size();
+  }
+  return nearest == nullptr ? of_client : nearest->dialect.value_or(of_client);
+}
+
+ApiError NoRoute(const std::vector<HttpRoute>& routes, std::string_view path) {
+  ApiError error = RouteNotFound();
+  for (const HttpRoute& route : routes) {
+    if (BarePath(route.path) != BarePath(path)) continue;
     absl::StrAppend(&error.message, " Did you mean ", route.path, "?");
     break;
   }

@@ -37,7 +37,8 @@ struct HttpRoute {
   // one whose length is not known.
   bool streams_body = false;
   int64_t body_bytes_max = 0;  // of its own, where Limits::body_bytes_max is too much; 0: none
-  Dialect dialect = Dialect::kOpenAi;
+  // Also of whatever is asked for below its path, and not there. Nullopt: that of the client, which says whose it is or is OpenAI's.
+  std::optional<Dialect> dialect = Dialect::kOpenAi;
   bool audited = false;                                // its requests change the server: each is logged
   Authenticate authenticate = nullptr;                 // in the place of the listener's; null: the listener's
   std::string_view content_type = "application/json";  // of the body, where its head says one
@@ -61,8 +62,13 @@ struct FoundRoute {
   std::string allow;                     // methods of the path; empty: there is nothing
   bool open = true;                      // no route of the path needs a key
   bool preflight = false;                // asks what a page may ask (Fetch standard, CORS-preflight fetch)
+  Dialect dialect = Dialect::kOpenAi;
 };
 FoundRoute FindRoute(const std::vector<HttpRoute>& routes, const HttpHead& head);
+
+// In whose words the errors of a path are told that no route answers, or of which nothing but the path is known. `of_client`: where the
+// table does not say.
+Dialect DialectOf(const std::vector<HttpRoute>& routes, std::string_view path, Dialect of_client = Dialect::kOpenAi);
 
 // 404. The path is told that a client meant whose base address has no /v1, or a second one, or a slash too many.
 ApiError NoRoute(const std::vector<HttpRoute>& routes, std::string_view path);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <vector>
 
 namespace hydrant {
 namespace {
@@ -43,6 +44,20 @@ TEST(ModelsTest, PoliciesOfTheCacheAreListed) {
 
 TEST(ModelsTest, NamesAreEscaped) {
   EXPECT_EQ(Json::parse(ModelJson({"a\"b\xff", 0, "", 1, 1}))["id"], "a\"b\xef\xbf\xbd");
+}
+
+TEST(ModelsTest, AnthropicsClientsFindTheMembersThatTheyNeed) {
+  const std::vector<ModelCard> cards = {{"smol", 1700000000, "SmolLM2.gguf", 8192, 737280}, {"poet", 1, "", 8192, 1}};
+  const Json list = Json::parse(MessagesModelListJson(cards));
+  EXPECT_EQ(list["first_id"], "smol");
+  EXPECT_EQ(list["last_id"], "poet");
+  EXPECT_EQ(list["has_more"], false);
+  const Json model = {{"type", "model"},        {"id", "smol"},
+                      {"display_name", "smol"}, {"created_at", "2023-11-14T22:13:20Z"},
+                      {"lifecycle", "active"},  {"max_input_tokens", 8192},
+                      {"max_tokens", 8192}};
+  EXPECT_EQ(list["data"][0], model);
+  EXPECT_EQ(Json::parse(MessagesModelJson(cards[0])), model);
 }
 
 TEST(ModelsTest, AnEmptyListIsAList) { EXPECT_EQ(ModelListJson({}), R"({"object":"list","data":[]})"); }

@@ -35,6 +35,9 @@ TEST(LoadingServer, TellsProbesAndClientsToComeLater) {
   EXPECT_THAT(RawClient(port).Ask(Get("/ready")).body, HasSubstr("The model is loading: 45 %.\""));
   EXPECT_EQ(RawClient(port).Ask(Get("/livez")).status, 200) << "nothing is wrong with the process";
   EXPECT_EQ(RawClient(port).Ask(Get("/nothing")).status, 404);
+  const Response message = RawClient(port).Ask(Get("/v1/messages"));
+  EXPECT_EQ(message.status, 529);
+  EXPECT_THAT(message.body, HasSubstr(R"({"type":"error","error":{"type":"overloaded_error")"));
 }
 
 // Where the metrics are the operator's, they are so on the operator's port.

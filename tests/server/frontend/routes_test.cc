@@ -372,5 +372,58 @@ TEST(Routes, MessagesTellTheirErrorsInAnthropicsWords) {
   EXPECT_THAT(server.Ask(Get("/v1/models")).body, HasSubstr(R"({"error":{"message")"));
 }
 
+// Also those that nobody makes who knows of messages: HTTP's own.
+TEST(Routes, WhatAPathSpeaksIsSaidByTheTable) {
+  TestServer server(WithChats());
+  const auto request = [](const std::string& line, const std::string& fields = "") {
+    return line + " HTTP/1.1\r\nHost: localhost\r\n" + fields + "\r\n";
+  };
+  std::string many;
+  for (int i = 0; i < 101; ++i) many += "a: b\r\n";
+  const std::string version = "anthropic-version: 2023-06-01\r\n";
+  const struct {
+    std::string request;
+    int status;
+    const char* type;  // Anthropic's; null: OpenAI's shape
+  } cases[] = {
+      {request("GET /v1/messages"), 405, "invalid_request_error"},
+      {request("POST /v1/messages/batches"), 404, "not_found_error"},
+      {request("POST /messages"), 404, "not_found_error"},
+      {request("POST /v1/v1/messages/"), 404, "not_found_error"},
+      {request("FOO /v1/messages"), 501, "api_error"},
+      {request("POST /v1/messages"), 411, "invalid_request_error"},
+      {request("POST /v1/messages", "Content-Length: 1099511627776\r\n"), 413, "request_too_large"},
+      {request("POST /v1/messages", "Content-Type: text/plain\r\nContent-Length: 0\r\n"), 415, "invalid_request_error"},
+      {request("POST /v1/messages?x=" + std::string(20'000, 'a')), 414, "invalid_request_error"},
+      {request("POST http://localhost/v1/messages", many), 431, "invalid_request_error"},
+      {request("POST /v1/messages/count_tokens", "Host: b\r\n"), 400, "invalid_request_error"},
+      {request("GET /v1/models/none", version), 404, "not_found_error"},
+      {request("GET /v1/files", version), 404, "not_found_error"},
+      {request("GET /v1/models/none"), 404, nullptr},
+      {request("GET /v1/files"), 404, nullptr},
+      {request("GET /v1/messages-of-somebody"), 404, nullptr},
+      {request("GET /v1/chat/completions", version), 405, nullptr},
+      {request("GET /v1/models", many), 431, nullptr},
+  };
+  for (const auto& test : cases) {
+    const RawClient::Response response = server.Ask(test.request);
+    const std::string line = test.request.substr(0, 60);
+    EXPECT_EQ(response.status, test.status) << line;
+    const std::string begin =
+        test.type == nullptr ? R"({"error":{)" : R"({"type":"error","error":{"type":")" + std::string(test.type) + "\"";
+    EXPECT_TRUE(response.body.starts_with(begin)) << line << response.body;
+    EXPECT_EQ(response.Field("request-id").empty(), test.type == nullptr) << line;
+  }
+}
+
+TEST(Routes, AnthropicsClientsListModelsInTheirShape) {
+  TestServer server;
+  const std::string version = "anthropic-version: 2023-06-01\r\n";
+  const RawClient::Response list = server.Ask(Get("/v1/models?limit=20", version));
+  EXPECT_THAT(list.body, HasSubstr(R"({"data":[{"type":"model","id":"test-model","display_name":"test-model",)"));
+  EXPECT_THAT(list.body, HasSubstr(R"("first_id":"test-model","last_id":"test-model","has_more":false})"));
+  EXPECT_THAT(server.Ask(Get("/v1/models/test-model", version)).body, HasSubstr(R"({"type":"model",)"));
+}
+
 }  // namespace
 }  // namespace hydrant

@@ -303,5 +303,15 @@ TEST(ChunkedDecoder, TrailersExtensionsAndTinyChunksAreBounded) {
   EXPECT_EQ(Decode(trailers, 1 << 20).status, 431) << "many small ones";
 }
 
+TEST(RequestedPath, IsFoundInWhatCame) {
+  EXPECT_EQ(RequestedPath("POST /v1/messages?x=1 HTTP/1.1\r\n"), "/v1/messages");
+  EXPECT_EQ(RequestedPath("\r\nPOST /v1/messages\r\nHost"), "/v1/messages");
+  EXPECT_EQ(RequestedPath("POST http://a:1/v1/messages HTTP/1.1\r\n"), "/v1/messages");
+  EXPECT_EQ(RequestedPath("POST /v1/mess"), "/v1/mess");
+  for (const char* none : {"", "\r\n", "POST", "POST ", "POST http://a HTTP/1.1", "\x16\x03\x01"}) {
+    EXPECT_EQ(RequestedPath(none), "") << none;
+  }
+}
+
 }  // namespace
 }  // namespace hydrant

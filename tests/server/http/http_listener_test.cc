@@ -135,11 +135,12 @@ TEST(HttpListener, WhoAsksHowItIsGetsInOverTheCap) {
     return answer;
   };
   ASSERT_TRUE(Eventually([&] { return ask("/v1/models").status == 503; })) << "both have a place";
+  EXPECT_EQ(ask("/v1/messages").status, 529) << "as Anthropic's clients are told";
   for (const char* path : {"/health", "/livez", "/ready"}) EXPECT_EQ(ask(path).status, 200) << path;
   const std::string metrics = ask("/metrics").body;
   const size_t refused = metrics.find("\nhydrant_connections_refused_total ");
   ASSERT_NE(refused, std::string::npos);
-  EXPECT_NE(metrics.substr(refused, 40).find(" 1\n"), std::string::npos) << metrics.substr(refused, 40);
+  EXPECT_NE(metrics.substr(refused, 40).find(" 2\n"), std::string::npos) << metrics.substr(refused, 40);
 }
 
 TEST(HttpListener, WhoComesToACrowdTakesThePlaceOfTheLongestIdle) {

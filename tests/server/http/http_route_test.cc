@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace hydrant {
@@ -59,6 +61,27 @@ TEST(FindRoute, ThePathThatSaysMostIsTheOnlyOne) {
   EXPECT_EQ(Found("PUT", "/r/x/other"), "/{rest...}");
   EXPECT_EQ(Found("GET", "/r/x/other"), "PUT");
   EXPECT_EQ(Found("GET", "/"), "");
+}
+
+TEST(DialectOf, IsThatOfTheNearestPathAbove) {
+  std::vector<HttpRoute> routes(4);
+  routes[0].path = "/";
+  routes[1].path = "/v1/messages";
+  routes[1].dialect = Dialect::kAnthropic;
+  routes[2].path = "/v1/messages/openai/{id}";
+  routes[3].path = "/v1/models/{model...}";
+  routes[3].dialect = std::nullopt;
+  for (const char* path : {"/v1/messages", "/v1/messages/", "/v1/messages/x", "/messages/x", "/v1/v1/messages"}) {
+    EXPECT_EQ(DialectOf(routes, path), Dialect::kAnthropic) << path;
+  }
+  for (const char* path : {"/v1/messages/openai", "/v1/messages/openai/x/y"}) {
+    EXPECT_EQ(DialectOf(routes, path, Dialect::kAnthropic), Dialect::kOpenAi) << path;
+  }
+  for (const char* path : {"", "/", "*", "/v1", "/v1/messagesx", "/v1/models", "/v1/models/x"}) {
+    const Dialect of_root = std::string_view(path) == "/" ? Dialect::kOpenAi : Dialect::kAnthropic;
+    EXPECT_EQ(DialectOf(routes, path, Dialect::kAnthropic), of_root) << path;
+    EXPECT_EQ(DialectOf(routes, path), Dialect::kOpenAi) << path;
+  }
 }
 
 }  // namespace
