@@ -331,6 +331,11 @@ void ReadThinking(ObjectReader* reader, int64_t tokens_max, MessagesRequest* req
   if (type != "enabled" && type != "disabled" && type != "adaptive") {
     return thinking.Fail("type", "'thinking.type' must be enabled, adaptive or disabled.");
   }
+  const std::string display = thinking.String("display", "summarized", 16, /*identifier=*/true);
+  if (display != "summarized" && display != "omitted") {
+    return thinking.Fail("display", "'thinking.display' must be summarized or omitted.");
+  }
+  request->omits_thinking = display == "omitted";
   const std::optional<int64_t> budget = thinking.OptionalInteger("budget_tokens", 1, 1 << 30);
   if (type == "enabled" && !budget.has_value()) {
     return thinking.Fail("budget_tokens", "'thinking.budget_tokens' is required.", "missing_field");

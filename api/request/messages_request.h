@@ -22,7 +22,8 @@
 namespace hydrant {
 
 struct MessagesRequest : ChatRequest {
-  int32_t asked_tokens = 0;  // `max_tokens` as the client wrote it; the context may have room for fewer
+  bool omits_thinking = false;  // who asked for thinking wants to know that there was some
+  int32_t asked_tokens = 0;     // `max_tokens` as the client wrote it; the context may have room for fewer
 };
 
 // Reads and checks a body. Errors: 400 naming the field in `param`; 404 model_not_found.

@@ -19,6 +19,11 @@ void AppendMessageUsage(std::string* out, const Usage& usage) {
   AppendJsonInteger(out, usage.cached_tokens);
   out->append(",\"output_tokens\":");
   AppendJsonInteger(out, usage.completion_tokens);
+  if (usage.reasoning_tokens.has_value()) {
+    out->append(",\"output_tokens_details\":{\"thinking_tokens\":");
+    AppendJsonInteger(out, *usage.reasoning_tokens);
+    out->push_back('}');
+  }
   out->append(",\"service_tier\":\"standard\"}");
 }
 
@@ -85,7 +90,7 @@ std::string MessagesWriter::Body(const Answer& answer) {
   AppendMessageHead(&out);
   if (options_.include_reasoning && !choice.reasoning.empty()) {
     out.append("{\"type\":\"thinking\",\"thinking\":");
-    AppendJsonString(&out, choice.reasoning);
+    AppendJsonString(&out, options_.omits_thinking ? std::string_view() : std::string_view(choice.reasoning));
     out.append(",\"signature\":");
     AppendJsonString(&out, head_.id);
     out.push_back('}');
@@ -137,6 +142,7 @@ void MessagesWriter::AppendThinking(std::string* out, std::string_view thinking)
     out->append(",\"content_block\":{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
     EndEvent(out);
   }
+  if (options_.omits_thinking) return;
   BeginBlockEvent(out, "content_block_delta", block_);
   out->append(",\"delta\":{\"type\":\"thinking_delta\",\"thinking\":");
   AppendJsonString(out, thinking);

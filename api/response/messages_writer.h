@@ -30,6 +30,7 @@ struct MessagesWriterOptions {
   std::string call_ids;             // what ids of calls are made of: no two answers have the same
   bool parallel_tool_calls = true;  // false: the first call only
   bool include_reasoning = false;   // in blocks of thinking; else what the model thought is left out
+  bool omits_thinking = false;      // such blocks are there, and empty
   int32_t asked_tokens = 0;         // `max_tokens`: an answer that ends before, for want of room, says so
 };
 

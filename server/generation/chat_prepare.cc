@@ -247,6 +247,7 @@ ApiResult<PreparedGeneration> PrepareMessages(std::string_view body, const Servi
   options.call_ids = RandomId();
   options.parallel_tool_calls = request.parallel_tool_calls;
   options.include_reasoning = request.include_reasoning;
+  options.omits_thinking = request.omits_thinking;
   options.asked_tokens = request.asked_tokens;
   ApiResult<RequestPrompt> prompt = RenderConversation(request.conversation, context);
   if (!prompt.ok()) return prompt.error();

@@ -193,6 +193,7 @@ TEST(MessagesRequest, RefusesByName) {
       {kHi, R"(,"tool_choice":{"type":"any"})", "tool_choice.type", "invalid_value"},
       {kHi, R"(,"tool_choice":{"type":"tool","name":"f"})", "tool_choice.name", "invalid_value"},
       {kHi, R"(,"tool_choice":{"type":"x"})", "tool_choice.type", "invalid_value"},
+      {kHi, R"(,"thinking":{"type":"adaptive","display":"full"})", "thinking.display", "invalid_value"},
       {kHi, R"(,"thinking":{"type":"enabled"})", "thinking.budget_tokens", "missing_field"},
       {kHi, R"(,"thinking":{"type":"enabled","budget_tokens":2048})", "thinking.budget_tokens", "invalid_value"},
       {kHi, R"(,"output_config":{"format":{"type":"json_schema"}})", "output_config.format.json_schema",

@@ -139,6 +139,28 @@ TEST(MessagesWriter, HasABlockOfThinkingForWhoAskedForIt) {
   }
 }
 
+TEST(MessagesWriter, ThinkingThatIsOmittedIsAnEmptyBlockWithItsSignatureAndIsCounted) {
+  const MessagesWriterOptions options = {.include_reasoning = true, .omits_thinking = true};
+  const Json thinking = {{"type", "thinking"}, {"thinking", ""}, {"signature", "msg_1"}};
+  MessagesWriter whole(options), streamed(options);
+  whole.Begin(MessageHead());
+  Answer answer;
+  answer.choices.push_back({.reasoning = "hm so", .text = "hi"});
+  answer.usage.reasoning_tokens = 2;
+  const Json body = Json::parse(whole.Body(answer));
+  EXPECT_EQ(body["content"][0], thinking);
+  EXPECT_EQ(body["usage"]["output_tokens_details"], Json({{"thinking_tokens", 2}}));
+
+  streamed.Begin(MessageHead());
+  std::string out;
+  Usage usage;
+  streamed.AppendChunk(&out, {.first = true, .reasoning = "hm", .usage = &usage});
+  streamed.AppendChunk(&out, {.reasoning = " so"});
+  streamed.AppendChunk(&out, {.text = "hi", .finish_reason = FinishReason::kStop});
+  EXPECT_EQ(out.find("thinking_delta"), std::string::npos);
+  EXPECT_EQ(Blocks(MessageEvents(out))[0], thinking);
+}
+
 TEST(MessagesWriter, StreamsEventsInTheirOrder) {
   const std::vector<Json> events = Stream({.asked_tokens = 100}, {"a", "b", ""}, FinishReason::kStop);
   EXPECT_EQ(Names(events),
