@@ -139,14 +139,17 @@ std::optional<ApiError> DeleteAt(const Asked& asked, const std::string& session_
   return error.has_value() && error->code == "turn_changed" ? RemoveFrom(asked, session_id) : error;
 }
 
-// The response is not there. Where a start would find it, its deletion was not durable, and is asked for again.
+// The response is not there. Where a start would find it, or KV is left, its deletion was not durable, and is asked for again.
 std::optional<ApiError> DeleteResponseAgain(const Asked& asked) {
   const std::string session_id = SessionOfResponse(asked.id);
   const std::shared_ptr<const SessionPast> past =
       session_id.empty() ? nullptr : asked.sessions().ReadDurable(asked.tenant(), session_id);
-  if (past == nullptr || FindNote(past->notes, asked.id) == past->notes.end()) return ResponseNotFound();
-  return asked.sessions().Get(asked.tenant(), session_id).ok() ? RemoveFrom(asked, session_id)
-                                                               : DeleteAt(asked, session_id, past->turn);
+  const bool is_durable = past != nullptr && FindNote(past->notes, asked.id) != past->notes.end();
+  const bool is_left = !session_id.empty() && asked.sessions().HasLeftKv(asked.tenant(), session_id);
+  if (!is_durable && !is_left) return ResponseNotFound();
+  return asked.sessions().Get(asked.tenant(), session_id).ok()
+             ? RemoveFrom(asked, session_id)
+             : DeleteAt(asked, session_id, is_durable ? past->turn : 0);
 }
 
 // A session with nothing else to be found in it goes, too.
@@ -418,11 +421,12 @@ bool HasDurableItem(const Asked& asked) {
 Answer DeleteItem(const Asked& asked) {
   if (FindConversation(asked) == nullptr) return ErrorResponse(ConversationNotFound());
   std::string object;
-  const bool was_durable = HasDurableItem(asked);  // asked before the turn: others can go on meanwhile
+  // Asked before the turn: others can go on meanwhile.
+  const bool was_durable = HasDurableItem(asked) || asked.sessions().HasLeftKv(asked.tenant(), asked.id);
   const auto change = [&](TurnNotes* notes) -> std::optional<ApiError> {
     if (notes->empty()) return ConversationNotFound();  // another session has this name since
     auto failed = RemoveItem(notes, asked.item, asked.context.request);
-    // It is gone, and that was not durable.
+    // It is gone, and that was not durable, or its KV is left.
     if (failed.has_value() && failed->status == 404 && was_durable) failed.reset();
     if (!failed.has_value()) object = notes->front()->text.substr(0, notes->front()->text.find('\n'));
     return failed;
@@ -478,8 +482,8 @@ asio::awaitable<void> RespondWith(HttpExchange& exchange, const ServingContext& 
     const bool here = co_await durable->Wait();
     if (!here) co_return;
     if (made.waits == Waits::kForDeletion && !durable->yes()) {
-      made.response =
-          ErrorResponse(NotDurable("What was deleted is gone, but a restart of the server may bring it back."));
+      made.response = ErrorResponse(
+          NotDurable("It is gone, but not from the disk: a restart may bring it back, or its KV is left."));
     } else if (made.waits == Waits::kForChange) {
       const bool kept = durable->yes() && context.sessions->journals();
       made.response.fields.emplace_back("x-hydrant-durable", kept ? "tokens" : "false");

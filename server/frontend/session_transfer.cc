@@ -325,7 +325,8 @@ asio::awaitable<void> SessionTransfer::Forget(HttpExchange& exchange, Caller ten
   bool here = co_await durable.Wait();
   if (!here) co_return;
   if (!durable.yes()) {
-    co_await exchange.RespondError(NotDurable("The session is gone, but a restart of the server may bring it back."));
+    co_await exchange.RespondError(
+        NotDurable("The session is gone, but not from the disk: a restart may bring it back, or its KV is left."));
     co_return;
   }
   if (purge.has_value()) {

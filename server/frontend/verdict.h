@@ -19,7 +19,7 @@ namespace hydrant {
 
 inline constexpr int32_t kDiskAgainS = 10;  // Retry-After where the disk does not take anything
 
-// 503: something is gone, and a start may find it again.
+// 503: something is gone, and a start may find it again, or the disk has its KV.
 inline ApiError NotDurable(std::string message) { return Overloaded(std::move(message), "not_durable", kDiskAgainS); }
 
 class Verdict {

@@ -21,9 +21,10 @@ constexpr size_t kGoneMax = 256;
 std::function<void(bool)> ThenRemoveKv(KvKeeper& kv, const SessionName& name, std::function<void(bool)> done) {
   return [&kv, name, done = std::move(done)](bool durable) {
     try {
-      kv.Remove(name, done ? std::function<void()>([done, durable] { done(durable); }) : nullptr);
+      kv.Remove(name,
+                done ? std::function<void(bool)>([done, durable](bool gone) { done(durable && gone); }) : nullptr);
     } catch (const std::bad_alloc&) {
-      if (done) done(durable);  // the next start sweeps the file
+      if (done) done(false);  // the next start sweeps the file
     }
   };
 }
@@ -494,7 +495,12 @@ std::optional<ApiError> SessionStore::Delete(int32_t tenant, const std::string& 
     if (options_.journal == nullptr) return SessionNotFound(/*expired=*/false);
     const SessionName name = options_.journal->NameOf(TenantOf(tenant).name, id);
     const uint64_t logged_turn = options_.journal->TurnOf(name);
-    if (logged_turn == 0) return SessionNotFound(/*expired=*/false);
+    if (logged_turn == 0) {
+      // It is gone, and not all of its KV.
+      if (options_.kv == nullptr || !options_.kv->HasLeft(name)) return SessionNotFound(/*expired=*/false);
+      RemoveKv(name, std::move(done));
+      return std::nullopt;
+    }
     // Its last turns may not have been durable.
     if (turn.has_value() && logged_turn > *turn) return TurnChanged(logged_turn);
     ForgetLogged(TenantOf(tenant), name, logged_turn, std::move(done));

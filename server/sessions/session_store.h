@@ -223,15 +223,17 @@ class SessionStore {
 
   // Errors: 404; 409 for one with a turn in progress.
   ApiResult<SessionCard> Get(int32_t tenant, const std::string& id);
-  // `done` is told when no start will find it again: on any thread, also on this one; not when there is an error. 412 turn_changed
-  // when `turn` is not the session's last. One that is gone, and that a start would find, is there to be deleted.
-  std::optional<ApiError> Delete(int32_t tenant, const std::string& id,
-                                 std::function<void(bool durable)> done = nullptr,
+  // `done` is told when no start will find it again and no file of its KV is left, or that this is not so: on any thread, also on this
+  // one; not when there is an error. 412 turn_changed when `turn` is not the session's last. One that is gone, and that a start would
+  // find, or whose KV is left, is there to be deleted.
+  std::optional<ApiError> Delete(int32_t tenant, const std::string& id, std::function<void(bool gone)> done = nullptr,
                                  std::optional<uint64_t> turn = std::nullopt);
 
   // The past that a start would find, where that is not the session's: it is gone, or its last turn is not durable. Null: there is none,
   // or it cannot be read. Waits for the disk, but not where there is none.
   std::shared_ptr<const SessionPast> ReadDurable(int32_t tenant, const std::string& id);
+  // Whether there are files of its KV that were to be removed, and could not be.
+  bool HasLeftKv(int32_t tenant, const std::string& id);
 
   struct View {
     SessionCard card;
@@ -424,7 +426,7 @@ class SessionStore {
   std::shared_ptr<const SessionPast> ReadLogged(const SessionName& name) const;
   static KvBinding BindingOf(const SessionName& name, const SessionPast& past);
   void FindKv(SessionTurn* turn);
-  void RemoveKv(const SessionName& name, const std::function<void()>& done);
+  void RemoveKv(const SessionName& name, std::function<void(bool gone)> done);
   bool ReadsDisk(const Session& session) const;  // whether Begin of it waits for the disk; REQUIRES the lock
   // Whether so many bytes of the tenant's may wait for their KV; then they do.
   bool TakePromise(int32_t tenant, int64_t bytes);

@@ -179,7 +179,9 @@ void SessionStore::Commit(Session* session, uint64_t turn, const SessionPast* be
     };
     if (!durable) return end(Durability::kNone);
     // While the session is this turn's, so that nothing of a later one goes.
-    if (removes && options_.kv != nullptr) return RemoveKv(session->name, [end] { end(Durability::kTokens); });
+    if (removes && options_.kv != nullptr) {
+      return RemoveKv(session->name, [end](bool gone) { end(gone ? Durability::kTokens : Durability::kNone); });
+    }
     const int32_t tenant = session->tenant;
     if (!wish.has_value() || !TakePromise(tenant, past_bytes)) return end(Durability::kTokens);
     WriteKv(*wish, {}, /*urgent=*/true, [this, tenant, past_bytes, end](bool kept) {

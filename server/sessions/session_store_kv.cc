@@ -65,18 +65,24 @@ void SessionStore::ReadKv(SessionTurn* turn, std::function<void(KvBytes)> done) 
   options_.kv->Read(std::move(turn->kv_file_), told);
 }
 
-// `done` is told once no file of the session's KV is left; where there is no memory to have that waited for, the next write removes it,
-// or the next start.
-void SessionStore::RemoveKv(const SessionName& name, const std::function<void()>& done) {
+// `done` is told whether no file of the session's KV is left; where there is no memory to have that waited for, the next write removes
+// it, or the next start.
+void SessionStore::RemoveKv(const SessionName& name, std::function<void(bool)> done) {
   bool asked = false;
   try {
-    std::function<void()> told = done;
+    std::function<void(bool)> told = done;
     options_.kv->Remove(name, std::move(told));
     asked = true;
   } catch (const std::bad_alloc&) {
     // Nothing happened.
   }
-  if (!asked) done();
+  if (!asked && done) done(false);
+}
+
+bool SessionStore::HasLeftKv(int32_t tenant, const std::string& id) {
+  if (options_.kv == nullptr) return false;
+  const Lock lock(*this);
+  return options_.kv->HasLeft(options_.journal->NameOf(TenantOf(tenant).name, id));
 }
 
 void SessionStore::OnKvLoss(const TurnId& turn, KvBytes kv) {

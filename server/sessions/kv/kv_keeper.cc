@@ -84,7 +84,7 @@ void KvKeeper::Stop() {
   }
   // What is left of it belongs to no session that the log has: the next start sweeps it.
   for (Removal& removal : removals) {
-    if (removal.done) removal.done();
+    if (removal.done) removal.done(false);
   }
   for (Reading& reading : reads) reading.done({});
 }
@@ -123,13 +123,12 @@ bool KvKeeper::has_room() const {
   return waiting_bytes_ < options_.waiting_bytes_max / 2;
 }
 
-void KvKeeper::Remove(const SessionName& session, std::function<void()> done) {
-  std::vector<Writing> cancelled;
-  bool waits = false;
+void KvKeeper::Remove(const SessionName& session, std::function<void(bool)> done) {
+  bool nothing = false, waits = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     // Its files are known, and it has none.
-    const bool nothing = swept_ && catalogue_.Find(session) == nullptr && in_hand_ != session;
+    nothing = swept_ && catalogue_.Find(session) == nullptr && in_hand_ != session && !HasLeftNow(session);
     if (!stopping_ && !nothing) {
       removals_.emplace_back().session = session;
       removals_.back().done.swap(done);
@@ -148,7 +147,7 @@ void KvKeeper::Remove(const SessionName& session, std::function<void()> done) {
   if (waits) {
     arrived_.notify_one();
   } else if (done) {
-    done();
+    done(nothing);
   }
 }
 
@@ -222,6 +221,7 @@ void KvKeeper::RunWriter() {
         SweepSome();
       } else {
         look_at_us_ = options_.clock() + options_.look_us;
+        RemoveLeft();
         CutToSize();
         hooks_.look();
       }
@@ -253,12 +253,13 @@ void KvKeeper::Lose(const SessionName& session) {
   }
   // The newest first: none is without what it goes on from.
   for (size_t i = turns.size(); i-- > 0;) {
-    if (disk_.Remove(session, turns[i], /*sync=*/false) < 0) CountError();
+    (void)RemoveFile(session, turns[i]);
   }
   Tell(session, 0);
 }
 
-void KvKeeper::RemoveFiles(const Removal& removal) {
+// Whether nothing is left of what was to be removed.
+bool KvKeeper::RemoveFiles(const Removal& removal) {
   bool swept = false, is_before = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -268,15 +269,17 @@ void KvKeeper::RemoveFiles(const Removal& removal) {
   }
   if (!swept && removal.turn == 0) RemoveUnswept(removal.session);
   if (is_before) Lose(removal.session);
+  return removal.turn != 0 || RemoveLeftOf(removal.session);
 }
 
 void KvKeeper::DoRemoval(Removal& removal) {
+  bool gone = false;
   try {
-    RemoveFiles(removal);
+    gone = RemoveFiles(removal);
   } catch (const std::bad_alloc&) {
     // What is left is removed by the sweep, the next write, or the next start.
   }
-  if (removal.done) removal.done();
+  if (removal.done) removal.done(gone);
 }
 
 void KvKeeper::DoWrite(Writing& writing) {
@@ -363,6 +366,7 @@ std::vector<uint64_t> KvKeeper::NoteFile(const KvWrite& write, const KvFileHeade
     if (header.base_turn != 0) file.bytes += entry->bytes;
   }
   if (error == 0) {
+    left_.erase({write.binding.session, write.binding.turn});  // it is another file now
     catalogue_.Put(write.binding.session, std::move(file));
   } else if (entry != nullptr && entry->turn == write.binding.turn) {
     catalogue_.Remove(write.binding.session);  // it was of the same turn, and is gone
@@ -400,7 +404,7 @@ KvOutcome KvKeeper::WriteOne(const KvWrite& write, int64_t* written) {
                         ? disk_.Adopt(*write.received)
                         : disk_.Write(header, head, write.kv.view(), [this](int64_t bytes) { Pace(bytes); });
   const std::vector<uint64_t> gone = NoteFile(write, header, error);
-  for (size_t i = gone.size(); i-- > 0;) (void)disk_.Remove(write.binding.session, gone[i], /*sync=*/false);
+  for (size_t i = gone.size(); i-- > 0;) (void)RemoveFile(write.binding.session, gone[i]);
   *written = header.own_bytes();
   return error == 0 ? KvOutcome::kTaken : KvOutcome::kFailed;
 }

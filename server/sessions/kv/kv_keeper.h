@@ -30,6 +30,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -94,7 +95,8 @@ class KvKeeper {
     int64_t bytes_per_s = 0;    // most that is written of what nobody waits for; 0: no limit
     int64_t look_us = 500'000;  // how often `look` is called
     int64_t retry_us =
-        10'000'000;  // how long nothing is written after a write that failed, and none of the log's room is given back again
+        10'000'000;  // how long nothing is written after a write that failed, none of the log's room is given back again, and
+                     // what could not be removed stays
     int64_t read_max_us = 10'000'000;  // after which a read is taken to hang: others are not begun behind it
     std::function<int64_t()> clock;    // monotonic microseconds
     std::function<double(const std::string& tenant)> weight_of;      // > 0
@@ -134,8 +136,11 @@ class KvKeeper {
   void Write(KvWrite write, bool urgent, std::function<void(bool durable)> done);
   // Whether what is not urgent would be taken.
   bool has_room() const;
-  // No file of the session is left when `done` is called; null: nobody asks. Throws std::bad_alloc, and then nothing happens.
-  void Remove(const SessionName& session, std::function<void()> done);
+  // `done` is told whether no file of the session is left; null: nobody asks. What the disk does not remove is tried again, every
+  // `retry_us` and whenever this is called. Throws std::bad_alloc, and then nothing happens.
+  void Remove(const SessionName& session, std::function<void(bool gone)> done);
+  // Whether there are files of the session that were to be removed, and could not be.
+  bool HasLeft(const SessionName& session) const;
   // The session's last turn is this one, and nothing goes on from the KV of another, whose files go.
   void Supersede(const SessionName& session, uint64_t turn);
   // `look` is called soon.
@@ -180,7 +185,7 @@ class KvKeeper {
   struct Removal {
     SessionName session{};
     uint64_t turn = 0;  // other than 0: only files of turns before
-    std::function<void()> done;
+    std::function<void(bool)> done;
   };
   struct Reading {
     std::shared_ptr<const OpenKvFile> file;
@@ -204,7 +209,11 @@ class KvKeeper {
   void RunReader();
   Work WaitForWork();
   void DoRemoval(Removal& removal);
-  void RemoveFiles(const Removal& removal);
+  bool RemoveFiles(const Removal& removal);
+  bool RemoveFile(const SessionName& session, uint64_t turn);
+  bool HasLeftNow(const SessionName& session) const;
+  bool RemoveLeftOf(const SessionName& session);
+  void RemoveLeft();
   void DoWrite(Writing& writing);
   KvOutcome WriteOne(const KvWrite& write, int64_t* written);
   std::shared_ptr<const OpenKvFile> BaseOf(const KvWrite& write);
@@ -242,6 +251,7 @@ class KvKeeper {
   std::optional<Unswept> unswept_;  // nullopt: not listed yet
   int64_t look_at_us_ = 0;
   int64_t retry_at_us_ = 0;
+  int64_t left_at_us_ = 0;  // when what is left is tried again
   int64_t cut_at_us_ = 0;
   bool in_hand_is_urgent_ = false;
   int64_t paced_until_us_ = 0;  // when what was written may have been
@@ -250,7 +260,8 @@ class KvKeeper {
   std::condition_variable arrived_;       // for the writer
   std::condition_variable read_arrived_;  // for the reader
   // Guarded by mutex_.
-  KvCatalogue catalogue_;  // files come and go by the writing thread alone
+  KvCatalogue catalogue_;                            // files come and go by the writing thread alone
+  std::set<std::pair<SessionName, uint64_t>> left_;  // files that could not be removed; by the writing thread alone
   std::deque<Removal> removals_;
   std::deque<Writing> urgent_, background_;
   std::optional<SessionName> in_hand_;  // whose file is being written

@@ -3,8 +3,10 @@
 #include <functional>
 #include <iterator>
 #include <mutex>
+#include <set>
 #include <utility>
 
+#include "server/process/log.h"
 #include "server/sessions/kv/kv_keeper.h"
 
 namespace hydrant {
@@ -35,6 +37,59 @@ KvKeeper::Unswept& KvKeeper::ListUnswept() {
   return unswept_.emplace(std::move(unswept));
 }
 
+// Whether the file is gone. Else it is tried again, for it says what was said.
+bool KvKeeper::RemoveFile(const SessionName& session, uint64_t turn) {
+  const int error = disk_.Remove(session, turn, /*sync=*/false);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (error == 0) {
+    if (left_.erase({session, turn}) != 0 && left_.empty()) Log(LogLevel::kInfo, "no KV file is left that was to go");
+    return true;
+  }
+  if (left_.empty()) {
+    const LogField field{"errno", -error};
+    Log(LogLevel::kWarning, "KV files of sessions cannot be removed; it is tried again", {&field, 1});
+    left_at_us_ = options_.clock() + options_.retry_us;
+  }
+  if (left_.insert({session, turn}).second) ++counts_.errors;
+  return false;
+}
+
+bool KvKeeper::HasLeft(const SessionName& session) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return HasLeftNow(session);
+}
+
+// REQUIRES: the lock.
+bool KvKeeper::HasLeftNow(const SessionName& session) const {
+  const auto found = left_.lower_bound({session, 0});
+  return found != left_.end() && found->first == session;
+}
+
+// Tries again what is left of the session. Whether nothing is.
+bool KvKeeper::RemoveLeftOf(const SessionName& session) {
+  std::vector<uint64_t> turns;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (auto it = left_.lower_bound({session, 0}); it != left_.end() && it->first == session; ++it) {
+      turns.push_back(it->second);
+    }
+  }
+  bool gone = true;
+  for (const uint64_t turn : turns) gone = RemoveFile(session, turn) && gone;
+  return gone;
+}
+
+void KvKeeper::RemoveLeft() {
+  if (options_.clock() < left_at_us_) return;
+  left_at_us_ = options_.clock() + options_.retry_us;
+  std::set<std::pair<SessionName, uint64_t>> left;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    left = left_;
+  }
+  for (const std::pair<SessionName, uint64_t>& file : left) (void)RemoveFile(file.first, file.second);
+}
+
 // The session's files that the sweep has yet to come to: whoever has them removed does not wait for it.
 void KvKeeper::RemoveUnswept(const SessionName& session) {
   Unswept& unswept = ListUnswept();
@@ -44,7 +99,7 @@ void KvKeeper::RemoveUnswept(const SessionName& session) {
   // The newest first: none is without what it goes on from.
   std::sort(turns.begin(), turns.end(), std::greater<>());
   for (const uint64_t turn : turns) {
-    if (disk_.Remove(session, turn, /*sync=*/false) < 0) CountError();
+    (void)RemoveFile(session, turn);
   }
   unswept.turns.erase(found);
 }
@@ -106,7 +161,7 @@ void KvKeeper::SweepSession(const SessionName& session, const std::vector<uint64
     const bool stays = kept.has_value() && (turn == kept->turn || std::find(kept->bases.begin(), kept->bases.end(),
                                                                             turn) != kept->bases.end());
     if (!stays) {
-      if (disk_.RemoveNamed(name) < 0) CountError();
+      (void)RemoveFile(session, turn);
       continue;
     }
     if (const int error = disk_.Reseal(name); error < 0) {

@@ -186,6 +186,11 @@ TEST_F(SessionStoreKv, WhatIsRemovedFromASessionIsOffTheDiskWhenThatIsSaid) {
   EXPECT_EQ(change(/*removes=*/true), 0);
   EXPECT_EQ(Files(), 0);
   EXPECT_EQ(change(/*removes=*/true), 0) << "there is none";
+  EXPECT_EQ(Turn("s", 60, kPromised), Durability::kKv);
+  disk_.Hang(StuckDisk::Stuck::kRemovesFail);
+  EXPECT_EQ(change(/*removes=*/true), -1);
+  disk_.Hang(StuckDisk::Stuck::kNothing);
+  EXPECT_EQ(change(/*removes=*/true), 0);
 }
 
 TEST_F(SessionStoreKv, AnotherHistoryLeavesNoFileOfTheOneBefore) {
@@ -307,6 +312,25 @@ TEST_F(SessionStoreKv, WhatIsDeletedIsOffTheDiskWhenThatIsSaid) {
   EXPECT_TRUE(other.get_future().get());
   LookAfter(6);
   EXPECT_EQ(Files(), 0);
+}
+
+TEST_F(SessionStoreKv, WhoDeletesWhatTheDiskDoesNotRemoveIsToldAndMayAskAgain) {
+  EXPECT_EQ(Turn("s", 40, kPromised), Durability::kKv);
+  disk_.Hang(StuckDisk::Stuck::kRemovesFail);
+  const auto is_gone = [this] {
+    std::promise<bool> told;
+    EXPECT_FALSE(store_->Delete(0, "s", [&](bool gone) { told.set_value(gone); }).has_value());
+    return told.get_future().get();
+  };
+  EXPECT_FALSE(is_gone());
+  EXPECT_FALSE(store_->Get(0, "s").ok());
+  EXPECT_TRUE(store_->HasLeftKv(0, "s"));
+  EXPECT_FALSE(is_gone());
+  disk_.Hang(StuckDisk::Stuck::kNothing);
+  EXPECT_TRUE(is_gone());
+  EXPECT_EQ(Files(), 0);
+  EXPECT_FALSE(store_->HasLeftKv(0, "s"));
+  EXPECT_EQ(store_->Delete(0, "s").value().code, "session_not_found");
 }
 
 // The same id, a turn of the same number, and another history: as after the log was lost, or put back.

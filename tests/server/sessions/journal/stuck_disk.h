@@ -1,4 +1,4 @@
-// A disk that does not answer whoever reads from it, or writes to it, until it is let go; or that cannot be read, or written.
+// A disk that does not answer whoever reads from it, or writes to it, until it is let go; or that cannot be read, or written, or removes nothing.
 #ifndef HYDRANT_TESTS_SERVER_SESSIONS_JOURNAL_STUCK_DISK_H_
 #define HYDRANT_TESTS_SERVER_SESSIONS_JOURNAL_STUCK_DISK_H_
 
@@ -19,13 +19,17 @@ namespace hydrant {
 // Outlives the directories that stand behind it. Thread: any.
 class StuckDisk {
  public:
-  enum class Stuck { kNothing, kReads, kWrites, kReadsFail, kWritesFail };
+  enum class Stuck { kNothing, kReads, kWrites, kReadsFail, kWritesFail, kRemovesFail };
   void Hang(Stuck stuck) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       stuck_ = stuck;
     }
     changed_.notify_all();
+  }
+  bool is(Stuck stuck) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return stuck_ == stuck;
   }
   // Those that wait.
   int waiting() const {
@@ -70,7 +74,9 @@ class StuckDirectory : public LogDirectory {
   void Close(int fd) override { files_->Close(fd); }
   void Uncache(int fd) override { files_->Uncache(fd); }
   int Rename(const std::string& from, const std::string& to) override { return files_->Rename(from, to); }
-  int Remove(const std::string& name) override { return files_->Remove(name); }
+  int Remove(const std::string& name) override {
+    return disk_.is(StuckDisk::Stuck::kRemovesFail) ? -EIO : files_->Remove(name);
+  }
   int SyncNames() override { return files_->SyncNames(); }
   int List(std::vector<std::string>* names) override { return files_->List(names); }
   int64_t FreeBytes() override { return files_->FreeBytes(); }

@@ -41,6 +41,7 @@ class Keeping : public testing::Test {
     options.reading_bytes_max = reading_bytes_max_;
     options.look_us = 1'000'000'000;
     options.bytes_per_s = bytes_per_s_;
+    options.retry_us = retry_us_;
     options.clock = MonotonicUs;
     options.weight_of = [](const std::string&) { return 1.0; };
     options.bytes_max_of = [](const std::string&) { return int64_t{0}; };
@@ -108,10 +109,10 @@ class Keeping : public testing::Test {
     return read.get_future().get();
   }
   bool Has(uint8_t session, uint64_t turn) { return !ReadBack(session, turn).empty(); }
-  void Remove(uint8_t session) {
-    std::promise<void> gone;
-    keeper_->Remove(BindingOf(session, 1).session, [&] { gone.set_value(); });
-    gone.get_future().wait();
+  bool Remove(uint8_t session) {
+    std::promise<bool> gone;
+    keeper_->Remove(BindingOf(session, 1).session, [&](bool all) { gone.set_value(all); });
+    return gone.get_future().get();
   }
   std::vector<std::string> Files() const {
     std::vector<std::string> names;
@@ -130,6 +131,7 @@ class Keeping : public testing::Test {
   int64_t bytes_max_ = 1 << 20;
   int64_t free_bytes_min_ = 0;
   int64_t bytes_per_s_ = 0;
+  int64_t retry_us_ = 10'000'000;
   bool has_other_weights_ = false;
   int64_t waiting_bytes_max_ = 1 << 20;
   int64_t reading_bytes_max_ = 1 << 20;

@@ -33,7 +33,7 @@ TEST_F(Keeping, ARestartFindsWhatTheLogKnowsAndRemovesTheRest) {
   Open();
   EXPECT_EQ(keeper_->Open(BindingOf(1, 5).session, 5, [&] { return BindingOf(1, 5); })->header().live, kLive);
   Start();
-  Remove(4);
+  EXPECT_TRUE(Remove(4));
   EXPECT_TRUE(swept_.get_future().get());
   EXPECT_EQ(Told(1), 5u);
   EXPECT_EQ(Told(3), 0u);
@@ -50,7 +50,7 @@ TEST_F(Keeping, WhatIsToGoDoesNotWaitForTheSweepNorTakesWhatIsWrittenBeforeIt) {
   Open();
   std::promise<std::vector<std::string>> left;
   std::future<bool> swept = swept_.get_future();
-  keeper_->Remove(BindingOf(1, 5).session, [&] {
+  keeper_->Remove(BindingOf(1, 5).session, [&](bool) {
     const bool waited = swept.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
     left.set_value(waited ? std::vector<std::string>() : Files());
   });
@@ -148,7 +148,7 @@ TEST_F(KeepingWhatGrows, ATurnWritesWhatItAddedAndAStartFindsWhatBelongsTogether
   EXPECT_EQ(Files().size(), 1u);
   EXPECT_TRUE(KeepTurn(10, 140, /*token=*/8));
   EXPECT_EQ(Files().size(), 2u);
-  Remove(1);
+  EXPECT_TRUE(Remove(1));
   EXPECT_TRUE(Files().empty());
   EXPECT_EQ(keeper_->counts().bytes, 0);
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "server/process/clock.h"
+#include "tests/server/sessions/journal/stuck_disk.h"
 #include "tests/server/sessions/kv/keeping.h"
 #include "tests/server/sessions/kv/kv_bytes.h"
 #include "tests/support/temp_dir.h"
@@ -129,12 +130,37 @@ TEST_F(Keeping, WritesNothingOfWhatIsForgottenOrHasGoneOn) {
 TEST_F(Keeping, ARemovalTakesAlongWhatWaits) {
   std::promise<bool> written;
   keeper_->Write(WriteOf(1, 5), false, [&](bool durable) { written.set_value(durable); });
-  std::promise<void> gone;
-  keeper_->Remove(BindingOf(1, 5).session, [&] { gone.set_value(); });
+  std::promise<bool> gone;
+  keeper_->Remove(BindingOf(1, 5).session, [&](bool all) { gone.set_value(all); });
   Start();
-  gone.get_future().wait();
+  EXPECT_TRUE(gone.get_future().get());
   EXPECT_FALSE(written.get_future().get());
   EXPECT_EQ(Files().size(), 0u);
+}
+
+TEST_F(Keeping, WhatCannotBeRemovedIsToldAndTriedAgain) {
+  StuckDisk disk;
+  retry_us_ = 0;
+  Open(std::make_unique<StuckDirectory>(DiskDirectory(open(path_.c_str(), O_RDONLY | O_DIRECTORY)), disk));
+  Start();
+  const SessionName first = BindingOf(1, 5).session;
+  for (uint8_t session = 1; session <= 2; ++session) EXPECT_TRUE(Keep(session, 5));
+  disk.Hang(StuckDisk::Stuck::kRemovesFail);
+  for (uint8_t session = 1; session <= 2; ++session) EXPECT_FALSE(Remove(session));
+  EXPECT_FALSE(Remove(1)) << "whenever it is asked for";
+  EXPECT_TRUE(keeper_->HasLeft(first));
+  EXPECT_EQ(keeper_->counts().errors, 2u);
+  EXPECT_EQ(Files().size(), 2u);
+  // A session of the same name, and a turn of the same number.
+  EXPECT_TRUE(Keep(2, 5));
+  EXPECT_FALSE(keeper_->HasLeft(BindingOf(2, 5).session));
+  disk.Hang(StuckDisk::Stuck::kNothing);
+  keeper_->Wake();
+  looks_.get_future().wait();
+  EXPECT_FALSE(keeper_->HasLeft(first)) << "also when nobody asks";
+  EXPECT_EQ(Files().size(), 1u);
+  EXPECT_TRUE(Has(2, 5));
+  EXPECT_TRUE(Remove(1));
 }
 
 TEST_F(Keeping, WhatIsTooMuchIsNotDoneAndStopAnswersAll) {
