@@ -292,7 +292,7 @@ bool HasNoOthers(ObjectReader* request, JsonView object, const std::string& path
 std::optional<Constraint> ReadSchemaFormat(ObjectReader* request, JsonView format, const std::string& path) {
   const std::string deeper = path + ".json_schema";
   const JsonView inner = format["json_schema"];
-  if (inner.absent() && !format["schema"].absent()) {
+  if (inner.absent() && (path != "response_format" || !format["schema"].absent())) {
     if (!HasNoOthers(request, format, path, {"type", "name", "description", "schema", "strict"})) return std::nullopt;
     return ReadNamedSchema(request, format, path);
   }

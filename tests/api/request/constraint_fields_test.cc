@@ -122,6 +122,7 @@ TEST(ConstraintFieldsTest, WrongOnesAreNamed) {
       {R"("response_format":{})", "response_format.type", "missing_field"},
       {R"("response_format":{"type":"xml"})", "response_format.type", "invalid_value"},
       {R"("response_format":{"type":"json_schema"})", "response_format.json_schema", "missing_field"},
+      {R"("text":{"format":{"type":"json_schema","name":"n"}})", "text.format.schema", "missing_field"},
       {R"("response_format":{"type":"json_schema","json_schema":{"name":"n"}})", "response_format.json_schema.schema",
        "missing_field"},
       {R"("response_format":{"type":"json_schema","json_schema":{"name":5,"schema":{}}})",
