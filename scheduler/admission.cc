@@ -16,6 +16,9 @@ constexpr int64_t kInt32Max = std::numeric_limits<int32_t>::max();
 // Plans in which budgets may fall for a head of line that has waited long enough, before somebody steps aside for it.
 constexpr uint64_t kBudgetPlans = 4;
 
+// Nothing but its past would do, and others may push that out while it waits.
+bool IsUnsure(const Sequence& sequence) { return sequence.request.needs_past && !sequence.pins; }
+
 }  // namespace
 
 Admission::Admission(SequenceTable& sequences, TenantList& tenants, BlockManager& block_manager, Parking& parking,
@@ -133,6 +136,7 @@ void Admission::Enqueue(int32_t index) {
   tenant.queue.push_back(index);  // the last thing that may throw
   sequence.arrival = ++arrivals_;
   parking_.PinPast(sequence);
+  if (IsUnsure(sequence)) ++unsure_;
   if (tenant.queue.size() == 1) Lift(tenant, tenants_.all(), tenants_.turns());
   const auto goes_before = [this](int32_t priority, int32_t other) {
     return sequences_.at(other).given_room == 0 && priority < sequences_.at(other).request.priority;
@@ -168,7 +172,19 @@ void Admission::Withdraw(int32_t index) {
   if (tenant.queue.front() == index) tenant.SettleHeldUp();
   swapping_.KeepNothing();
   tenant.queue.erase(std::find(tenant.queue.begin(), tenant.queue.end(), index));
+  if (IsUnsure(sequences_.at(index))) --unsure_;
   --waiting_;
+}
+
+int32_t Admission::FindWithoutPast() const {
+  if (unsure_ == 0) return -1;
+  for (const Tenant& tenant : tenants_.all()) {
+    for (const int32_t index : tenant.queue) {
+      const Sequence& sequence = sequences_.at(index);
+      if (IsUnsure(sequence) && parking_.Resumable(sequence.request) == nullptr) return index;
+    }
+  }
+  return -1;
 }
 
 void Admission::Begin() {
@@ -409,6 +425,7 @@ void Admission::AdmitWaiting(int64_t now_us, StepPlan& plan, bool promised_alone
     if (tenant == nullptr) return;
     const int32_t index = tenant->queue.front();
     Sequence& sequence = sequences_.at(index);
+    if (IsUnsure(sequence)) --unsure_;
     Reserve(index, plan);
     sequences_.Admit(index);
     sequence.times.admitted_us = now_us;

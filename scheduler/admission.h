@@ -70,6 +70,8 @@ class Admission {
   void Enqueue(int32_t index);
   // Takes a waiting sequence out of its tenant's queue.
   void Withdraw(int32_t index);
+  // One that waits and cannot go on any more: it needs its past, which was not to be pinned, and is gone. -1: there is none.
+  int32_t FindWithoutPast() const;
 
   // While admission is paused, no request is admitted.
   void Pause(bool paused) { paused_ = paused; }
@@ -151,6 +153,7 @@ class Admission {
   SchedulerCounters& counters_;
 
   int32_t waiting_ = 0;
+  int32_t unsure_ = 0;  // of those that wait: they need their past, and have not pinned it
   uint64_t arrivals_ = 0;
   bool paused_ = false;
   bool promised_ = false;           // the last plan lowered budgets for somebody

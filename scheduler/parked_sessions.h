@@ -89,6 +89,12 @@ class ParkedSessions {
   std::span<const TurnId> dropped() const { return dropped_; }
   void ClearDropped() { dropped_.clear(); }
 
+  // KV of so many slots finds no room now, for what is pinned, and would without any pin.
+  bool HasRoomOncePinsAreGone(int32_t live) const {
+    const int64_t blocks = BlocksForSlots(live);
+    return blocks <= blocks_max_ && pinned_blocks_ + blocks > blocks_max_;
+  }
+
   int64_t blocks() const { return blocks_; }
   int32_t size() const { return sessions_; }  // sessions with something parked
   uint64_t lost() const { return lost_; }  // sessions that had to make room for others, or found none, since the start

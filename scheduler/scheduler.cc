@@ -34,6 +34,9 @@ absl::StatusOr<int32_t> Scheduler::Add(Request request) {
   admission_.DropHistoryWithoutRoom(&request);
   if (absl::Status status = admission_.Check(request); !status.ok()) return status;
   if (absl::Status status = builder_.CheckTail(request); !status.ok()) return status;
+  if (request.needs_past && parking_.Resumable(request) == nullptr) {
+    return absl::UnavailableError("what its session had parked is gone, and it needs that");
+  }
   if (sequences_.full()) {
     return absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", waiting(), " requests wait"));
   }
@@ -109,6 +112,14 @@ void Scheduler::EndWithoutMemory(uint64_t id) {
   commit_.End(index);
 }
 
+void Scheduler::EndWithoutPast() {
+  for (int32_t index = admission_.FindWithoutPast(); index >= 0; index = admission_.FindWithoutPast()) {
+    sequences_.at(index).finish = FinishReason::kPastMoved;
+    admission_.Withdraw(index);
+    commit_.End(index);
+  }
+}
+
 void Scheduler::SetPaused(uint64_t id, bool paused) {
   if (const int32_t index = sequences_.Find(id); index >= 0) sequences_.at(index).paused = paused;
 }
@@ -125,6 +136,7 @@ void Scheduler::Draft(int32_t index, std::span<const int32_t> tokens) {
 
 const StepPlan& Scheduler::Plan(int64_t now_us) {
   StepPlan& plan = builder_.Begin();
+  EndWithoutPast();
   admission_.Begin();
   swapping_.Begin(plan.number);
   // Who was given room takes it before anybody who grows.

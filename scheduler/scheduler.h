@@ -83,7 +83,8 @@ class Scheduler {
   // Queues a request. Returns the index of its sequence, stable until its terminal event, in [0, sequence_indices()).
   // Errors: INVALID_ARGUMENT (malformed), OUT_OF_RANGE (its blocks exceed what its tenant can ever have),
   // RESOURCE_EXHAUSTED (queue full; or the request fits only if it continues from its session's parked KV, and its
-  // tenant's waiting requests have pinned the tenant's share of parked KV already), ALREADY_EXISTS (id in use). Throws
+  // tenant's waiting requests have pinned the tenant's share of parked KV already), ALREADY_EXISTS (id in use), UNAVAILABLE
+  // (Request::needs_past, and it is not parked). Throws
   // std::bad_alloc if the host has no memory for it, and then nothing has happened. What is accepted has all the memory
   // of the host that its admission takes.
   absl::StatusOr<int32_t> Add(Request request);
@@ -226,6 +227,7 @@ class Scheduler {
 
  private:
   void EndWithoutMemory(uint64_t id);
+  void EndWithoutPast();
 
   const std::vector<int32_t> eos_ids_;
   SchedulerCounters counters_;

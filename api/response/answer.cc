@@ -6,8 +6,8 @@ namespace hydrant {
 
 std::string_view AnswerFinishName(FinishReason reason) {
   static constexpr std::string_view kNames[kFinishReasons] = {
-      "",      "stop",  "stop", "length", "abort", "abort", "abort",
-      "abort", "abort", "stop", "abort",  "abort", "abort", "abort",
+      "",      "stop", "stop",  "length", "abort", "abort", "abort", "abort",
+      "abort", "stop", "abort", "abort",  "abort", "abort", "abort",
   };
   return kNames[static_cast<size_t>(reason)];
 }

@@ -128,6 +128,7 @@ inline constexpr ErrorKind kTable[] = {
     {"out_of_memory", 503, ErrorType::kOverloaded, "There was no memory for the step or the request.", "Try again after `Retry-After` seconds. Operator: leave more memory free."},
     {"paused", 503, ErrorType::kOverloaded, "`GET /ready`: admission is paused (`POST /pause`).", "Operator: `POST /resume`."},
     {"queue_full", 503, ErrorType::kOverloaded, "The server's queue is full.", "Try again after `Retry-After` seconds."},
+    {"session_kv_busy", 503, ErrorType::kOverloaded, "The session was promised its KV, which is in its file, and the memory that it would be read into holds what other turns wait for. Nothing of the session is lost.", "Try again after `Retry-After` seconds. Operator: raise `--session-memory-bytes`."},
     {"too_many_sessions", 503, ErrorType::kOverloaded, "All sessions that the server keeps have a turn in progress; or it keeps as many as it can, and one more is to be imported.", "Try again after `Retry-After` seconds."},
     {"weights_unreadable", 503, ErrorType::kOverloaded, "A weight could not be read from the image that `--weights-memory` streams from.", "Try again after `Retry-After` seconds. Operator: the log has the error; see docs/streaming-weights.md."},
     {"queue_time_exceeded", 504, ErrorType::kTimeout, "None of the request's sequences was admitted within `--queue-timeout-s`.", "Try again after `Retry-After` seconds."},

@@ -29,6 +29,9 @@ struct Request : RequestOptions {
   uint64_t session = 0;
   uint64_t turn = 0;     // higher than those of the session's turns before, not 0
   uint64_t resumes = 0;  // 0: nothing
+  // Nothing else would do: where that KV is gone, before it is admitted, the request ends with kPastMoved. It is kept elsewhere, too, and
+  // can be brought back (AdoptParked).
+  bool needs_past = false;
   // What a turn leaves parked: < 0: what it holds when it ends. Else the KV of the prompt's first so many tokens, as it
   // is before any of them is evicted: a multiple of kBlockSlots, and not all of it. 0: nothing. > 0 needs
   // prefix.publishes, and scores that start from snapshots.

@@ -27,8 +27,9 @@ enum class FinishReason : uint8_t {
   kShapeLimit,  // a limit ended what the shape of its answer can follow
   kNoWeights,   // a step that it was part of could not read a weight
   kNoRoom,      // its tenant can have less of the pool than when it was checked, and too little for it
+  kPastMoved,   // Request::needs_past, and it is not parked any more
 };
-inline constexpr int32_t kFinishReasons = 14;
+inline constexpr int32_t kFinishReasons = 15;
 
 // True if the sequence was not cancelled and did not fail: what it computed counts.
 constexpr bool EndsByItself(FinishReason finish) {

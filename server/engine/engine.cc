@@ -398,13 +398,18 @@ void Engine::Accept(GenerationJob& job) {
   }
 }
 
-// Its KV was kept elsewhere, and is parked from now on. Where there is no room for it the request computes what it can.
+// Its KV was kept elsewhere, and is parked from now on. Where there is no room for it the request computes what it can; one that would not
+// do has to come again, if it is what others wait for that is in its way.
 void Engine::Adopt(SequenceRequest& sequence) {
   const KvBytes kv = std::move(sequence.staged);
   sequence.staged = {};
-  const Request& request = sequence.request;
+  Request& request = sequence.request;
   const ParkedTurn turn = {{request.session, request.resumes}, kv.computed, kv.live};
-  if (!core_->Adopt(turn.id, request.tenant, kv) || !hooks_.on_parked) return;
+  if (!core_->Adopt(turn.id, request.tenant, kv)) {
+    request.needs_past = request.needs_past && core_->scheduler().parked().HasRoomOncePinsAreGone(kv.live);
+    return;
+  }
+  if (!hooks_.on_parked) return;
   OrLog("engine: out of memory; a session's state is not told", [&] { hooks_.on_parked({}, {&turn, 1}); });
 }
 
@@ -430,6 +435,10 @@ void Engine::Refuse(uint64_t id, bool resumes, const absl::Status& status) {
   // A reload may have lowered its tenant's cap, or raised the floors of others, since it was checked.
   if (absl::IsOutOfRange(status)) {
     Settle(router_.Refuse(id, FinishReason::kNoRoom));
+    return;
+  }
+  if (absl::IsUnavailable(status)) {
+    Settle(router_.Refuse(id, FinishReason::kPastMoved));
     return;
   }
   // Everything else was checked before, so a refusal is a defect of this server and fails this request alone. A turn

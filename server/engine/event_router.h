@@ -55,7 +55,7 @@ class EventRouter {
 
   // Does nothing if the id has a route.
   void Add(uint64_t id, Route route) { routes_.emplace(id, std::move(route)); }
-  // Ends a sequence that never reached the engine: kRefused, kTooLarge, kNoRoom or kNoMemory.
+  // Ends a sequence that never reached the engine: kRefused, kTooLarge, kNoRoom, kPastMoved or kNoMemory.
   Settled Refuse(uint64_t id, FinishReason finish);
   // These sequences left the queue: their ledgers and adapters are told.
   void Admitted(std::span<const uint64_t> ids);

@@ -29,6 +29,8 @@ std::optional<ApiError> ErrorOf(FinishReason finish) {
       return Overloaded("The server could not read the model's weights from its disk.", "weights_unreadable", 1);
     case FinishReason::kRefused:
       return Overloaded("The engine could not accept the request.", "engine_refused", 1);
+    case FinishReason::kPastMoved:
+      return Overloaded("Memory for the session's KV, which is in its file, is taken.", "session_kv_busy", 1);
     case FinishReason::kTooLarge:
       return SessionTooLong();
     case FinishReason::kNoRoom:
@@ -195,10 +197,6 @@ bool GenerationRun::Submit(std::function<void()> wake, std::shared_ptr<SequenceL
   return true;
 }
 
-bool GenerationRun::on_disk() const {
-  return turn_.has_value() && turn_->kv_file() != nullptr && prepared_.prompts.front().resumes != 0;
-}
-
 void GenerationRun::Stage(std::function<void()> wake) {
   staging_ = std::make_shared<Staging>();
   context_.sessions->ReadKv(&*turn_, [staging = staging_, wake = std::move(wake)](KvBytes kv) {
@@ -208,8 +206,7 @@ void GenerationRun::Stage(std::function<void()> wake) {
   });
 }
 
-// What evicted is not computed again, unless the turn recalls: another text may come of it. Nor is what was promised to go on bit for
-// bit.
+// What evicted is not computed again, unless the turn recalls: another text may come of it; nor what was promised.
 bool GenerationRun::IsComputedFaster(double prefill_rate) const {
   const KvFileHeader& header = *turn_->kv_file();
   const double read_rate = context_.sessions->kv()->read_rate();
@@ -254,6 +251,9 @@ SequenceRequest GenerationRun::MakeSequence(size_t choice) const {
     request.turn = turn_->turn();
     request.resumes = prompt.resumes;
     request.history = prompt.history;
+    // What was read, or is parked and in a file; a file that could not be read stands in nobody's way.
+    const bool in_file = staging_ != nullptr ? !staging_->kv.empty() : !on_disk() && turn_->has_kv_file();
+    request.needs_past = prompt.resumes != 0 && in_file && turn_->keeps_kv();
   }
   sequence.parked_tokens = prompt.parked;
   if (staging_ != nullptr) sequence.staged = std::move(staging_->kv);  // a turn has one sequence

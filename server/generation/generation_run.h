@@ -56,7 +56,9 @@ class GenerationRun {
 
   // The KV that it goes on from is in a file: Stage comes before Submit, and Submit once it is staged. Where the file turns out to be
   // none, the request is as one whose parked KV was lost meanwhile.
-  bool on_disk() const;
+  bool on_disk() const {
+    return turn_.has_value() && turn_->kv_file() != nullptr && prepared_.prompts.front().resumes != 0;
+  }
   // It is one whose answer does not depend on that, and reading it, at the rate of the last files, would take longer than computing its
   // history at `prefill_rate` tokens a second.
   bool IsComputedFaster(double prefill_rate) const;

@@ -469,6 +469,7 @@ class SessionTurn {
         session_(std::exchange(other.session_, nullptr)),
         turn_(other.turn_),
         past_(std::move(other.past_)),
+        has_kv_file_(other.has_kv_file_),
         parked_(other.parked_),
         kv_header_(std::move(other.kv_header_)),
         kv_file_(std::move(other.kv_file_)) {}
@@ -485,6 +486,8 @@ class SessionTurn {
   const SessionPast* past() const { return past_.get(); }
   // The KV of the past, parked or in kv_file(); null: none, as far as the store knows. The engine decides.
   const ParkedTurn* parked() const { return parked_.has_value() ? &*parked_ : nullptr; }
+  // As far as was known when the turn began, a file has the KV of the past, wherever else it is.
+  bool has_kv_file() const { return has_kv_file_; }
   // The file that it is to be read from; null: it is parked, or there is none.
   const KvFileHeader* kv_file() const { return kv_header_.has_value() ? &*kv_header_ : nullptr; }
   // It will not be read: whoever computes holds no descriptor meanwhile.
@@ -500,7 +503,11 @@ class SessionTurn {
  private:
   friend class SessionStore;
   SessionTurn(SessionStore* store, SessionStore::Session* session)
-      : store_(store), session_(session), turn_(session->turns), past_(session->past) {
+      : store_(store),
+        session_(session),
+        turn_(session->turns),
+        past_(session->past),
+        has_kv_file_(session->past_turn != 0 && session->disk_turn == session->past_turn) {
     if (const ParkedTurn* parked = SessionStore::ParkedPast(*session); parked != nullptr) parked_ = *parked;
   }
 
@@ -508,6 +515,7 @@ class SessionTurn {
   SessionStore::Session* session_;  // null: ended
   uint64_t turn_ = 0;
   std::shared_ptr<const SessionPast> past_;
+  bool has_kv_file_ = false;
   std::optional<ParkedTurn> parked_;  // of the past
   std::optional<KvFileHeader> kv_header_;
   std::shared_ptr<const OpenKvFile> kv_file_;  // until it is read, or is not to be

@@ -174,6 +174,16 @@ TEST(ParkedSessions, WhatATenantPinsBeyondItsShareLeavesRoomForOthers) {
   EXPECT_TRUE(sessions.CanPin({4, 1}, 33)) << "as much is left";
 }
 
+TEST(ParkedSessions, SaysWhetherPinsAloneAreInTheWay) {
+  ParkedSessions sessions(4);
+  ASSERT_TRUE(sessions.Put(Kv(1, 50, 32), Equal));
+  EXPECT_FALSE(sessions.HasRoomOncePinsAreGone(48)) << "it has now: what is not pinned goes";
+  sessions.Pin({1, 1});
+  EXPECT_TRUE(sessions.HasRoomOncePinsAreGone(33));
+  EXPECT_FALSE(sessions.HasRoomOncePinsAreGone(32));
+  EXPECT_FALSE(sessions.HasRoomOncePinsAreGone(65)) << "it never will";
+}
+
 TEST(ParkedSessions, WhatCanNeverFitChangesNothing) {
   ParkedSessions sessions(2);
   ASSERT_TRUE(sessions.Put(Kv(1, 50, 32), Equal));

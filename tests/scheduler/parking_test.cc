@@ -104,8 +104,9 @@ TEST(Parking, ACancelledRequestCountsOnNothing) {
   driver.DrainParks();
 }
 
-TEST(Parking, QueuedTurnsKeepNoMoreThanTheirTenantsShare) {
-  Driver driver(TwoTenants(30));
+// Three of five sessions more than fit beside each other: sessions 1 to 4 are one tenant's, and wait for their second turns when that of
+// the other tenant is parked, which costs session 3 its KV.
+void LoseThePastOfThree(Driver& driver, bool needed) {
   for (uint64_t session = 1; session <= 4; ++session)
     ASSERT_TRUE(driver.scheduler.Add(Turn(session, 20, 5, 0, session)).ok());
   driver.DrainParks();
@@ -116,7 +117,9 @@ TEST(Parking, QueuedTurnsKeepNoMoreThanTheirTenantsShare) {
   driver.Step();
   driver.scheduler.PauseAdmission(true);
   for (uint64_t session = 1; session <= 4; ++session) {
-    ASSERT_TRUE(driver.scheduler.Add(Turn(10 + session, 30, 5, session, session)).ok());
+    Request turn = Turn(10 + session, 30, 5, session, session);
+    turn.needs_past = needed;
+    ASSERT_TRUE(driver.scheduler.Add(turn).ok());
   }
   while (!driver.finished.contains(5)) {
     driver.Step();
@@ -127,9 +130,30 @@ TEST(Parking, QueuedTurnsKeepNoMoreThanTheirTenantsShare) {
   driver.DrainParks();
   EXPECT_EQ(driver.finished[11].restored, 24);
   EXPECT_EQ(driver.finished[12].restored, 24);
-  EXPECT_EQ(driver.finished[13].restored, 0) << "beyond the share it was lost, and all of it was computed";
-  EXPECT_EQ(driver.finished[13].prompt_computed, 30);
+  EXPECT_EQ(driver.finished[13].restored, 0);
   EXPECT_EQ(driver.finished[14].restored, 24) << "beyond the share, but still there";
+}
+
+TEST(Parking, QueuedTurnsKeepNoMoreThanTheirTenantsShare) {
+  Driver driver(TwoTenants(30));
+  LoseThePastOfThree(driver, /*needed=*/false);
+  EXPECT_EQ(driver.finished[13].prompt_computed, 30);
+  EXPECT_EQ(driver.finished[13].finish, FinishReason::kLength);
+}
+
+TEST(Parking, WhoNeedsItsPastComputesNoneOfIt) {
+  Driver driver(TwoTenants(30));
+  LoseThePastOfThree(driver, /*needed=*/true);
+  EXPECT_EQ(driver.finished[13].prompt_computed, 0);
+  EXPECT_EQ(driver.finished[13].finish, FinishReason::kPastMoved);
+  Request turn = Turn(20, 30, 5, 3, 3);
+  turn.needs_past = true;
+  EXPECT_EQ(driver.scheduler.Add(turn).status().code(), absl::StatusCode::kUnavailable);
+  // Brought back, it is as if it had been there all the time.
+  ASSERT_TRUE(driver.scheduler.AdoptParked({{3, 3}, 0, 24, 24}));
+  ASSERT_TRUE(driver.scheduler.Add(turn).ok());
+  driver.DrainParks();
+  EXPECT_EQ(driver.finished[20].restored, 24);
 }
 
 TEST(Parking, ATurnThatNeedsItsPastIsRefusedWhereThatCannotBeKeptForIt) {

@@ -278,7 +278,7 @@ void Episode::Begin(SimRequest& request, const Sequence& sequence) {
       request.state_before = request.past->ScoreState(request.begin - 1);
     }
     result_.recalled += recalls ? 1 : 0;
-  } else if (request.must_resume) {
+  } else if (request.must_resume || request.request.request.needs_past) {
     failure_.Set("request ", request.id(), " has lost what its session had parked when it came");
     return;
   }
@@ -364,6 +364,7 @@ void Episode::Cancel(uint64_t id, bool in_flight) {
 
 // It has ended, and its last event is still to come.
 bool Episode::Ending(uint64_t id) const {
+  if (requests_[id - 1]->may_miss_past() && core_->scheduler().Find(id) < 0) return true;
   const std::span<const int32_t> running = core_->scheduler().running_sequences();
   return std::any_of(running.begin(), running.end(), [&](int32_t index) {
     const Sequence& sequence = core_->scheduler().sequence(index);
@@ -390,6 +391,7 @@ void Episode::Step() {
   result_.paused_steps += held_up == 0 ? 0 : 1;
   const int64_t planned_us = now_us_ + 1;  // if nothing was in flight
   const uint64_t chosen = swaps_.chosen();
+  const uint64_t missed = result_.pasts_missed;
   executor_.SeeDrops(scheduler.parked());
   tenants_.BeforeStep(scheduler, admits);
   turns_.BeforeStep(scheduler);
@@ -416,7 +418,8 @@ void Episode::Step() {
     CheckEvent(events[i], static_cast<int32_t>(later));
   }
   const bool advanced = report.rows > 0 || report.blocks_moved > 0;
-  if ((must_compute && report.rows == 0) || (must_advance && !advanced) || (!work && report.rows > 0)) {
+  const bool computed = report.rows > 0 || result_.pasts_missed > missed;  // or found nobody to compute for
+  if ((must_compute && !computed) || (must_advance && !advanced && !computed) || (!work && report.rows > 0)) {
     failure_.Set("step ", step_, ": ", unfinished(), " requests, ", held_up, " paused, and ", report.rows, " rows");
   }
   if (admission_paused_ && !scheduler.admitted().empty()) {

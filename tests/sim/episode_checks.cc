@@ -181,19 +181,25 @@ void Episode::CheckTokens(const EngineEvent& event, SimRequest& request) {
 
 void Episode::CheckEnd(const EngineEvent& event, SimRequest& request) {
   const uint64_t id = request.id();
-  if (!request.cancelled && !request.started) {
+  if (!request.cancelled && event.finish == FinishReason::kPastMoved && request.may_miss_past()) {
+    const Request& asked = request.request.request;
+    request.past_moved = core_->scheduler().parked().Find({asked.session, asked.resumes}) == nullptr;
+    ++result_.pasts_missed;
+  }
+  if (!request.cancelled && !request.started && !request.past_moved) {
     failure_.Set("request ", id, " ends with ", static_cast<int>(event.finish), " before it is admitted");
     return;
   }
   const FinishReason expected = request.cancelled     ? FinishReason::kAbort
                                 : request.swap_failed ? FinishReason::kNoMemory
+                                : request.past_moved  ? FinishReason::kPastMoved
                                                       : request.solo.finish;
   if (event.finish != expected) {
     failure_.Set("request ", id, " ends with ", static_cast<int>(event.finish), ", expected ",
                  static_cast<int>(expected));
     return;
   }
-  if (!request.cancelled && !request.swap_failed) {
+  if (!request.cancelled && !request.swap_failed && !request.past_moved) {
     if (request.tokens_seen != request.solo.generated() || event.stop_token != request.solo.stop_token) {
       failure_.Set("request ", id, " ends after ", request.tokens_seen, " tokens, expected ", request.solo.generated());
     }

@@ -93,6 +93,7 @@ absl::StatusCode Episode::AnswerDue(const SimRequest& request) const {
   // What stays for it is all it needs beside what comes; what may be lost it has to do without.
   if (std::max(BlocksForSlots(slots), HistoryBlocks(request.request)) > blocks_max)
     return absl::StatusCode::kOutOfRange;
+  if (asked.needs_past && !request.may_resume) return absl::StatusCode::kUnavailable;
   const bool unsure = may_lose && request.blocks_alone > blocks_max;
   const SchedulerOptions& scheduler = workload_.core().scheduler;
   const bool full = unfinished() == scheduler.sequences_max + scheduler.waiting_max;
@@ -160,6 +161,9 @@ void Episode::MakeTurn(uint64_t session, SequenceRequest& made) {
   made.request.session = session;
   made.request.turn = made.request.id;
   LetItRecall(own.last == nullptr ? nullptr : &own.last->request.request, &made);
+  // As a server asks, of what was parked when it looked, and seldom of what is gone meanwhile.
+  const bool parked = core_->scheduler().parked().Find({session, made.request.resumes}) != nullptr;
+  made.request.needs_past = made.request.resumes != 0 && Random(Mix(made.request.id + 6)).Chance(parked ? 90 : 5);
   Workload::NameSegments(&made);
 }
 
@@ -212,7 +216,8 @@ void Episode::BeginTurn(SimRequest& request) {
 void Episode::EndTurn(SimRequest& request) {
   const Request& asked = request.request.request;
   if (asked.session == 0) return Release(request);
-  const bool by_itself = !request.cancelled && !request.swap_failed && EndsByItself(request.solo.finish);
+  const bool was_ended = request.cancelled || request.swap_failed || request.past_moved;
+  const bool by_itself = !was_ended && EndsByItself(request.solo.finish);
   if (by_itself && !request.settled && asked.history < 0)
     turns_.OnEnd({asked.session, asked.turn}, BlocksForSlots(request.solo.kept_count));
   if (!request.left) settling_.push_back({&request, by_itself});

@@ -48,6 +48,7 @@ constexpr const char* kNames[] = {
     "RestoreLost",
     "RestoreOfAnother",
     "ParkedTooOld",
+    "PastNotNeeded",
     "TurnCutForgotten",
     "HistoryScoresOfCut",
     "HistoryBlocksSwapped",
@@ -434,6 +435,7 @@ void SpoilRequest(PlantedBug bug, size_t tenants, Request& request) {
   if (bug == PlantedBug::kTwinsBesideEachOther) request.prefix.publishes = false;
   if (bug == PlantedBug::kStrideIgnored) budget.prompt_stride = 0;
   if (bug == PlantedBug::kTailSplit) request.tail_tokens = 0;
+  if (bug == PlantedBug::kPastNotNeeded) request.needs_past = false;
   if (bug == PlantedBug::kBudgetFloorIgnored && budget.elastic()) budget.floor = std::max(1, budget.floor / 2);
   if (bug == PlantedBug::kAgreementIgnored) budget.floor = budget.keep;
   if (bug == PlantedBug::kGuaranteeIgnored && budget.limited() && !budget.elastic()) {

@@ -52,6 +52,7 @@ enum class PlantedBug : uint8_t {
   kRestoreLost,            // a session goes on without what was parked for it
   kRestoreOfAnother,       // … with what was parked for somebody else
   kParkedTooOld,           // a session goes on from the turn before the last
+  kPastNotNeeded,          // who needs what its session had parked computes it where that is gone
   kTurnCutForgotten,       // no room is made for a turn
   kHistoryScoresOfCut,     // what a turn leaves of its prompt has scores to which later rows were added
   kHistoryBlocksSwapped,   // … or in another order

@@ -37,8 +37,11 @@ struct SimRequest {
   EvictionPolicy policy;  // in force
 
   // A turn of a session may go on from what is parked or compute everything.
-  bool may_resume = false;             // it was parked when the request came
-  bool must_resume = false;            // … and is sure to stay until then
+  bool may_resume = false;   // it was parked when the request came
+  bool must_resume = false;  // … and is sure to stay until then
+  bool past_moved = false;   // it needed that, and did not find it: so it has ended
+  // It may come to that.
+  bool may_miss_past() const { return request.request.needs_past && may_resume && !must_resume && !started; }
   const SimRequest* past = nullptr;    // the turn it may go on from
   const SimRequest* before = nullptr;  // … and does, but for one that recalls: that goes by the tokens alone
   bool seen_history = false;           // it has computed what it leaves of its prompt

@@ -21,6 +21,52 @@ uint64_t ShardOperations() {
 
 class Simulation : public testing::TestWithParam<uint64_t> {};
 
+void AddTo(EpisodeResult& sum, const EpisodeResult& result) {
+  sum.requests += result.requests;
+  sum.refused += result.refused;
+  sum.cancelled += result.cancelled;
+  sum.cancelled_in_flight += result.cancelled_in_flight;
+  sum.failed += result.failed;
+  sum.stopped += result.stopped;
+  sum.evicted_tokens += result.evicted_tokens;
+  sum.cached_tokens += result.cached_tokens;
+  sum.generated_taken += result.generated_taken;
+  sum.copied_blocks += result.copied_blocks;
+  sum.restored_tokens += result.restored_tokens;
+  sum.parked_lost += result.parked_lost;
+  sum.moves_in_slices += result.moves_in_slices;
+  sum.turns_given_up += result.turns_given_up;
+  sum.turns_gone_back += result.turns_gone_back;
+  sum.shrinks += result.shrinks;
+  sum.promises += result.promises;
+  sum.giver_checks += result.giver_checks;
+  sum.waited += result.waited;
+  sum.fairness_checks += result.fairness_checks;
+  sum.floor_checks += result.floor_checks;
+  sum.withdrawn_checks += result.withdrawn_checks;
+  sum.twin_checks += result.twin_checks;
+  sum.memory_checks += result.memory_checks;
+  sum.reloads += result.reloads;
+  sum.histories_left += result.histories_left;
+  sum.recalled += result.recalled;
+  sum.pasts_missed += result.pasts_missed;
+  sum.turn_cuts += result.turn_cuts;
+  sum.rolling += result.rolling;
+  sum.rolling_restored += result.rolling_restored;
+  sum.outgrown += result.outgrown;
+  sum.outgrown_far += result.outgrown_far;
+  sum.rows_left_out += result.rows_left_out;
+  sum.pauses += result.pauses;
+  sum.paused_steps += result.paused_steps;
+  sum.steps_ahead += result.steps_ahead;
+  sum.ahead_waiting += result.ahead_waiting;
+  sum.draft_rows += result.draft_rows;
+  sum.drafts_kept += result.drafts_kept;
+  sum.drafts_over += result.drafts_over;
+  sum.rows_behind += result.rows_behind;
+  sum.ends_known += result.ends_known;
+}
+
 TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   const Seeds seeds = SeedsOfRun(GetParam());
   const uint64_t operations = ShardOperations();
@@ -32,48 +78,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
     sum.block_operations += result.block_operations;
     sum.slots_read += result.slots_read;
     sum.steps += result.steps;
-    sum.requests += result.requests;
-    sum.refused += result.refused;
-    sum.cancelled += result.cancelled;
-    sum.cancelled_in_flight += result.cancelled_in_flight;
-    sum.failed += result.failed;
-    sum.stopped += result.stopped;
-    sum.evicted_tokens += result.evicted_tokens;
-    sum.cached_tokens += result.cached_tokens;
-    sum.generated_taken += result.generated_taken;
-    sum.copied_blocks += result.copied_blocks;
-    sum.restored_tokens += result.restored_tokens;
-    sum.parked_lost += result.parked_lost;
-    sum.moves_in_slices += result.moves_in_slices;
-    sum.turns_given_up += result.turns_given_up;
-    sum.turns_gone_back += result.turns_gone_back;
-    sum.shrinks += result.shrinks;
-    sum.promises += result.promises;
-    sum.giver_checks += result.giver_checks;
-    sum.waited += result.waited;
-    sum.fairness_checks += result.fairness_checks;
-    sum.floor_checks += result.floor_checks;
-    sum.withdrawn_checks += result.withdrawn_checks;
-    sum.twin_checks += result.twin_checks;
-    sum.memory_checks += result.memory_checks;
-    sum.reloads += result.reloads;
-    sum.histories_left += result.histories_left;
-    sum.recalled += result.recalled;
-    sum.turn_cuts += result.turn_cuts;
-    sum.rolling += result.rolling;
-    sum.rolling_restored += result.rolling_restored;
-    sum.outgrown += result.outgrown;
-    sum.outgrown_far += result.outgrown_far;
-    sum.rows_left_out += result.rows_left_out;
-    sum.pauses += result.pauses;
-    sum.paused_steps += result.paused_steps;
-    sum.steps_ahead += result.steps_ahead;
-    sum.ahead_waiting += result.ahead_waiting;
-    sum.draft_rows += result.draft_rows;
-    sum.drafts_kept += result.drafts_kept;
-    sum.drafts_over += result.drafts_over;
-    sum.rows_behind += result.rows_behind;
-    sum.ends_known += result.ends_known;
+    AddTo(sum, result);
     if (seeds.alone) break;
   }
   std::cout << "seeds from " << seeds.first << ": " << episodes << " episodes, " << sum.block_operations
@@ -90,9 +95,9 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
             << " of them with the one before still there, " << sum.shrinks << " budgets lowered for " << sum.promises
             << " requests, " << sum.giver_checks << " of them for another tenant, " << sum.rows_left_out
             << " rows left out, " << sum.turn_cuts << " sessions cut for a turn, " << sum.histories_left
-            << " histories left, " << sum.recalled << " recalled, " << sum.rolling
-            << " requests with rolling positions, " << sum.rolling_restored << " of them restored, " << sum.outgrown
-            << " longer than their context, " << sum.outgrown_far << " than four, " << sum.pauses
+            << " histories left, " << sum.recalled << " recalled, " << sum.pasts_missed << " that missed their past, "
+            << sum.rolling << " requests with rolling positions, " << sum.rolling_restored << " of them restored, "
+            << sum.outgrown << " longer than their context, " << sum.outgrown_far << " than four, " << sum.pauses
             << " slow readers paused, " << sum.paused_steps << " steps with one, " << sum.steps_ahead
             << " steps ahead, " << sum.ahead_waiting << " of them while somebody waited in vain, " << sum.rows_behind
             << " rows behind an end, " << sum.ends_known << " of them left out, " << sum.draft_rows
@@ -126,6 +131,7 @@ TEST_P(Simulation, HoldsEveryInvariantOverRandomEpisodes) {
   EXPECT_GT(sum.rolling * 50, sum.requests);
   // In a hundred episodes, as a sanitizer build runs, these are too rare to count on a rate.
   if (episodes > 1000) {
+    EXPECT_GT(sum.pasts_missed * 100000, sum.requests);
     EXPECT_GT(sum.rows_left_out * 2000, sum.steps);
     EXPECT_GT(sum.ends_known * 3000, sum.requests);
     EXPECT_GT(sum.moves_in_slices * 1000, sum.requests);

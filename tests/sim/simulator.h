@@ -60,6 +60,7 @@ struct EpisodeResult {
   uint64_t rolling_restored = 0;  // of them, those that went on from their sessions
   uint64_t outgrown = 0;          // of them, those with a history longer than the context
   uint64_t outgrown_far = 0;      // … than four contexts
+  uint64_t pasts_missed = 0;      // turns that waited, and whose needed past was pushed out meanwhile
   uint64_t turns_given_up = 0;    // parked in the step in which their client left
   uint64_t turns_gone_back = 0;   // of them, with the turn before still parked
   uint64_t moves_in_slices = 0;   // parks and restores that took more than one step

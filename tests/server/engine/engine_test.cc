@@ -114,6 +114,24 @@ TEST_F(EngineTest, WhoIsDueGetsTheRoomOfOneThatIsNotRead) {
   EXPECT_EQ(ReadAll(*Submit(60, 3).mailbox, 1).size(), 3u);
 }
 
+TEST_F(EngineTest, WhoNeedsItsPastEndsWhereThatIsGone) {
+  Start();
+  for (const bool needed : {false, true}) {
+    GenerationJob job;
+    job.mailbox = std::make_shared<StreamMailbox>(1, 1 << 20, [] {});
+    Request& turn = job.sequences.emplace_back().request;
+    turn.prompt = std::vector<int32_t>(20, 'x');
+    turn.max_tokens = 1;
+    turn.session = 1;
+    turn.turn = 2;
+    turn.resumes = 1;  // of which nothing is parked
+    turn.needs_past = needed;
+    const std::shared_ptr<StreamMailbox> mailbox = job.mailbox;
+    ASSERT_TRUE(engine_->TrySubmit(std::move(job)).has_value());
+    EXPECT_EQ(ReadAll(*mailbox, 1).back().finish, needed ? FinishReason::kPastMoved : FinishReason::kLength);
+  }
+}
+
 TEST_F(EngineTest, AHistoryLongerThanARequestMayComputeEndsWhereItsPastIsGone) {
   Start();
   for (const int32_t parked : {0, 1590}) {

@@ -402,6 +402,7 @@ TEST_F(GenerationRunTest, ErrorsOfTheEngineFailTheRequest) {
   } cases[] = {{FinishReason::kError, 500, "numerical_error"},
                {FinishReason::kNoMemory, 503, "out_of_memory"},
                {FinishReason::kRefused, 503, "engine_refused"},
+               {FinishReason::kPastMoved, 503, "session_kv_busy"},
                {FinishReason::kNoRoom, 400, "kv_capacity_exceeded"}};
   for (const auto& test : cases) {
     const auto run = Start(R"({"prompt": "a"})");

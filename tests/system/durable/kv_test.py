@@ -6,6 +6,7 @@ the refusal is counted, and the answer is that of its whole history.
 
 kv_test.py [--model FILE]; HYDRANT_LONG=1: with what takes long. Python's standard library only."""
 
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -39,18 +40,27 @@ ADMIN = ("--admin-port", 0, "--admin-api-key", ADMIN_KEY)
 TURN = {"temperature": 0, "ignore_eos": True, "return_token_ids": True, "logprobs": 3}
 
 
-def say(server, session, turn, max_tokens=12, length=20, durable=None):
-    """The next turn: (what it says of every token, how many tokens of the history were not computed)."""
+def turn_of(session, turn, max_tokens=12, length=20):
+    """The body of the session's next turn."""
     body = {"prompt": made_up_ids(100 * turn + len(session.split("-")[0]), length), "max_tokens": max_tokens, "session_id": session, "session_append": turn > 1, **TURN}
     kv = session.split("-")[0]
     if turn == 1:
         body["kv"] = (POLICIES | RECALLS)[kv]
-    status, answer = ask(server.base, body)
+    return body
+
+
+def said_of(choice):
+    """What an answer says of every token."""
+    return choice["token_ids"], choice["logprobs"]["top_logprobs"]
+
+
+def say(server, session, turn, max_tokens=12, length=20, durable=None):
+    """The next turn: (what it says of every token, how many tokens of the history were not computed)."""
+    status, answer = ask(server.base, turn_of(session, turn, max_tokens, length))
     assert status == 200, (session, turn, status, answer)
     said = answer["hydrant"]
     assert durable is None or (said["turn"], said["durable"]) == (turn, durable), (session, said)
-    choice = answer["choices"][0]
-    return (choice["token_ids"], choice["logprobs"]["top_logprobs"]), answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+    return said_of(answer["choices"][0]), answer["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
 def metric(server, name):
@@ -236,6 +246,29 @@ class Test:
             for name in names[:4]:
                 self.check(server, "h2o", 2, True, session=name)
             assert metric(server, "hydrant_session_kv_rejected_total") == 0
+
+    def contended(self):
+        """Turns that were promised their KV get it although memory holds fewer than there are, or are told to come again."""
+        with self.server(f"{self.temp}/contended", "--session-memory-bytes", self.one_session(), "--session-durability", "kv") as server:
+            for number in range(6):
+                with concurrent.futures.ThreadPoolExecutor() as clients:
+                    kept = list(clients.map(lambda i: self.kept_turns(server, f"h2o-{number}-{i}"), range(6)))
+                assert max(kept) > 1, f"nobody was promised its KV: {kept}"
+
+    def kept_turns(self, server, session):
+        """How many turns the session had until one was not promised its KV; each is as a server says that was never stopped."""
+        for turn in (1, 2, 3):
+            until = time.monotonic() + 60
+            status, answer = ask(server.base, turn_of(session, turn))
+            while status == 503 and time.monotonic() < until:
+                assert answer["error"]["code"] == "session_kv_busy", answer
+                status, answer = ask(server.base, turn_of(session, turn))
+            assert status == 200, (session, turn, status, answer)
+            assert said_of(answer["choices"][0]) == self.expected["h2o"][turn - 1], f"{session}, turn {turn}: {answer['hydrant']}"
+            if answer["hydrant"]["durable"] != "kv":
+                break
+            assert answer["hydrant"]["resumed"] == (turn > 1), (session, turn)
+        return turn
 
     def one_session(self):
         """Bytes in which two sessions of the h2o policy find room, and not three."""
@@ -456,7 +489,7 @@ def main():
     with small_model(arguments.model) as (temp, model):
         test = Test(arguments.binary, model, temp, arguments.shim, key_flags(arguments, temp))
         test.never_stopped()
-        parts = {part.__name__: part for part in (test.stopped, test.killed, test.recalled, test.grows, test.moved, test.idle, test.pushed_out, test.no_bigger_file, test.nobody_keeps, test.hanging, test.slower, test.rotated, test.refused)}
+        parts = {part.__name__: part for part in (test.stopped, test.killed, test.recalled, test.grows, test.moved, test.idle, test.pushed_out, test.contended, test.no_bigger_file, test.nobody_keeps, test.hanging, test.slower, test.rotated, test.refused)}
         if os.environ.get("HYDRANT_LONG"):
             parts["moved_in_vain"] = test.moved_in_vain
         for name, part in parts.items():
