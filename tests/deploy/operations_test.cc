@@ -1,4 +1,4 @@
-// Holds the tables of docs/operations.md about the size of blocks and of sequences against the server's own arithmetic.
+// Holds the tables of docs/memory.md about the size of blocks and of sequences against the server's own arithmetic.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using Row = std::map<std::string, std::string>;  // column -> cell
 
 // The table that has a column `column`.
 std::vector<Row> TableWith(const std::string& column) {
-  std::ifstream file(SourceDir() + "/docs/operations.md");
+  std::ifstream file(SourceDir() + "/docs/memory.md");
   std::vector<std::string> header;
   std::vector<Row> rows;
   for (std::string line; std::getline(file, line);) {
