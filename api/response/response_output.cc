@@ -238,10 +238,9 @@ void ResponseOutput::AddLogprobs(const std::vector<PositionLogprobs>& positions,
 }
 
 void ResponseOutput::PlacePieces(AnswerPieces pieces, std::vector<PlacedPiece>* out) {
-  using Kind = AnswerPiece::Kind;
   for (AnswerPiece& piece : pieces) {
-    has_calls_ = has_calls_ || piece.kind == Kind::kCall;
-    const bool is_text = piece.kind == Kind::kText;
+    has_calls_ = has_calls_ || piece.kind == AnswerPiece::Kind::kCall;
+    const bool is_text = piece.kind == AnswerPiece::Kind::kText;
     // Before a call nothing is left out.
     if (is_text && has_calls_) said_ = read_ - static_cast<int64_t>(parser_.held_bytes() + piece.text.size());
     const int64_t begin = is_text ? said_ : 0;
@@ -249,7 +248,7 @@ void ResponseOutput::PlacePieces(AnswerPieces pieces, std::vector<PlacedPiece>* 
     PlacedPiece* before = out->empty() ? nullptr : &out->back();
     const bool is_same = before != nullptr && before->piece.kind == piece.kind;
     const bool goes_on = is_same && is_text && before->begin + std::ssize(before->piece.text) == begin;
-    if (goes_on || (is_same && piece.kind == Kind::kArguments)) {
+    if (goes_on || (is_same && piece.kind == AnswerPiece::Kind::kArguments)) {
       before->piece.text += piece.text;
     } else {
       out->push_back({std::move(piece), begin});

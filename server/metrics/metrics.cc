@@ -297,7 +297,7 @@ void Metrics::Series::AddVllmRequests(const MetricsOptions& options) {
   // By FinishReason, in vLLM's words. Nothing ends with kNone: its place has the word of vLLM's that nothing here ends with.
   static constexpr const char* kWords[kFinishReasons] = {"repetition", "stop",  "stop",  "length", "abort",
                                                          "error",      "error", "error", "error",  "stop",
-                                                         "error",      "error", "error", "error",  "error"};
+                                                         "error",      "error", "error", "error",  "abort"};
   for (int32_t i = 0; i < kFinishReasons; ++i) {
     success[i] = Vllm("request_success", "Finished sequences.", {{"finished_reason", kWords[i]}});
   }
