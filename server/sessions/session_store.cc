@@ -244,17 +244,17 @@ void SessionStore::MakeRoom(Session* newest) {
   }
   while (tenant.disk_bytes > 0 && tenant.logged_bytes > tenant.disk_bytes && forget_first(&tenant)) {
   }
-  const auto by_count = [&](const Tenant& of) {
-    return ShareHeld{std::ssize(of.sessions), of.weight, FirstToGo(of, newest, /*by_bytes=*/false) != nullptr};
+  const auto loser_for = [&](const Tenant* newcomer, bool by_bytes) {
+    return WhoLoses(tenants_, newcomer, [&](const Tenant& of) {
+      const int64_t held = by_bytes ? of.bytes : std::ssize(of.sessions);
+      return ShareHeld{held, of.weight, FirstToGo(of, newest, by_bytes) != nullptr};
+    });
   };
-  constexpr const Tenant* kOfAnybody = nullptr;
-  while (std::ssize(by_number_) > options_.sessions_max && forget_first(WhoLoses(tenants_, kOfAnybody, by_count))) {
+  while (std::ssize(by_number_) > options_.sessions_max && forget_first(loser_for(nullptr, /*by_bytes=*/false))) {
   }
   while (bytes_ > options_.bytes_max) {
     // What is over the bound then is one session's, the newest.
-    Tenant* loser = WhoLoses(tenants_, &tenant, [&](const Tenant& of) {
-      return ShareHeld{of.bytes, of.weight, FirstToGo(of, newest, /*by_bytes=*/true) != nullptr};
-    });
+    Tenant* loser = loser_for(&tenant, /*by_bytes=*/true);
     if (loser == nullptr) return;
     Session* first = FirstToGo(*loser, newest, /*by_bytes=*/true);
     // What the journal has need not be in memory.

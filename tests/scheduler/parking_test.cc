@@ -104,8 +104,8 @@ TEST(Parking, ACancelledRequestCountsOnNothing) {
   driver.DrainParks();
 }
 
-// Three of five sessions more than fit beside each other: sessions 1 to 4 are one tenant's, and wait for their second turns when that of
-// the other tenant is parked, which costs session 3 its KV.
+// Sessions 1 to 4 are one tenant's and wait for their second turns while the other tenant's session is parked, which costs session 3
+// its KV: two are pinned, and it is the older of the others.
 void LoseThePastOfThree(Driver& driver, bool needed) {
   for (uint64_t session = 1; session <= 4; ++session)
     ASSERT_TRUE(driver.scheduler.Add(Turn(session, 20, 5, 0, session)).ok());
