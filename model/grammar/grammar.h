@@ -116,8 +116,8 @@ class Grammar {
   void set_states_max(size_t states) { states_.most = states; }
   void set_bytes_max(size_t bytes) { bytes_.most = bytes; }
 
-  // Work of one call, 10 ms: whoever follows tokens has others waiting. A token of a few bytes takes a few hundred.
-  static constexpr int64_t kAdvanceFuel = 500'000;
+  // Work of one call, 16 ms: whoever follows tokens has others waiting. A token of a few bytes takes a few hundred.
+  static constexpr int64_t kAdvanceFuel = 800'000;
 
  private:
   friend class TokenMasks;

@@ -8,6 +8,13 @@
 #include <utility>
 
 namespace hydrant::grammar {
+namespace {
+
+// FuelOfMaking charges an entry of a table that outgrows the caches, and members that are sorted twice, compared, hashed and copied, also
+// where the expression turns out to be known.
+constexpr int64_t kFuelOfEntry = 8, kFuelOfMember = 10;
+
+}  // namespace
 
 // New expressions may tell bytes apart that were one class; then what is known by class is forgotten.
 void LazyDfa::FollowClasses() {
@@ -80,6 +87,12 @@ std::optional<RegexId> LazyDfa::TryDerive(RegexId id, int byte_class) {
   return kNothing;
 }
 
+int64_t LazyDfa::FuelOfMaking(RegexId id) const {
+  const RegexNode& node = arena_.node(id);
+  const bool has_list = node.kind == RegexKind::kOr || node.kind == RegexKind::kAnd;
+  return kFuelOfEntry + (has_list ? kFuelOfMember * node.b : 0);
+}
+
 RegexId LazyDfa::Derive(RegexId id, int byte_class, Fuel& fuel) {
   todo_.assign(1, id);
   while (!todo_.empty()) {
@@ -91,6 +104,7 @@ RegexId LazyDfa::Derive(RegexId id, int byte_class, Fuel& fuel) {
     if (derivatives_.contains(key)) {
       todo_.pop_back();
     } else if (const std::optional<RegexId> derived = TryDerive(next, byte_class)) {
+      if (!fuel.Spend(FuelOfMaking(*derived))) return kNothing;
       derivatives_.try_emplace(key, *derived);
       todo_.pop_back();
     }
