@@ -306,7 +306,7 @@ std::string FinishDrafts(const RawConfig& raw, Config* config) {
 // A flag that says more of another one, without which it has no effect.
 std::string FinishNeeds(const Config& config) {
   const bool directory = !config.session_dir.empty(), proxies = !config.trusted_proxies.empty();
-  const bool admin = config.admin_port.has_value() || !config.admin_socket.empty();
+  const bool port = config.admin_port.has_value(), admin = port || !config.admin_socket.empty();
   const struct {
     const char* setting;
     bool there;
@@ -314,9 +314,13 @@ std::string FinishNeeds(const Config& config) {
   } rows[] = {{"session_key_file", directory, "--session-dir"},
               {"session_disk_bytes", directory, "--session-dir"},
               {"session_purge_s", directory, "--session-dir"},
+              {"session_disk_mbps", directory, "--session-dir"},
+              {"session_dir_unsafe", directory, "--session-dir"},
+              {"session_read_timeout_s", directory, "--session-dir"},
               {"proxy_header", proxies, "--trusted-proxies"},
               {"max_loras", config.adapters, "--enable-lora"},
               {"max_lora_rank", config.adapters, "--enable-lora"},
+              {"admin_host", port, "--admin-port"},
               {"admin_api_key", admin, "--admin-port or --admin-socket"},
               {"admin_api_key_file", admin, "--admin-port or --admin-socket"}};
   for (const auto& row : rows) {

@@ -350,6 +350,7 @@ void ReadThinking(ObjectReader* reader, int64_t tokens_max, MessagesRequest* req
 void ReadOutputConfig(ObjectReader* request, Conversation* conversation) {
   if (!request->Has("output_config")) return;
   ObjectReader config = request->Object("output_config");
+  config.RefuseOthers({"effort", "format"});
   ReadEffort(&config, "effort", conversation);
 }
 

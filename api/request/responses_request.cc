@@ -115,6 +115,7 @@ Json ReadText(ObjectReader* request) {
   Json echo = {{"format", {{"type", "text"}}}};
   if (!request->Has("text")) return echo;
   ObjectReader text = request->Object("text");
+  text.RefuseOthers({"format", "verbosity"});
   // What it asks for ReadGenerationFields reads.
   if (text.Has("format")) echo["format"] = ReadOrderedJson(request, "text.format", text.Raw("format"));
   const std::string verbosity = text.String("verbosity", "", 16, /*identifier=*/true);
@@ -122,13 +123,23 @@ Json ReadText(ObjectReader* request) {
   return echo;
 }
 
+void RefuseOtherThan(std::string_view value, std::string_view name, ObjectReader* reader) {
+  if (reader->String(name, value, 16, /*identifier=*/true) == value) return;
+  reader->FailUnsupported(name, absl::StrCat("A '", reader->Path(name), "' other than ", std::string(value)));
+}
+
 // Returns the member `reasoning` of the answer.
 Json ReadReasoning(ObjectReader* request, Conversation* conversation) {
   Json echo = {{"effort", nullptr}, {"summary", nullptr}};
   if (!request->Has("reasoning")) return echo;
   ObjectReader reasoning = request->Object("reasoning");
+  reasoning.RefuseOthers({"context", "effort", "generate_summary", "mode", "summary"});
+  // Which thoughts the model sees again is its template's to say, and there is one way to think.
+  RefuseOtherThan("auto", "context", &reasoning);
+  RefuseOtherThan("standard", "mode", &reasoning);
   const std::string effort = ReadEffort(&reasoning, "effort", conversation);
-  const std::string summary = reasoning.String("summary", "", 16, /*identifier=*/true);
+  std::string summary = reasoning.String("summary", "", 16, /*identifier=*/true);
+  if (summary.empty()) summary = reasoning.String("generate_summary", "", 16, /*identifier=*/true);
   if (!effort.empty()) echo["effort"] = effort;
   if (!summary.empty()) echo["summary"] = summary;
   return echo;

@@ -381,7 +381,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}))
       ->capture_default_str();
   app.add_option("--kv-dtype", arguments.kv_type, "of the cache (default: as the weights)")
-      ->transform(CLI::Transformer(hydrant::KvTypesByName()));
+      ->transform(hydrant::ReadsKvType());
   app.add_option("--only", arguments.only, "pp, tg, live, h2o, rolling, kv_map")
       ->delimiter(',')
       ->check(CLI::IsMember({"pp", "tg", "live", "h2o", "rolling", "kv_map"}));

@@ -163,8 +163,7 @@ int main(int argc, char** argv) {
   app.add_option("MODEL", arguments.model)->required();
   app.add_option("--threads", arguments.threads)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--tokens", arguments.tokens, "of the sequence")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--kv-dtype", arguments.kv_type, "of the cache")
-      ->transform(CLI::Transformer(hydrant::KvTypesByName()));
+  app.add_option("--kv-dtype", arguments.kv_type, "of the cache")->transform(hydrant::ReadsKvType());
   CLI11_PARSE(app, argc, argv);
   return hydrant::Run(arguments);
 }

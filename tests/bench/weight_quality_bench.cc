@@ -141,7 +141,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"auto", "bfloat16", "float32"}))
       ->capture_default_str();
   app.add_option("--kv-dtype", arguments.kv_type, "of the cache that is compared (default: float32)")
-      ->transform(CLI::Transformer(hydrant::KvTypesByName()));
+      ->transform(hydrant::ReadsKvType());
   app.add_option("--context", arguments.context)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--tokens", arguments.tokens, "at most so many")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--threads", arguments.threads)->check(CLI::PositiveNumber)->capture_default_str();

@@ -224,7 +224,6 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--dtype", "int8"}, "--dtype"},
       {{"--kv-cache-dtype", "fp8"}, "--kv-cache-dtype fp8 is not supported: int8 takes the same memory"},
       {{"--kv-cache-dtype", "fp8_e4m3"}, "--kv-cache-dtype fp8_e4m3 is not supported: int8"},
-      {{"--kv-cache-dtype", "fp8_e5m2"}, "--kv-cache-dtype fp8_e5m2 is not supported: int8"},
       {{"--kv-audit", "1.5"}, "--kv-audit"},
       {{"--kv-audit", "0.5", "--weights-memory", "1000"}, "--kv-audit: each of its short steps would read the weights"},
       {{"--kv-audit", "0.5", "--debug-kv-dump", "f"}, "--kv-audit: a dump is of requests' steps alone"},
@@ -232,8 +231,7 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--tensor-parallel-size", "2", "--device", "cuda"}, "--tensor-parallel-size 2: several GPUs"},
       {{"--tensor-parallel-size", "2", "--enable-lora"},
        "--tensor-parallel-size 2: ranks have no adapters (--enable-lora)"},
-      {{"--tensor-parallel-size", "2", "--weights-memory", "1000"},
-       "--tensor-parallel-size 2: ranks stream no weights"},
+      {{"--tensor-parallel-size=2", "--weights-memory=1000"}, "--tensor-parallel-size 2: ranks stream no weights"},
       {{"--kv-cache-dtype", "int4"}, "--kv-cache-dtype: must be auto"},
       {{"--lora-modules", "a=b"}, "--lora-modules: needs --enable-lora"},
       {{"--enable-lora", "--lora-modules", "a"}, "--lora-modules: 'a' is not NAME=PATH"},
@@ -311,7 +309,6 @@ TEST(Config, EveryMistakeIsExit64AndOneLineThatNamesTheFlag) {
       {{"--session-durability", "kv"}, "--session-durability: kv needs --session-dir"},
       {{"--session-dir=x", "--session-durability", "kv", "--session-disk-bytes", "0"}, "kv needs --session-disk-bytes"},
       {{"--session-dir=x", "--session-durability", "kv", "--session-memory-bytes", "0"}, "--session-memory-bytes"},
-      {{"--session-disk-bytes", "-1"}, "--session-disk-bytes"},
       {{"--session-ttl", "-1"}, "--session-ttl"},
       {{"--session-memory-bytes", "-1"}, "--session-memory-bytes"},
       {{"--swap-space", "-1"}, "--swap-space"},
@@ -336,18 +333,21 @@ TEST(Config, WhatWouldHaveNoEffectIsRefused) {
       {{"--allowed-origins", "https://a,app.example"}, "--allowed-origins: app.example: must be"},
       {{"--allowed-origins", "http://app.example/"}, "--allowed-origins: http://app.example/: must be"},
       {{"--allowed-hosts", R"(["*"])"}, R"(--allowed-hosts: ["*"]: must be * or HOST[:PORT])"},
-      {{"--session-key-file", "f"}, "--session-key-file needs --session-dir"},
-      {{"--session-disk-bytes", "5"}, "--session-disk-bytes needs --session-dir"},
-      {{"--session-purge-s", "5"}, "--session-purge-s needs --session-dir"},
-      {{"--proxy-header", "forwarded"}, "--proxy-header needs --trusted-proxies"},
-      {{"--max-loras", "4"}, "--max-loras needs --enable-lora"},
-      {{"--max-lora-rank", "8"}, "--max-lora-rank needs --enable-lora"},
-      {{"--admin-api-key", "k"}, "--admin-api-key needs --admin-port or --admin-socket"},
   };
   for (const auto& test : cases) {
     const ConfigResult result = Parse(test.first);
     EXPECT_EQ(result.exit_code, kExitUsage) << test.second;
     EXPECT_THAT(result.message, HasSubstr(test.second));
+  }
+  for (const std::string row :
+       {"--session-key-file=f needs --session-dir", "--session-disk-bytes=5 needs --session-dir",
+        "--session-purge-s=5 needs --session-dir", "--session-disk-mbps=5 needs --session-dir",
+        "--session-dir-unsafe=true needs --session-dir", "--session-read-timeout-s=5 needs --session-dir",
+        "--proxy-header=forwarded needs --trusted-proxies", "--max-loras=4 needs --enable-lora",
+        "--max-lora-rank=8 needs --enable-lora", "--admin-host=::1 needs --admin-port",
+        "--admin-api-key=k needs --admin-port"}) {
+    const size_t flag = row.find('='), need = row.find(' ');
+    EXPECT_THAT(Parse({row.substr(0, need)}).message, HasSubstr(row.substr(0, flag) + row.substr(need)));
   }
 }
 

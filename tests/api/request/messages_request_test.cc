@@ -197,6 +197,8 @@ TEST(MessagesRequest, RefusesByName) {
       {kHi, R"(,"thinking":{"type":"enabled"})", "thinking.budget_tokens", "missing_field"},
       {kHi, R"(,"thinking":{"type":"enabled","budget_tokens":2048})", "thinking.budget_tokens", "invalid_value"},
       {kHi, R"(,"output_config":{"format":{"type":"json_schema"}})", "output_config.format.schema", "missing_field"},
+      {kHi, R"(,"output_config":{"task_budget":{"type":"tokens","total":9}})", "output_config.task_budget",
+       "unknown_field"},
       {kHi, R"(,"output_config":{"format":{"type":"json_schema","schema":{}}})", "output_config.format.schema",
        "unsupported"},
       {kHi, R"(,"context_management":{"edits":[{"type":"clear_tool_uses_20250919"}]})", "context_management.edits",

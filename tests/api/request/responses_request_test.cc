@@ -72,6 +72,13 @@ TEST(ResponsesRequest, RepeatsWhatWasSaid) {
   EXPECT_EQ(echo["max_output_tokens"], 9);
 }
 
+TEST(ResponsesRequest, TakesAnOlderNameOfSummary) {
+  const ApiResult<ResponsesRequest> parsed = Parsed(
+      ResponsesBody(R"("hi")", R"(,"reasoning":{"generate_summary":"auto","context":"auto","mode":"standard"})"));
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(OrderedValue::parse("{" + parsed.value().echo + "}")["reasoning"]["summary"], "auto");
+}
+
 TEST(ResponsesRequest, TellsTheTemplateWhatItIsTold) {
   const ApiResult<ResponsesRequest> parsed =
       Parsed(ResponsesBody(R"("x")", R"(,"chat_template_kwargs":{"enable_thinking":false,"depth":3})"));
@@ -110,6 +117,10 @@ TEST(ResponsesRequest, RefusesByName) {
       {R"("x")", R"(,"include":["all"])", "include invalid_value"},
       {R"("x")", R"(,"text":{"format":{"type":"json_object"}})", "text.format unsupported"},
       {R"("x")", R"(,"truncation":"some")", "truncation invalid_value"},
+      {R"("x")", R"(,"reasoning":{"effort":"low","budget":9})", "reasoning.budget unknown_field"},
+      {R"("x")", R"(,"reasoning":{"context":"all_turns"})", "reasoning.context unsupported"},
+      {R"("x")", R"(,"reasoning":{"mode":"pro"})", "reasoning.mode unsupported"},
+      {R"("x")", R"(,"text":{"formats":{}})", "text.formats unknown_field"},
       {R"("x")", R"(,"include_reasoning":false)", "include_reasoning unsupported"},
       {R"("x")", R"(,"separate_reasoning":false)", "separate_reasoning unsupported"},
       {R"("x")", R"(,"enable_thinking":"no")", "enable_thinking invalid_type"},

@@ -25,9 +25,10 @@ from shadow import KINDS, TURN, Lost, ask, key_flags, parser_of, small_model
 SESSIONS_EACH = 3
 SESSION_TOKENS_MAX = 300
 BLOCKS = 40  # of 16 tokens; a session has up to 31
+LIFE_SECONDS_MAX = 30
 # An elastic budget shrinks where the pool is full; what it keeps then is no function of the turns alone.
 EXACT_KINDS = [kind for kind in KINDS if "floor" not in kind]
-FLAGS = ("--threads", 2, "--no-ui", "--max-model-len", 512, "--no-enable-prefix-caching")
+FLAGS = ("--threads", 1, "--no-ui", "--max-model-len", 512, "--no-enable-prefix-caching")
 
 
 class Turn(NamedTuple):
@@ -86,7 +87,7 @@ class Client(threading.Thread):
     def __init__(self, base, sessions, ended, seed):
         super().__init__(daemon=True)
         self.base, self.sessions, self.ended, self.random = base, sessions, ended, random.Random(seed)
-        self.problem = None
+        self.turns, self.problem = 0, None
 
     def begin_another(self, at):
         old = self.sessions[at]
@@ -107,6 +108,7 @@ class Client(threading.Thread):
                 turn = session.sent or (made_up_ids(self.random.randrange(1 << 20), self.random.randrange(1, 40)), self.random.randrange(8, 150))
                 if send_turn(self.base, session, *turn) == 409:
                     raise Lost(f"{session.name}: a turn that nobody sent")
+                self.turns += 1
         except (OSError, http.client.HTTPException):
             pass  # killed
         except Exception as error:  # whatever it is, the main thread tells
@@ -120,7 +122,11 @@ def live(arguments, model, flags, numbers, kill, each, ended):
     clients = [Client(server.base, own, ended, numbers.random()) for own in each]
     for client in clients:
         client.start()
-    time.sleep(numbers.uniform(0.3, 2.2))
+    # By turns, so that a slow machine kills among as many; and one in three lives ends before any is at its end.
+    enough, end = numbers.choice((0, 20, 60)), time.monotonic() + LIFE_SECONDS_MAX
+    while sum(client.turns for client in clients) < enough and all(client.is_alive() for client in clients) and time.monotonic() < end:
+        time.sleep(0.01)
+    time.sleep(numbers.uniform(0, 0.5))
     try:
         swaps = server.metric("hydrant_swaps_total", direction="out")
     finally:
