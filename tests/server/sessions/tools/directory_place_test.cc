@@ -10,8 +10,10 @@
 #include <future>
 #include <iterator>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "server/process/exit_codes.h"
 #include "server/sessions/journal/byte_codec.h"
@@ -149,21 +151,35 @@ std::string TextOfFile(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// The key of the directories that are sealed, where a server would take it.
+std::string GoldenKey(const TempDir& temp) {
+  const std::string path = temp.Write("key", std::string(64, 'a'));
+  std::filesystem::permissions(path, std::filesystem::perms::owner_read);
+  return path;
+}
+
 TEST(GoldenSessions, WhatEveryVersionHasWrittenIsRead) {
-  int versions = 0;
+  std::set<std::string> versions;
   for (const auto& entry : std::filesystem::directory_iterator(GoldenDirectories())) {
     if (!entry.is_directory()) continue;
-    ++versions;
+    versions.insert(entry.path().filename());
     const TempDir temp;
-    const std::string directory = CopyOf(entry.path() / "directory", temp);
-    const ToolRun list = RunTool({"list", "--session-dir", directory, "--json"});
+    std::vector<std::string> flags = {"--session-dir", CopyOf(entry.path() / "directory", temp)};
+    if (std::filesystem::exists(entry.path() / "directory" / "keys")) {
+      flags.insert(flags.end(), {"--session-key-file", GoldenKey(temp)});
+    }
+    const auto run = [&](std::vector<std::string> arguments) {
+      arguments.insert(arguments.end(), flags.begin(), flags.end());
+      return RunTool(arguments);
+    };
+    const ToolRun list = run({"list", "--json"});
     EXPECT_EQ(list.out, TextOfFile(entry.path() / "list.json")) << entry.path() << list.error;
-    const ToolRun verify = RunTool({"verify", "--session-dir", directory});
+    const ToolRun verify = run({"verify"});
     EXPECT_EQ(verify.exit_code, kExitOk) << entry.path() << verify.out;
-    const ToolRun file = RunTool({"export", "--session-dir", directory, "--tenant", "acme", "a", "--output", "-"});
+    const ToolRun file = run({"export", "--tenant", "acme", "a", "--output", "-"});
     EXPECT_EQ(file.out, TextOfFile(entry.path() / "acme.a.session")) << entry.path() << file.error;
   }
-  EXPECT_GE(versions, 1);
+  EXPECT_EQ(versions, (std::set<std::string>{"1.0", "2.0"})) << "plain, and sealed";
 }
 
 TEST(GoldenSessions, AHigherMajorIsRefusedAndUntouched) {
@@ -192,13 +208,16 @@ TEST(GoldenSessions, AHigherMajorIsRefusedAndUntouched) {
 }
 
 // Writes the directory of the version that this is: --gtest_also_run_disabled_tests --gtest_filter='*WriteGolden', with
-// HYDRANT_GOLDEN_OUT=tests/golden/sessions/MAJOR.MINOR. Once, when the format changes.
+// HYDRANT_GOLDEN_OUT=tests/golden/sessions/MAJOR.MINOR, and with HYDRANT_GOLDEN_SEALED=1 for one that is sealed. Once, when the
+// format changes.
 TEST(GoldenSessions, DISABLED_WriteGolden) {
   const char* out = std::getenv("HYDRANT_GOLDEN_OUT");
   ASSERT_NE(out, nullptr);
+  const TempDir temp;
   const std::string directory = std::string(out) + "/directory";
+  const std::string key = std::getenv("HYDRANT_GOLDEN_SEALED") != nullptr ? GoldenKey(temp) : "";
   std::filesystem::create_directories(out);
-  SessionsOnDisk disk(directory);
+  SessionsOnDisk disk(directory, key);
   disk.Add("acme", "a", {"Hello.", " Who is it?", " It is me."});
   disk.Add("acme", "b", {"Good day."});
   disk.Add("other", "a", {"Bye."});
@@ -206,9 +225,15 @@ TEST(GoldenSessions, DISABLED_WriteGolden) {
   disk.Open();  // a second segment, behind a checkpoint
   disk.Add("other", "c", {"And", " so", " on."});
   disk.Stop();
-  std::ofstream(std::string(out) + "/list.json") << RunTool({"list", "--session-dir", directory, "--json"}).out;
-  const ToolRun file = RunTool({"export", "--session-dir", directory, "--tenant", "acme", "a", "--output",
-                                std::string(out) + "/acme.a.session"});
+  std::vector<std::string> flags = {"--session-dir", directory};
+  if (!key.empty()) flags.insert(flags.end(), {"--session-key-file", key});
+  std::vector<std::string> list = {"list", "--json"};
+  list.insert(list.end(), flags.begin(), flags.end());
+  std::ofstream(std::string(out) + "/list.json") << RunTool(list).out;
+  std::vector<std::string> exports = {"export", "--tenant", "acme",
+                                      "a",      "--output", std::string(out) + "/acme.a.session"};
+  exports.insert(exports.end(), flags.begin(), flags.end());
+  const ToolRun file = RunTool(exports);
   EXPECT_EQ(file.exit_code, kExitOk) << file.error;
   std::filesystem::remove(directory + "/LOCK");
 }

@@ -17,6 +17,7 @@
 
 #include "server/process/clock.h"
 #include "server/sessions/journal/session_journal.h"
+#include "server/sessions/journal/session_keys.h"
 #include "server/sessions/past_codec.h"
 #include "server/sessions/tools/session_tools.h"
 #include "tests/support/temp_dir.h"
@@ -36,7 +37,11 @@ inline SessionPast PastThatSays(const std::string& text) {
 
 class SessionsOnDisk {
  public:
-  explicit SessionsOnDisk(std::string path) : path_(std::move(path)) { Open(); }
+  // `key_path`: a key file; empty: what is written is not sealed.
+  explicit SessionsOnDisk(std::string path, std::string key_path = "")
+      : path_(std::move(path)), key_path_(std::move(key_path)) {
+    Open();
+  }
   ~SessionsOnDisk() { Stop(); }
 
   void Open() {
@@ -44,6 +49,7 @@ class SessionsOnDisk {
     options.clock = MonotonicUs;
     options.wall_clock = [] { return int64_t{1'700'000'000}; };
     options.any_file_system = true;  // tests may run in a container's own layer
+    if (!key_path_.empty()) options.keys = *SessionKeys::Load(key_path_);
     auto journal = SessionJournal::Open(path_, std::move(options));
     ASSERT_TRUE(journal.ok()) << journal.status();
     journal_ = *std::move(journal);
@@ -79,7 +85,7 @@ class SessionsOnDisk {
   SessionName NameOf(const std::string& tenant, const std::string& id) const { return names_.at(tenant + "/" + id); }
 
  private:
-  const std::string path_;
+  const std::string path_, key_path_;
   std::unique_ptr<SessionJournal> journal_;
   std::map<std::string, SessionName> names_;
 };
