@@ -10,9 +10,14 @@
 namespace hydrant::grammar {
 namespace {
 
-// FuelOfMaking charges an entry of a table that outgrows the caches, and members that are sorted twice, compared, hashed and copied, also
+// A derivative costs an entry of a table that outgrows the caches, and members that are sorted twice, compared, hashed and copied, also
 // where the expression turns out to be known.
 constexpr int64_t kFuelOfEntry = 8, kFuelOfMember = 10;
+
+// Returns how many members a union or an intersection has; 0 for anything else.
+int64_t MembersOf(const RegexNode& node) {
+  return node.kind == RegexKind::kOr || node.kind == RegexKind::kAnd ? node.b : 0;
+}
 
 }  // namespace
 
@@ -87,24 +92,16 @@ std::optional<RegexId> LazyDfa::TryDerive(RegexId id, int byte_class) {
   return kNothing;
 }
 
-int64_t LazyDfa::FuelOfMaking(RegexId id) const {
-  const RegexNode& node = arena_.node(id);
-  const bool has_list = node.kind == RegexKind::kOr || node.kind == RegexKind::kAnd;
-  return kFuelOfEntry + (has_list ? kFuelOfMember * node.b : 0);
-}
-
 RegexId LazyDfa::Derive(RegexId id, int byte_class, Fuel& fuel) {
   todo_.assign(1, id);
   while (!todo_.empty()) {
     const RegexId next = todo_.back();
     const uint64_t key = static_cast<uint64_t>(next) << 8 | static_cast<uint64_t>(byte_class);
-    const RegexNode& node = arena_.node(next);
-    const bool has_list = node.kind == RegexKind::kOr || node.kind == RegexKind::kAnd;
-    if (!fuel.Spend(has_list ? 4 + 2 * node.b : 4)) return kNothing;
+    if (!fuel.Spend(4 + 2 * MembersOf(arena_.node(next)))) return kNothing;
     if (derivatives_.contains(key)) {
       todo_.pop_back();
     } else if (const std::optional<RegexId> derived = TryDerive(next, byte_class)) {
-      if (!fuel.Spend(FuelOfMaking(*derived))) return kNothing;
+      if (!fuel.Spend(kFuelOfEntry + kFuelOfMember * MembersOf(arena_.node(*derived)))) return kNothing;
       derivatives_.try_emplace(key, *derived);
       todo_.pop_back();
     }

@@ -51,7 +51,6 @@ class LazyDfa {
   // One expression's derivative from those of its parts; nullopt, and what is missing on top of todo_, where they are unknown.
   std::optional<RegexId> TryDerive(RegexId id, int byte_class);
   const RegexId* Known(RegexId id, int byte_class);
-  int64_t FuelOfMaking(RegexId id) const;
   void FollowClasses();
 
   enum class Texts : uint8_t { kUnknown, kSome, kNone };
