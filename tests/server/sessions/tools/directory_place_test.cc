@@ -100,25 +100,18 @@ TEST_F(DirectoryPlaceTools, ASessionOfNotesAloneIsTaken) {
   EXPECT_EQ(Run("import", {temp_.Write("nothing.session", WriteSessionFile(file))}).exit_code, kExitIncomplete);
 }
 
+// A key file as a server takes one; the golden directory that is sealed has this key, too.
+std::string KeyFile(const TempDir& temp) {
+  const std::string path = temp.Write("key", std::string(64, 'a'));
+  std::filesystem::permissions(path, std::filesystem::perms::owner_read);
+  return path;
+}
+
 TEST_F(DirectoryPlaceTools, AnEncryptedDirectoryIsOpenedWithItsKey) {
-  const std::string key = temp_.Write("key", std::string(64, 'a')), path = temp_.File("sealed");
-  std::filesystem::permissions(key, std::filesystem::perms::owner_read);
+  const std::string key = KeyFile(temp_), path = temp_.File("sealed");
   {
-    SessionJournal::Options options;
-    options.clock = MonotonicUs;
-    options.wall_clock = [] { return int64_t{1'700'000'000}; };
-    options.any_file_system = true;
-    options.keys = *SessionKeys::Load(key);
-    const auto journal = SessionJournal::Open(path, std::move(options));
-    ASSERT_TRUE(journal.ok()) << journal.status();
-    LogRecord record;
-    record.name = (*journal)->NameOf("acme", "a");
-    record.turn = 1;
-    record.facts = {"acme", "a", 1'699'999'000, static_cast<int32_t>(std::string(kCanary).size()), 0, 0};
-    record.body = EncodePast(PastThatSays(kCanary), nullptr, kDiskModel);
-    std::promise<bool> durable;
-    (*journal)->Commit(std::move(record), [&](bool is) { durable.set_value(is); });
-    EXPECT_TRUE(durable.get_future().get());
+    SessionsOnDisk sealed(path, key);
+    sealed.Add("acme", "a", {kCanary});
   }
   EXPECT_THAT(BytesBelow(path), Not(HasSubstr(kCanary)));
   const ToolRun without = On(path, "list", {});
@@ -151,32 +144,24 @@ std::string TextOfFile(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The key of the directories that are sealed, where a server would take it.
-std::string GoldenKey(const TempDir& temp) {
-  const std::string path = temp.Write("key", std::string(64, 'a'));
-  std::filesystem::permissions(path, std::filesystem::perms::owner_read);
-  return path;
-}
-
 TEST(GoldenSessions, WhatEveryVersionHasWrittenIsRead) {
   std::set<std::string> versions;
   for (const auto& entry : std::filesystem::directory_iterator(GoldenDirectories())) {
     if (!entry.is_directory()) continue;
     versions.insert(entry.path().filename());
     const TempDir temp;
-    std::vector<std::string> flags = {"--session-dir", CopyOf(entry.path() / "directory", temp)};
-    if (std::filesystem::exists(entry.path() / "directory" / "keys")) {
-      flags.insert(flags.end(), {"--session-key-file", GoldenKey(temp)});
-    }
-    const auto run = [&](std::vector<std::string> arguments) {
-      arguments.insert(arguments.end(), flags.begin(), flags.end());
-      return RunTool(arguments);
+    const std::string directory = CopyOf(entry.path() / "directory", temp);
+    std::vector<std::string> key;
+    if (std::filesystem::exists(directory + "/keys")) key = {"--session-key-file", KeyFile(temp)};
+    const auto run = [&](const std::string& word, std::vector<std::string> more) {
+      more.insert(more.end(), key.begin(), key.end());
+      return On(directory, word, more);
     };
-    const ToolRun list = run({"list", "--json"});
+    const ToolRun list = run("list", {"--json"});
     EXPECT_EQ(list.out, TextOfFile(entry.path() / "list.json")) << entry.path() << list.error;
-    const ToolRun verify = run({"verify"});
+    const ToolRun verify = run("verify", {});
     EXPECT_EQ(verify.exit_code, kExitOk) << entry.path() << verify.out;
-    const ToolRun file = run({"export", "--tenant", "acme", "a", "--output", "-"});
+    const ToolRun file = run("export", {"--tenant", "acme", "a", "--output", "-"});
     EXPECT_EQ(file.out, TextOfFile(entry.path() / "acme.a.session")) << entry.path() << file.error;
   }
   EXPECT_EQ(versions, (std::set<std::string>{"1.0", "2.0"})) << "plain, and sealed";
@@ -215,7 +200,7 @@ TEST(GoldenSessions, DISABLED_WriteGolden) {
   ASSERT_NE(out, nullptr);
   const TempDir temp;
   const std::string directory = std::string(out) + "/directory";
-  const std::string key = std::getenv("HYDRANT_GOLDEN_SEALED") != nullptr ? GoldenKey(temp) : "";
+  const std::string key = std::getenv("HYDRANT_GOLDEN_SEALED") != nullptr ? KeyFile(temp) : "";
   std::filesystem::create_directories(out);
   SessionsOnDisk disk(directory, key);
   disk.Add("acme", "a", {"Hello.", " Who is it?", " It is me."});
@@ -225,15 +210,13 @@ TEST(GoldenSessions, DISABLED_WriteGolden) {
   disk.Open();  // a second segment, behind a checkpoint
   disk.Add("other", "c", {"And", " so", " on."});
   disk.Stop();
-  std::vector<std::string> flags = {"--session-dir", directory};
-  if (!key.empty()) flags.insert(flags.end(), {"--session-key-file", key});
-  std::vector<std::string> list = {"list", "--json"};
-  list.insert(list.end(), flags.begin(), flags.end());
-  std::ofstream(std::string(out) + "/list.json") << RunTool(list).out;
-  std::vector<std::string> exports = {"export", "--tenant", "acme",
-                                      "a",      "--output", std::string(out) + "/acme.a.session"};
-  exports.insert(exports.end(), flags.begin(), flags.end());
-  const ToolRun file = RunTool(exports);
+  std::vector<std::string> list = {"--json"};
+  std::vector<std::string> exports = {"--tenant", "acme", "a", "--output", std::string(out) + "/acme.a.session"};
+  for (std::vector<std::string>* more : {&list, &exports}) {
+    if (!key.empty()) more->insert(more->end(), {"--session-key-file", key});
+  }
+  std::ofstream(std::string(out) + "/list.json") << On(directory, "list", list).out;
+  const ToolRun file = On(directory, "export", exports);
   EXPECT_EQ(file.exit_code, kExitOk) << file.error;
   std::filesystem::remove(directory + "/LOCK");
 }

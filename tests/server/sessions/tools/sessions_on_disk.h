@@ -115,6 +115,12 @@ inline ToolRun RunTool(const std::vector<std::string>& arguments) {
   return run;
 }
 
+inline ToolRun On(const std::string& path, const std::string& word, const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {word, "--session-dir", path};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return RunTool(arguments);
+}
+
 inline constexpr const char* kCanary = "the-canary-sings-in-the-coal-mine";
 
 // `hydrantd sessions` on a directory with three sessions of two tenants, whose server is stopped.
@@ -127,11 +133,6 @@ class DirectoryTools : public testing::Test {
     disk_.Stop();
   }
   ToolRun Run(const std::string& word, std::vector<std::string> more = {}) { return On(disk_.path(), word, more); }
-  static ToolRun On(const std::string& path, const std::string& word, const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {word, "--session-dir", path};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return RunTool(arguments);
-  }
 
   const TempDir temp_;
   SessionsOnDisk disk_{temp_.File("d")};
