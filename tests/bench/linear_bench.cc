@@ -19,6 +19,7 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "tests/bench/bandwidth.h"
+#include "tests/bench/reads_name.h"
 #include "tests/kernels/stored_rows.h"
 
 namespace hydrant {
@@ -211,7 +212,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Products with weights on the CPU device, against the limits of the machine."};
   app.add_option("--threads", options.threads)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--format", options.format, "of the weights (default: bf16)")
-      ->transform(CLI::CheckedTransformer(hydrant::FormatsByName(), CLI::ignore_case));
+      ->transform(hydrant::ReadsName(hydrant::FormatsByName()));
   app.add_option("--rows", options.rows, "batch sizes")
       ->delimiter(',')
       ->check(CLI::Range(1, 4096))

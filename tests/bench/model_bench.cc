@@ -18,6 +18,7 @@
 #include "model/run/model_executor.h"
 #include "tests/bench/bandwidth.h"
 #include "tests/bench/kv_types.h"
+#include "tests/bench/reads_name.h"
 #include "tests/bench/timing.h"
 
 namespace hydrant {
@@ -381,7 +382,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}))
       ->capture_default_str();
   app.add_option("--kv-dtype", arguments.kv_type, "of the cache (default: as the weights)")
-      ->transform(hydrant::ReadsKvType());
+      ->transform(hydrant::ReadsName(hydrant::KvTypesByName()));
   app.add_option("--only", arguments.only, "pp, tg, live, h2o, rolling, kv_map")
       ->delimiter(',')
       ->check(CLI::IsMember({"pp", "tg", "live", "h2o", "rolling", "kv_map"}));

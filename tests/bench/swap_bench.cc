@@ -15,6 +15,7 @@
 #include "model/run/model_executor.h"
 #include "tests/bench/goal_table.h"
 #include "tests/bench/kv_types.h"
+#include "tests/bench/reads_name.h"
 #include "tests/bench/timing.h"
 
 namespace hydrant {
@@ -163,7 +164,8 @@ int main(int argc, char** argv) {
   app.add_option("MODEL", arguments.model)->required();
   app.add_option("--threads", arguments.threads)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--tokens", arguments.tokens, "of the sequence")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--kv-dtype", arguments.kv_type, "of the cache")->transform(hydrant::ReadsKvType());
+  app.add_option("--kv-dtype", arguments.kv_type, "of the cache")
+      ->transform(hydrant::ReadsName(hydrant::KvTypesByName()));
   CLI11_PARSE(app, argc, argv);
   return hydrant::Run(arguments);
 }

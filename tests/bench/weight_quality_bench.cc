@@ -20,6 +20,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "tests/bench/kv_types.h"
 #include "tests/bench/peer_logits.h"
+#include "tests/bench/reads_name.h"
 #include "tests/model/run/weight_quality.h"
 
 namespace {
@@ -141,7 +142,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"auto", "bfloat16", "float32"}))
       ->capture_default_str();
   app.add_option("--kv-dtype", arguments.kv_type, "of the cache that is compared (default: float32)")
-      ->transform(hydrant::ReadsKvType());
+      ->transform(hydrant::ReadsName(hydrant::KvTypesByName()));
   app.add_option("--context", arguments.context)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--tokens", arguments.tokens, "at most so many")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--threads", arguments.threads)->check(CLI::PositiveNumber)->capture_default_str();
