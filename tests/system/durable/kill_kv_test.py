@@ -59,12 +59,15 @@ def said_in(events):
     return tokens, likely
 
 
+def body_of(name, kv, prompt, max_tokens, goes_on):
+    return {"prompt": prompt, "max_tokens": max_tokens, "kv": kv, "session_id": name, "session_append": goes_on, "stream": True, "logprobs": 2, **TURN}
+
+
 def send_turn(base, session, prompt, max_tokens):
     """Sends a turn and remembers what was said. 200; 409: the server has it already, so what it said is not known; 503: no room for
     its KV now, which is in its file."""
     session.sent = (prompt, max_tokens)
-    body = {"prompt": prompt, "max_tokens": max_tokens, "kv": session.kv, "session_id": session.name, "session_append": session.number > 0, "stream": True, "logprobs": 2, **TURN}
-    status, answer = ask(base, body, {"X-Session-Turn": str(session.number)})
+    status, answer = ask(base, body_of(session.name, session.kv, prompt, max_tokens, session.number > 0), {"X-Session-Turn": str(session.number)})
     code = answer["error"]["code"] if status != 200 else ""
     if code in ("turn_conflict", "session_kv_busy"):
         return status
@@ -117,7 +120,6 @@ class Client(threading.Thread):
 
 def live(arguments, model, flags, numbers, kill, each, ended):
     """One life of a server; how many sequences stepped aside in it."""
-    swaps = 0
     server = ServerProcess(arguments.binary, model, flags)
     clients = [Client(server.base, own, ended, numbers.random()) for own in each]
     for client in clients:
@@ -145,12 +147,12 @@ def replay(base, session):
     for number, turn in enumerate(session.turns):
         if number and not turn.resumed:
             return number
-        body = {"prompt": turn.prompt, "max_tokens": turn.max_tokens, "kv": session.kv, "session_id": f"again-{session.name}", "session_append": number > 0, "stream": True, "logprobs": 2, **TURN}
-        status, answer = ask(base, body)
+        status, answer = ask(base, body_of(f"again-{session.name}", session.kv, turn.prompt, turn.max_tokens, number > 0))
         if status != 200:
             raise RuntimeError(answer)
-        if said_in(answer) != turn.said:
-            raise Lost(f"{session.name} ({session.kv}), turn {number + 1} of {len(session.turns)}: {turn.said} was said, and now {said_in(answer)}")
+        said = said_in(answer)
+        if said != turn.said:
+            raise Lost(f"{session.name} ({session.kv}), turn {number + 1} of {len(session.turns)}: {turn.said} was said, and now {said}")
     return len(session.turns)
 
 
