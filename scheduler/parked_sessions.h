@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "kernels/step/block_ops.h"
 #include "kernels/step/session_ops.h"
 
 namespace hydrant {

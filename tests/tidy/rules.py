@@ -114,6 +114,33 @@ def include_dag(tree):
                 yield path, line, f"{folder} is pure: no <{target}>"
 
 
+FREE_FUNCTION = r"^(?!return |using |#)(?:[\w:<>,*&]+ )+[*&]?([A-Z]\w*[a-z]\w*[A-Z]\w*)\("
+
+
+@rule
+def includes_reach(tree):
+    """A function of ours that a file calls is declared by what it includes. A merged build does not notice."""
+    files = dict(tree.cpp(*LIBRARIES))
+    code = {path: split_cpp(text)[0] for path, text in files.items()}
+    includes = {path: {match[1] for _, match in matches(INCLUDE_OURS, text)} & files.keys() for path, text in files.items()}
+    headers = {}
+    for path in files:
+        for _, match in matches(FREE_FUNCTION, code[path] if path.endswith((".h", ".cuh")) else ""):
+            headers.setdefault(match[1], set()).add(path)
+    for path in files:
+        reached, beyond = set(), {path}
+        while beyond:
+            reached |= beyond
+            beyond = set().union(*(includes[one] for one in beyond)) - reached
+        may = LAYERS.get(folder_of(path), set()) | {folder_of(path)}
+        # A name behind a type is declared here: another function of the same name.
+        own = set(re.findall(r"[\w>&*] [*&]?(?:\w+::)?(\w+)\(", re.sub(r"\b(return|co_await|else|case)\b", "", code[path])))
+        for line, match in matches(r"(?<![\w.>:])(\w+)\(", code[path]):
+            where = headers.get(match[1], set())
+            if where and not where & reached and match[1] not in own and any(folder_of(one) in may for one in where):
+                yield path, line, f"calls {match[1]} and does not include {min(where)}"
+
+
 @rule
 def link_dag(tree):
     """The CMake link lines draw the same arrows."""

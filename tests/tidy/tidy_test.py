@@ -38,6 +38,19 @@ PLANTED = {
             "tests/model/a_test.cc": '#include "server/engine/engine.h"\n',
         },
     ),
+    "includes_reach": (
+        [
+            {"kernels/a.h": "int BlocksFor(int n);\n", "model/run/a.cc": "int b = BlocksFor(1);\n"},
+            {"kernels/a.h": "constexpr int64_t BlocksFor(int n) {}\n", "kernels/b.h": "  return BlocksFor(1);\n"},
+        ],
+        {
+            "kernels/a.h": "std::vector<int> BlocksFor(int n);\nint TilesFor(int n);\nint RowsFor(int n);\n",
+            "kernels/b.h": '#include "kernels/a.h"\n',
+            "kernels/b.cc": '#include "kernels/b.h"\nint c = BlocksFor(1);  // and no TilesFor()\n',
+            "kernels/c.cc": "int TilesFor(long n) {}\nint d = TilesFor(1) + e.RowsFor(2) + f->RowsFor(3) + g::RowsFor(4);\n",
+            "api/wire/a.cc": "int h = BlocksFor(1);\n",
+        },
+    ),
     "link_dag": (
         [
             {"model/run/CMakeLists.txt": "hydrant_library(hydrant_model_run\n  SOURCES a.cc\n  DEPS hydrant_scheduler)\n"},
