@@ -78,11 +78,16 @@ TEST(Runner, ADurationEndsAClosedLoop) {
   ReplayServer server(Tokens(1));
   Load load(server);
   load.spec.arrivals.count = 0;
-  load.spec.arrivals.duration_s = 0.1;
   load.spec.concurrency_max = 1;
-  const RunResult run = load.Run();
+  // On a slow machine a tenth of a second may be over with the first answer.
+  RunResult run;
+  for (const double duration_s : {0.1, 1.0, 10.0}) {
+    load.spec.arrivals.duration_s = duration_s;
+    run = load.Run();
+    for (const RequestRecord& record : run.records) EXPECT_LE(record.due_s, duration_s);
+    if (run.records.size() > 1) break;
+  }
   EXPECT_GT(run.records.size(), 1u);
-  for (const RequestRecord& record : run.records) EXPECT_LE(record.due_s, 0.1);
 }
 
 TEST(Runner, AUserGoesOnWhileTheOthersAreStillToCome) {

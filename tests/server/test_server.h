@@ -23,7 +23,7 @@
 namespace hydrant {
 
 // Asks `condition` again and again until it holds; false when it does not within `seconds`.
-bool Eventually(const std::function<bool()>& condition, double seconds = 10);
+bool Eventually(const std::function<bool()>& condition, double seconds = 30);
 
 // A socket of a loopback port that listens already, as a service manager hands it over.
 class ListeningSocket {
@@ -145,7 +145,7 @@ class TestServer {
 
   RawClient::Response Ask(std::string_view request) { return RawClient(port()).Ask(request); }
   // Waits until the pool is all free and nothing runs.
-  bool BecomesIdle(double seconds = 5);
+  bool BecomesIdle(double seconds = 30);
 
  private:
   ScriptedExecutor executor_;

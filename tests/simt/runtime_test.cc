@@ -71,7 +71,7 @@ TEST(SimtRuntime, AnErrorOfTheDeviceEndsTheEngineAndTellsEverybody) {
     FailAfter(calls, cudaErrorIllegalAddress);
     engine.Start();
     std::future<std::string> reason = death.get_future();
-    ASSERT_EQ(reason.wait_for(std::chrono::seconds(5)), std::future_status::ready);
+    ASSERT_EQ(reason.wait_for(std::chrono::seconds(30)), std::future_status::ready);
     for (const auto& mailbox : mailboxes) {
       StreamBatch batch;
       (void)mailbox->Take(&batch);

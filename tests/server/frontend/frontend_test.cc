@@ -35,13 +35,16 @@ bool Drains(TestServer& server) {
 }
 
 TEST(Frontend, WithNothingToDoItStopsAtOnce) {
-  TestServer server;
+  TestServerOptions options;
+  options.http.shutdown_timeout_s = 60;
+  options.http.limits.keepalive_timeout_s = options.http.limits.unkeyed_keepalive_timeout_s = 60;
+  TestServer server(std::move(options));
   RawClient idle(server.port());
   ASSERT_EQ(idle.Ask(Get("/health")).status, 200);
   const int64_t started_us = MonotonicUs();
   server.http().Shutdown();
   EXPECT_EQ(server.Join(), 0);
-  EXPECT_LT(MonotonicUs() - started_us, 2'000'000);
+  EXPECT_LT(MonotonicUs() - started_us, 20'000'000) << "it waits for no connection";
 }
 
 TEST(FrontendDeathTest, AStepThatNeverReturnsDoesNotOutlastTheShutdown) {
@@ -104,32 +107,54 @@ TEST(Frontend, ARequestWhoseBodyIsOnItsWayIsAnsweredBeforeTheEnd) {
 
 TEST(Frontend, UntilTheDelayIsOverItServesBalancersThatHaveNotNoticed) {
   TestServerOptions options;
-  options.http.shutdown_delay_s = 0.3;
+  options.http.shutdown_delay_s = 60;
   TestServer server(std::move(options));
-  const int64_t started_us = MonotonicUs();
   server.http().Shutdown();
   ASSERT_TRUE(Drains(server));
   const RawClient::Response late = server.Ask(CompletionPost(kFrontendShort));
   EXPECT_EQ(late.status, 200);
   EXPECT_THAT(late.body, HasSubstr(R"("finish_reason":"length")"));
   EXPECT_EQ(late.Field("connection"), "close") << "the next request is to go elsewhere";
+  server.http().Fail(0);  // ends it at once
   EXPECT_EQ(server.Join(), 0);
-  EXPECT_GE(MonotonicUs() - started_us, 300'000) << "idle, but others may still be on their way";
 }
 
-TEST(Frontend, AnOperatorsDrainRefusesAfterTheDelayAndTheProcessStays) {
+TEST(Frontend, AnIdleServerStaysUntilTheDelayIsOver) {
   TestServerOptions options;
-  options.http.shutdown_delay_s = 1.0;
+  options.http.shutdown_delay_s = 0.3;
+  TestServer server(std::move(options));
+  const int64_t started_us = MonotonicUs();
+  server.http().Shutdown();
+  EXPECT_EQ(server.Join(), 0);
+  EXPECT_GE(MonotonicUs() - started_us, 300'000) << "others may still be on their way";
+}
+
+TEST(Frontend, UntilTheDelayOfAnOperatorsDrainIsOverItServes) {
+  TestServerOptions options;
+  options.http.shutdown_delay_s = 60;
   TestServer server(std::move(options));
   EXPECT_EQ(server.http().Drain(), 0);
   EXPECT_EQ(server.Ask(Get("/ready")).status, 503);
   EXPECT_EQ(server.Ask(CompletionPost(kFrontendShort)).status, 200);
+}
+
+// How long a server takes to stop that an operator has drained before, with a delay of `delay_s`.
+int64_t StopAfterDrainUs(double delay_s) {
+  TestServerOptions options;
+  options.http.shutdown_delay_s = delay_s;
+  TestServer server(std::move(options));
+  EXPECT_EQ(server.http().Drain(), 0);
   EXPECT_TRUE(Eventually([&] { return server.Ask(CompletionPost(kFrontendShort)).status == 503; }));
   EXPECT_EQ(server.Ask(Get("/health")).status, 200);
   const int64_t started_us = MonotonicUs();
   server.http().Shutdown();
   EXPECT_EQ(server.Join(), 0);
-  EXPECT_LT(MonotonicUs() - started_us, 900'000) << "the delay is over already";
+  return MonotonicUs() - started_us;
+}
+
+TEST(Frontend, AnOperatorsDrainRefusesAfterTheDelayAndTheProcessStays) {
+  // A slow machine may take as long as the delay once; a second delay takes as long each time.
+  EXPECT_TRUE(Eventually([] { return StopAfterDrainUs(0.5) < 500'000; })) << "the delay is over already";
 }
 
 // What a service manager is told, in order.

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -215,7 +216,8 @@ TEST(GenerationService, ARequestThatTakesLongerThanItsTenantMayEnds) {
   for (const bool begun : {false, true}) {
     for (const bool stream : {false, true}) {
       TestServerOptions options;
-      options.tenants.tenants.front().request_seconds_max = 0.3;
+      // What has begun needs its first event before that. The exact times are RequestDeadlines' tests'.
+      options.tenants.tenants.front().request_seconds_max = begun && stream ? 3 : 0.3;
       TestServer server(std::move(options));
       server.executor().Hold(begun ? 3 : 0);
       RawClient client(server.port());
@@ -229,7 +231,8 @@ TEST(GenerationService, ARequestThatTakesLongerThanItsTenantMayEnds) {
                   HasSubstr("hydrant_rejected_total{reason=\"timeout\",tenant=\"default\"} 1"));
       server.executor().Release();
       EXPECT_TRUE(server.BecomesIdle()) << "what ran is cancelled";
-      EXPECT_EQ(server.Ask(CompletionPost(R"({"prompt":"hi","max_tokens":4})")).status, 200) << "one in time";
+      const std::string next = CompletionPost(R"({"prompt":"hi","max_tokens":4})");
+      EXPECT_TRUE(Eventually([&] { return server.Ask(next).status == 200; })) << "one in time";
     }
   }
 }
@@ -267,22 +270,34 @@ TEST(GenerationService, AClientThatWaitsTooLongInTheQueueIsToldToComeBack) {
     options.sequences_max = 1;
     options.http.limits.queue_timeout_s = 0.3;
     TestServer server(std::move(options));
-    server.executor().Hold(2);
-    RawClient running(server.port());
-    running.Send(CompletionPost(R"({"prompt":"hi","max_tokens":40,"stream":true})"));
-    ASSERT_THAT(running.ReadUntil("\"text\""), HasSubstr("\"text\"")) << "admitted";
+    std::optional<RawClient> running;
+    int waited_too_long = 0;
+    // A slow machine may not admit it in time: it is sent again.
+    ASSERT_TRUE(Eventually(
+        [&] {
+          ++waited_too_long;
+          server.executor().Release();
+          EXPECT_TRUE(server.BecomesIdle());
+          server.executor().Hold(2);
+          running.emplace(server.port());
+          running->Send(CompletionPost(R"({"prompt":"hi","max_tokens":40,"stream":true})"));
+          return running->ReadUntil("\r\n").starts_with("HTTP/1.1 200 ");
+        },
+        30))
+        << "admitted";
     const std::string post = CompletionPost(std::string(R"({"prompt":"hi","stream":)") + (stream ? "true}" : "false}"));
     const Response response = server.Ask(post);
     EXPECT_EQ(response.status, 504) << "stream " << stream;
     EXPECT_THAT(response.body, HasSubstr(R"("code":"queue_time_exceeded")"));
     EXPECT_GE(std::atoi(response.Field("retry-after").c_str()), 1);
     const std::string metrics = server.Ask(Get("/metrics")).body;
-    EXPECT_THAT(metrics, HasSubstr("hydrant_rejected_total{reason=\"queue_timeout\",tenant=\"default\"} 1"));
+    EXPECT_THAT(metrics, HasSubstr("hydrant_rejected_total{reason=\"queue_timeout\",tenant=\"default\"} " +
+                                   std::to_string(waited_too_long)));
     EXPECT_THAT(metrics, HasSubstr("hydrant_rejected_total{reason=\"timeout\",tenant=\"default\"} 0"));
     server.executor().Release();
-    EXPECT_THAT(running.ReadUntil("[DONE]"), Not(HasSubstr("error"))) << "what was admitted in time goes on";
+    EXPECT_THAT(running->ReadUntil("[DONE]"), Not(HasSubstr("error"))) << "what was admitted in time goes on";
     EXPECT_TRUE(server.BecomesIdle()) << "what waited is cancelled";
-    EXPECT_EQ(server.Ask(post).status, 200) << "one that need not wait";
+    EXPECT_TRUE(Eventually([&] { return server.Ask(post).status == 200; })) << "one that need not wait";
   }
 }
 
@@ -427,8 +442,9 @@ TEST(GenerationService, AReaderThatNeverReadsIsEnded) {
   TestServer server(std::move(options));
   RawClient lazy(server.port(), 4096);
   lazy.Send(CompletionPost(R"({"prompt":"hi","max_tokens":50000,"stream":true})"));
-  ASSERT_TRUE(Eventually([&] { return server.engine().backlog().sequences == 1; }));
-  EXPECT_TRUE(server.BecomesIdle(30));
+  // That it has begun can be seen after its end, too.
+  ASSERT_TRUE(Eventually([&] { return server.engine().counters().scheduler.generated_tokens > 0; }));
+  EXPECT_TRUE(server.BecomesIdle());
 }
 
 // Whose sequence stands aside hears nothing for a while; what has not begun is still to have a status of its own.

@@ -156,7 +156,7 @@ TEST(HttpListener, WhoComesToACrowdTakesThePlaceOfTheLongestIdle) {
       return false;
     })) << i;
   }
-  idle.front()->ReadAll(1);
+  idle.front()->ReadAll(30);
   EXPECT_TRUE(idle.front()->closed());
   EXPECT_EQ(idle.back()->Ask(Get("/health")).status, 200) << "the newest stays";
 }

@@ -49,9 +49,10 @@ struct Control {
   std::atomic<int64_t> changes_only;  // 1: only calls that change something are counted, and no others fail
   std::atomic<int64_t> hits;          // met the fault
   std::atomic<int64_t> clock_s;       // added to the wall clock
-  std::atomic<int64_t> slow_us;       // that a pread of more than a header takes longer
-  std::atomic<int64_t> slow_open_us;  // that opening a KV file takes longer
-  char hit[192];                      // the last one, in words
+  // That a pread of more than a header, and opening a KV file, take longer; a shorter time ends those that wait.
+  std::atomic<int64_t> slow_us;
+  std::atomic<int64_t> slow_open_us;
+  char hit[192];  // the last one, in words
 };
 
 constexpr size_t kFilesMax = 4096;
@@ -89,6 +90,16 @@ Control* Mapped() {
 Control* TheControl() {
   static Control* const control = Mapped();
   return control;
+}
+
+void Wait(const std::atomic<int64_t>& us) {
+  constexpr int64_t kStepUs = 10'000;
+  int64_t waited = 0;
+  for (int64_t left = us.load(); left > 0; left = us.load() - waited) {
+    const int64_t step = std::min(kStepUs, left);
+    usleep(static_cast<useconds_t>(step));
+    waited += step;
+  }
 }
 
 // The next definition of `name`, which is the system's.
@@ -214,7 +225,7 @@ int OpenAt(const char* name, int parent, const char* path, int flags, mode_t mod
   if (!IsOurs(parent, path)) return Opened(make(false), File());
   const bool changes = (flags & (O_CREAT | O_TRUNC | O_WRONLY | O_RDWR)) != 0;
   if (!changes && std::string_view(path).ends_with(".kv") && TheControl() != nullptr) {
-    usleep(static_cast<useconds_t>(TheControl()->slow_open_us.load()));
+    Wait(TheControl()->slow_open_us);
   }
   const int fd = Do(name, path, changes, make);
   File file;
@@ -304,7 +315,7 @@ EXPORTED ssize_t pread(int fd, void* to, size_t bytes, off_t offset) {
   const auto make = [&](bool shortens) { return real(fd, to, Less(bytes, shortens), offset); };
   constexpr size_t kHeaderBytes = 4096;
   if (IsOurs(fd) && bytes > kHeaderBytes && TheControl() != nullptr) {
-    usleep(static_cast<useconds_t>(TheControl()->slow_us.load()));
+    Wait(TheControl()->slow_us);
   }
   return IsOurs(fd) ? Do("pread", nullptr, false, make) : make(false);
 }
