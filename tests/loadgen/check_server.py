@@ -21,6 +21,8 @@ HYDRANTD = os.environ.get("HYDRANTD", str(ROOT / "build" / "release" / "hydrantd
 MODEL = pathlib.Path(os.environ.get("HYDRANT_MODEL", ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"))
 SKIPPED = 77
 TOLERANCE = 0.05
+# Where both wait for a processor the way there and back is longer, now and then; what is measured wrongly is wrong each time.
+TRIES = 5
 REQUESTS, INPUT, OUTPUT = 10, 200, 24
 HISTOGRAMS = ("time_to_first_token_seconds", "inter_token_latency_seconds", "e2e_request_latency_seconds")
 
@@ -37,10 +39,19 @@ def histograms(server):
 
 
 def agree(what, client, server):
-    require(abs(client / server - 1) <= TOLERANCE, f"{what}: {client:.3f} here, {server:.3f} there, {client / server:.4f}")
+    """Whether these are the same; says so."""
+    same = abs(client / server - 1) <= TOLERANCE
+    print(f"{'ok   ' if same else 'apart'} {what}: {client:.3f} here, {server:.3f} there, {client / server:.4f}", flush=True)
+    return same
 
 
 def check_figures(server, folder, backend, flags):
+    agreed = any(compare_figures(server, folder, backend, flags) for _ in range(TRIES))
+    require(agreed, f"{backend}: the means of one of {TRIES} runs agree")
+
+
+def compare_figures(server, folder, backend, flags):
+    """Whether the means agree; counts must."""
     before = histograms(server)
     path = folder / f"{backend}.json"
     done = loadgen(
@@ -59,11 +70,14 @@ def check_figures(server, folder, backend, flags):
     sums = {name: (after[name][0] - before[name][0], after[name][1] - before[name][1]) for name in HISTOGRAMS}
     ttft, itl, e2e = (sums[name] for name in HISTOGRAMS)
     require(ttft[1] == REQUESTS and e2e[1] == REQUESTS, "the server measured them all", sums)
-    agree("mean TTFT, ms", report["mean_ttft_ms"], 1e3 * ttft[0] / ttft[1])
     # A server sends no event for half a character: the gaps add up to the same, divided by tokens on both sides.
     gaps = sum(map(sum, report["itls"]))
-    agree("mean ITL, ms", 1e3 * gaps / (REQUESTS * (OUTPUT - 1)), 1e3 * itl[0] / itl[1])
-    agree("mean E2E, ms", report["mean_e2el_ms"], 1e3 * e2e[0] / e2e[1])
+    means = [
+        ("mean TTFT, ms", report["mean_ttft_ms"], 1e3 * ttft[0] / ttft[1]),
+        ("mean ITL, ms", 1e3 * gaps / (REQUESTS * (OUTPUT - 1)), 1e3 * itl[0] / itl[1]),
+        ("mean E2E, ms", report["mean_e2el_ms"], 1e3 * e2e[0] / e2e[1]),
+    ]
+    return all([agree(*mean) for mean in means])
 
 
 def check_exit_codes(server, folder):

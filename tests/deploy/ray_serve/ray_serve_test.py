@@ -3,19 +3,22 @@
 
     HYDRANT_RAY_VENV=~/ray tests/deploy/ray_serve/ray_serve_test.py [NAME …]
 
-~/ray: a virtual environment with deploy/ray_serve/requirements.txt. It takes four minutes, and prints what it measured."""
+~/ray: a virtual environment with deploy/ray_serve/requirements.txt. It takes eight minutes, and prints what it measured."""
 
 import http.client
 import json
 import os
+import pathlib
 import re
 import signal
 import statistics
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 
-from cluster import Chat, Cluster, serve_program, wait_for
+from cluster import BINARY, MODEL, Chat, Cluster, serve_program, wait_for
 
 
 def expect(condition, what, *found):
@@ -221,6 +224,51 @@ def check_overhead(cluster):
           f"+{middle[cluster.port] - middle[direct]:.1f} ms")  # fmt: skip
 
 
+def check_openai(cluster):
+    """The package that most clients are built on, where a test has installed it."""
+    for python in BINARY.parent.glob("tests/c*/*/bin/python"):
+        if subprocess.run([python, "-c", "import openai"], capture_output=True).returncode == 0:
+            script = pathlib.Path(__file__).with_name("openai_client.py")
+            done = subprocess.run([python, "-B", script, f"http://127.0.0.1:{cluster.port}"], capture_output=True, text=True, timeout=300)
+            expect(done.returncode == 0, "openai is answered", done.stdout, done.stderr[-3000:])
+            return print(done.stdout.strip())
+    print("openai: not tried; `ctest -R conformance` installs it")
+
+
+def load(port, *flags):
+    """Tokens a second of 8 chats at a time, from the first to the last."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = pathlib.Path(folder) / "result.json"
+        command = [BINARY.with_name("hydrant-loadgen"), "--base-url", f"http://127.0.0.1:{port}", "--backend", "openai-chat", "--dataset-name",
+                   "multi_turn", "--num-turns", 2, "--session-ids", "--max-concurrency", 8, "--num-prompts", 24, "--input-len", 32,
+                   "--output-len", 96, "--ignore-eos", "--result-filename", result, *flags]  # fmt: skip
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=600)
+        expect(done.returncode == 0, "hydrant-loadgen is served", done.stdout[-2000:], done.stderr[-2000:])
+        said = json.loads(result.read_text())
+        expect(said["failed"] == 0 and said["completed"] == 48, "every turn", said["failed"], said["completed"])
+        return said["output_throughput"]
+
+
+def check_loadgen(cluster):
+    print(f"hydrant-loadgen: 48 turns of 24 chats, {load(cluster.port):.0f} tok/s")
+
+
+def check_throughput(program):
+    """What Serve costs of the tokens per second of one replica of the default model; in turns, for the machine is shared."""
+    cluster = Cluster(program, model=MODEL, replicas=1)
+    try:
+        direct = int(re.search(r"listening on http://127\.0\.0\.1:(\d+)", cluster.log())[1])
+        ratios = []
+        for turn in range(8):
+            ports = (direct, cluster.port) if turn % 2 else (cluster.port, direct)
+            found = {port: load(port) for port in ports}
+            ratios.append(found[cluster.port] / found[direct])
+        print(f"throughput: through Serve {statistics.median(ratios):.3f} of directly (the median of {[round(ratio, 2) for ratio in ratios]}), "
+              f"on {os.cpu_count()} processors that clients, Serve and the engine share")  # fmt: skip
+    finally:
+        cluster.end()
+
+
 def replica_at(port):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
@@ -259,12 +307,14 @@ def check_autoscaling(program):
         cluster.end()
 
 
-SHARED = {"overhead": check_overhead, "affinity": check_affinity, "streams": check_streams, "kill": check_kill, "upgrade": check_upgrade, "fewer": check_fewer}
+SHARED = {"overhead": check_overhead, "openai": check_openai, "loadgen": check_loadgen, "affinity": check_affinity, "streams": check_streams, "kill": check_kill, "upgrade": check_upgrade, "fewer": check_fewer}
+
+ALONE = {"throughput": check_throughput, "autoscaling": check_autoscaling}
 
 
 def main():
     program = serve_program()
-    names = sys.argv[1:] or [*SHARED, "autoscaling"]
+    names = sys.argv[1:] or [*SHARED, *ALONE]
     if any(name in SHARED for name in names):
         cluster = Cluster(program)
         try:
@@ -278,8 +328,9 @@ def main():
             raise
         finally:
             cluster.end()
-    if "autoscaling" in names:
-        check_autoscaling(program)
+    for name in names:
+        if name in ALONE:
+            ALONE[name](program)
 
 
 if __name__ == "__main__":
