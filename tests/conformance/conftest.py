@@ -10,8 +10,10 @@ import hydrant_server
 from hydrant_server import API_KEY, PROMPT_MARK, SLOW, Companion, Server
 from tenants import TenantServer, TenantsFile
 
-# 2,048 blocks hold any test's sequences and cost well under 1 GB with the default model.
-COMMON = ("--num-gpu-blocks-override", 2048, "--max-model-len", 4096)
+# 2,048 blocks hold any test's sequences and cost well under 1 GB with the default model. No deadline of the server's ends
+# what has to end by itself while a test waits for it.
+COMMON = ("--num-gpu-blocks-override", 2048, "--max-model-len", 4096, "--header-timeout-s", 3600, "--body-timeout-s", 3600,
+          "--keepalive-timeout-s", 3600)  # fmt: skip
 
 CANARY = {
     "prompt": f"{PROMPT_MARK} The three primary colours are",
@@ -70,7 +72,7 @@ class ServerPool:
             server = Server(*flags)
             server.canary = canary_of(server)
             server.companion_text = server.complete(**COMPANION)["choices"][0]["text"]
-            server.wait_idle(5.0)
+            server.wait_idle()
             time.sleep(0.1)
             server.idle_fds = server.fds()
             self._kept[flags] = server
@@ -168,16 +170,14 @@ def canary_of(server):
 
 
 def check_postcondition(server):
-    """Same process, healthy within 1 s, the canary's answer as before, and everything a row could hold given back."""
+    """Same process, healthy, the canary's answer as before, and everything a row could hold given back."""
     assert server.running(), f"hydrantd ended:\n{server.log()[-4000:]}"
-    started = time.monotonic()
-    assert server.get("/health", timeout=1.0).status == 200
-    assert time.monotonic() - started <= 1.0 * SLOW
-    server.wait_idle(1.0)
+    assert server.get("/health").status == 200
+    server.wait_idle()
     assert canary_of(server) == server.canary
-    server.wait_idle(1.0)
+    server.wait_idle()
     hydrant_server.wait_for(
-        lambda: server.fds() <= server.idle_fds, 1.0, lambda: f"{server.fds()} fds, {server.idle_fds} when idle"
+        lambda: server.fds() <= server.idle_fds, lambda: f"{server.fds()} fds, {server.idle_fds} when idle"
     )
     server.check_log()
 
@@ -194,6 +194,14 @@ def row_of(server):
 def row(server):
     """The shared server for one row of bad input: a stream runs beside it, and the postcondition is checked after it."""
     yield from row_of(server)
+
+
+@pytest.fixture
+def quiet_row(server):
+    """A row without the stream beside it: what the process spends is spent on the row."""
+    server.wait_idle()
+    yield server
+    check_postcondition(server)
 
 
 @pytest.fixture

@@ -109,11 +109,8 @@ class TenantServer(Server):
         response = self.admin("POST", "/admin/reload")
         assert response.status == 200, response.body
 
-    def wait_tenant(self, name, timeout=2.0, **values):
-        wait_for(
-            lambda: all(self.tenant(name)[key] == value for key, value in values.items()), timeout,
-            lambda: self.tenant(name),
-        )  # fmt: skip
+    def wait_tenant(self, name, **values):
+        wait_for(lambda: all(self.tenant(name)[key] == value for key, value in values.items()), lambda: self.tenant(name))
 
 
 def parse_metrics(text):

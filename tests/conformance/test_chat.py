@@ -2,7 +2,6 @@
 
 import json
 import socket
-import time
 
 import openai
 import pytest
@@ -119,14 +118,14 @@ def test_d2_and_d9_content_is_text_and_nothing_else(row):
 
 
 @pytest.mark.machine
-def test_d1_a_megabyte_of_one_character(row):
+def test_d1_a_megabyte_of_one_character(quiet_row):
     for character in ("a", "_", " ", "\n", "😀", "<|im_end|>"):
         text = character * (1_000_000 // len(character.encode()))
-        started = time.monotonic()
+        before = quiet_row.cpu_s()
         body = {"messages": [{"role": "user", "content": text}], "max_tokens": 1}
-        check_error(row.post(PATH, body), 400, code="context_length_exceeded")
-        assert time.monotonic() - started < 3 * SLOW, f"{character!r}: slower than 1 MB/s"
-        assert row.get("/health", timeout=1.0).status == 200
+        check_error(quiet_row.post(PATH, body), 400, code="context_length_exceeded")
+        assert quiet_row.cpu_s() - before < 3 * SLOW, f"{character!r}: slower than 1 MB in 3 s"
+        assert quiet_row.get("/health").status == 200
 
 
 def test_d5_text_of_a_message_survives(row):
@@ -178,9 +177,9 @@ def test_e25_a_hostile_template_costs_the_chat_and_nothing_else(start_server, tm
     path.write_text(HOSTILE_TEMPLATES[name])
     server = start_server("--num-gpu-blocks-override", 256, "--max-model-len", 256, "--chat-template", path)
     for _ in range(3):
-        started = time.monotonic()
+        before = server.cpu_s()
         response = server.post(PATH, {"messages": HI, "max_tokens": 1})
-        assert time.monotonic() - started < 0.5 * SLOW
+        assert server.cpu_s() - before < 0.5 * SLOW
         # Attributes that do not exist are undefined, as they are to Hugging Face's sandbox: the conversation does not fit.
         check_error(response, 500 if name != "attributes" else 400, code="template_error")
     assert server.complete(prompt="x", max_tokens=1)["usage"]["completion_tokens"] == 1

@@ -37,7 +37,7 @@ class Chat(threading.Thread):
 
 def start_chats(server, *kvs):
     chats = [Chat(server, kv, first) for first, kv in enumerate(kvs, start=50)]
-    wait_for(lambda: all(chat.events >= 2 for chat in chats), 30.0, server.gauges)
+    wait_for(lambda: all(chat.events >= 2 for chat in chats), server.gauges)
     return chats
 
 
@@ -69,9 +69,9 @@ def test_without_consent_the_next_one_waits(start_server):
     chats = start_chats(server, BUDGET, dict(BUDGET, floor=200))
     # Down to 200 slots three or four blocks come free, and more are missing: nothing is cut in vain.
     late = server.open_stream(**dict(WAITING, prompt=prompt(90, 250)))
-    wait_for(lambda: server.gauges()["waiting"] == 1, 10.0, server.gauges)
+    wait_for(lambda: server.gauges()["waiting"] == 1, server.gauges)
     seen = [chat.events for chat in chats]
-    wait_for(lambda: all(chat.events > before + 20 for chat, before in zip(chats, seen)), 30.0, server.gauges)
+    wait_for(lambda: all(chat.events > before + 20 for chat, before in zip(chats, seen)), server.gauges)
     assert server.gauges()["waiting"] == 1
     assert shrinks(server) == 0
     chats[0].connection.reset()

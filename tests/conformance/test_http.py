@@ -9,19 +9,19 @@ import pytest
 
 import raw_http
 from checks import check_error, each
-from hydrant_server import API_KEY, PROMPT_MARK, SLOW
+from hydrant_server import API_KEY, PATIENCE_S, PROMPT_MARK, SLOW
 
 GOOD = {"prompt": f"{PROMPT_MARK} hello", "max_tokens": 1, "temperature": 0}
 
 
-def ended(connection, seconds=2.0):
+def ended(connection):
     """True if the server closes without another byte."""
-    return connection.closed_within(seconds * SLOW)
+    return connection.closed_within(PATIENCE_S * SLOW)
 
 
-def answer_then_close(server, data, *statuses, timeout=10.0, **expected):
+def answer_then_close(server, data, *statuses, **expected):
     """Sends `data`; the answer must be an error of `statuses`, and then the connection must end."""
-    with server.connect(timeout) as connection:
+    with server.connect() as connection:
         connection.try_send(data)
         response = connection.read_response()
         check_error(response, *statuses, **expected)
@@ -29,9 +29,9 @@ def answer_then_close(server, data, *statuses, timeout=10.0, **expected):
         return response
 
 
-def refused_or_closed(server, data, *statuses, timeout=10.0):
+def refused_or_closed(server, data, *statuses):
     """As answer_then_close, or closed without an answer."""
-    with server.connect(timeout) as connection:
+    with server.connect() as connection:
         connection.try_send(data)
         try:
             response = connection.read_response()
@@ -53,22 +53,24 @@ def test_a1_slow_headers_meet_a_total_deadline(impatient_row):
     server = impatient_row
     connections = [server.connect() for _ in range(int(200 / SLOW))]
     request = raw_http.head("GET", "/health", [("X-Slow", "y" * 1000)], host=server.host())
-    started = time.monotonic()
     try:
         # A byte at a time, often enough that a deadline per read would never end.
-        for at in range(6):
-            for connection in connections:
+        waiting = connections
+        for at in range(100):
+            for connection in waiting:
                 connection.try_send(request[at : at + 1])
             time.sleep(0.2 * SLOW)
-        assert server.get("/health", timeout=1.0).status == 200
+            waiting = [connection for connection in waiting if not connection.readable()]
+            if at == 5:
+                assert server.get("/health").status == 200
+            if not waiting:
+                break
+        assert not waiting, f"{len(waiting)} headers at 5 B/s were waited for"
         for connection in connections:
-            left = max(0.1, started + 4 * SLOW - time.monotonic())
             try:
-                response = connection.read_response(timeout=left)
-                assert response.status == 408
+                assert connection.read_response().status == 408
             except raw_http.ConnectionEnded:
                 pass
-        assert time.monotonic() - started < 5 * SLOW
     finally:
         for connection in connections:
             connection.close()
@@ -83,11 +85,10 @@ def test_a2_a_slow_body_meets_its_deadline(impatient_row):
         )
         started = time.monotonic()
         ended_early = False
-        while time.monotonic() - started < 6 * SLOW and not ended_early:
+        while time.monotonic() - started < PATIENCE_S * SLOW and not ended_early:
             ended_early = not connection.try_send(b" " * 20) or connection.readable()
             time.sleep(0.2)
         assert ended_early, "a body at 100 B/s was waited for"
-        assert time.monotonic() - started < 4 * SLOW
         try:
             check_error(connection.read_response(), 408)
         except raw_http.ConnectionEnded:
@@ -105,7 +106,7 @@ def test_a3_silent_connections_are_cheap_and_closed(impatient_row):
         if SLOW == 1:  # an instrumented allocator has its own ideas of memory
             assert server.rss_kib() - before <= 80 * count
         for connection in connections:
-            left = max(0.1, started + 5 * SLOW - time.monotonic())
+            left = max(0.1, started + PATIENCE_S * SLOW - time.monotonic())
             try:
                 assert connection.read_response(timeout=left).status == 408
             except raw_http.ConnectionEnded:
@@ -118,16 +119,12 @@ def test_a3_silent_connections_are_cheap_and_closed(impatient_row):
 @pytest.mark.machine
 def test_a34_a_storm_of_resets_leaves_the_listener_alive(row):
     server = row
-    deadline = time.monotonic() + 3
-    count = 0
-    while time.monotonic() < deadline:
+    for count in range(int(10_000 / SLOW)):
         connection = server.connect()
         if count % 2:
             connection.try_send(b"POST /v1/comp")
         connection.reset()
-        count += 1
-    assert count > 300 / SLOW
-    assert server.get("/health", timeout=1.0).status == 200
+    assert server.get("/health").status == 200
 
 
 # --- too much of something ----------------------------------------------------------------------------------------------
@@ -177,16 +174,16 @@ def test_a7_endless_chunk_extensions_are_refused(row):
 
 
 @pytest.mark.machine
-def test_a10_a_million_tiny_chunks_cost_little(row):
-    server = row
+def test_a10_a_million_tiny_chunks_cost_little(quiet_row):
+    server = quiet_row
     text = b'{"prompt":"' + PROMPT_MARK.encode() + b'","max_tokens":1'
     body = b"".join(b"1\r\n%c\r\n" % byte for byte in text) + b"1\r\n \r\n" * 500_000 + b"1\r\n}\r\n0\r\n\r\n"
-    started = time.monotonic()
+    before = server.cpu_s()
     with server.connect() as connection:
         connection.try_send(chunked(server, body))
         response = connection.read_response()
     assert response.status in (200, 413), response.body
-    assert time.monotonic() - started < 3 * SLOW
+    assert server.cpu_s() - before < 3 * SLOW
 
 
 def test_a10_wire_bytes_of_chunks_count(row):
@@ -207,7 +204,7 @@ def test_a16_an_absurd_length_is_refused_before_reading(row, path):
     before = server.rss_kib()
     for length in (1 << 63, 1 << 40, (1 << 64) + 5, 9 << 20):
         fields = [("Content-Type", "application/json"), ("Content-Length", length)]
-        answer_then_close(server, raw_http.head("POST", path, fields, host=server.host()), 413, 400, timeout=3)
+        answer_then_close(server, raw_http.head("POST", path, fields, host=server.host()), 413, 400)
     if SLOW == 1:
         assert server.rss_kib() - before < 8192
 
@@ -255,7 +252,7 @@ def test_a18_a_hidden_second_request_is_never_executed(row):
 
     def check(field, version):
         data = raw_http.head("POST", "/v1/completions", [field], host=server.host(), version=version) + hidden
-        with server.connect(10) as connection:
+        with server.connect() as connection:
             connection.try_send(data)
             everything = connection.read_to_end()
         assert len(re.findall(rb"HTTP/1\.[01] [0-9]{3} ", everything)) == 1, everything
@@ -291,11 +288,9 @@ def test_a24_other_protocols_are_answered_or_closed_at_once(row):
     ]
 
     def check(data):
-        with server.connect(10) as connection:
+        with server.connect() as connection:
             connection.try_send(data)
-            started = time.monotonic()
-            everything = connection.read_to_end(5 * SLOW)
-            assert time.monotonic() - started <= 1 * SLOW
+            everything = connection.read_to_end()  # no deadline of the server's ends it meanwhile
             assert everything == b"" or everything.split(b" ", 2)[1] in (b"400", b"501", b"505"), everything[:200]
 
     each(cases, check)
@@ -421,7 +416,7 @@ def test_a17_a_key_is_asked_for_before_any_body_is_read(keyed_row):
     connections = []
     try:
         for _ in range(int(200 / SLOW)):
-            connection = server.connect(5)
+            connection = server.connect()
             connections.append(connection)
             fields = [("Content-Type", "application/json"), ("Content-Length", 8 << 20)]
             connection.send(raw_http.head("POST", "/v1/completions", fields, host=server.host()))

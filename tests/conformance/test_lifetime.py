@@ -11,11 +11,14 @@ import pytest
 import hydrant_server
 import raw_http
 from checks import check_error
-from hydrant_server import PROMPT_MARK, SLOW, Companion, read_events, wait_for
+from hydrant_server import ENDLESS, PROMPT_MARK, SLOW, Companion, metric, read_events, wait_for
 
-LONG = {"prompt": f"{PROMPT_MARK} Tell me everything.", "max_tokens": 3000, "ignore_eos": True, "temperature": 0}
+LONG = {"prompt": f"{PROMPT_MARK} Tell me everything.", "temperature": 0, **ENDLESS}
 # It goes on long enough to be seen even where the prompt takes no time.
-PREFILL = {"prompt": [(i * 7919) % 40000 + 100 for i in range(3500)], "max_tokens": 500, "ignore_eos": True}
+PREFILL = {"prompt": [(i * 7919) % 40000 + 100 for i in range(3500)], **ENDLESS}
+# Whoever does not go by itself does not go while a test waits for it.
+PATIENT = ("--shutdown-timeout-s", 3600, "--header-timeout-s", 3600, "--stream-stall-s", 3600)
+ENDS_S = 30 * SLOW
 
 
 def running(server):
@@ -44,17 +47,17 @@ def test_a_client_that_leaves_a_stream_frees_its_blocks(row, after, how):
 
 def test_a_client_that_leaves_during_prefill_frees_its_blocks(server):
     connection = server.open_stream(**PREFILL)
-    wait_for(lambda: blocks_used(server) > 0, 5.0)
+    wait_for(lambda: blocks_used(server) > 0)
     connection.close()
-    server.wait_idle(1.0)
+    server.wait_idle()
 
 
 def test_a_client_that_leaves_without_streaming_is_noticed(server):
     connection = server.connect()
     connection.send(raw_http.post("/v1/completions", LONG, host=server.host()))
-    wait_for(lambda: running(server) == 1, 5.0)
+    wait_for(lambda: running(server) == 1)
     connection.close()
-    server.wait_idle(1.0)
+    server.wait_idle()
 
 
 def test_leaving_while_queued_frees_the_place(start_server):
@@ -63,14 +66,14 @@ def test_leaving_while_queued_frees_the_place(start_server):
     for stream in streams:
         stream.read_head()
     queued = [server.open_stream(**LONG) for _ in range(4)]
-    wait_for(lambda: server.gauges()["waiting"] == 4, 5.0, server.gauges)
+    wait_for(lambda: server.gauges()["waiting"] == 4, server.gauges)
     for stream in queued:
         stream.close()
-    wait_for(lambda: server.gauges()["waiting"] == 0, 1.0, server.gauges)
+    wait_for(lambda: server.gauges()["waiting"] == 0, server.gauges)
     assert running(server) == 2
     for stream in streams:
         stream.close()
-    server.wait_idle(1.0)
+    server.wait_idle()
 
 
 def test_cancelled_streams_do_not_touch_the_others(server):
@@ -82,21 +85,17 @@ def test_cancelled_streams_do_not_touch_the_others(server):
             connection.read_head()
             read_some(connection, i % 4 + 1)
             connection.close()
-    server.wait_idle(1.0)
+    server.wait_idle()
 
 
 def test_aborts_are_counted(server):
-    from hydrant_server import metric
-
     before = metric(server.metrics(), "vllm:request_success_total", finished_reason="abort")
     connection = server.open_stream(**LONG)
     connection.read_head()
     read_some(connection, 2)
     connection.close()
-    server.wait_idle(1.0)
-    wait_for(
-        lambda: metric(server.metrics(), "vllm:request_success_total", finished_reason="abort") == before + 1, 1.0
-    )
+    server.wait_idle()
+    wait_for(lambda: metric(server.metrics(), "vllm:request_success_total", finished_reason="abort") == before + 1)
 
 
 def test_a_reader_that_never_reads_holds_up_nobody(server):
@@ -106,7 +105,7 @@ def test_a_reader_that_never_reads_holds_up_nobody(server):
         expected = server.complete(**body)["choices"][0]["text"]
         for _ in range(3):
             assert server.complete(**body)["choices"][0]["text"] == expected
-    server.wait_idle(2.0)
+    server.wait_idle()
 
 
 # --- shutdown -----------------------------------------------------------------------------------------------------------
@@ -114,22 +113,21 @@ def test_a_reader_that_never_reads_holds_up_nobody(server):
 
 @pytest.mark.machine
 def test_sigterm_lets_streams_finish_and_exits_0(start_server):
-    server = start_server()
-    body = {"prompt": "Once upon a time", "max_tokens": 120, "temperature": 0, "ignore_eos": True}
+    server = start_server(*PATIENT)
+    body = {"prompt": "Once upon a time", "max_tokens": 1000, "temperature": 0, "ignore_eos": True}
     expected = server.complete(**body)["choices"][0]["text"]
     with server.open_stream(**body) as connection:
         connection.read_head()
         texts = [read_some_text(connection)]
         idle = server.connect()
         server.signal(signal.SIGTERM)
-        ready_after = time.monotonic()
+        wait_until_draining(server)
         try:
-            while server.get("/ready", timeout=1.0).status != 503:
-                assert time.monotonic() - ready_after < 0.5 * SLOW, "/ready still says 200"
-        except OSError:
+            assert server.get("/ready").status == 503
+        except (OSError, raw_http.ConnectionEnded):
             pass  # the listener is closed already
         try:
-            response = server.post("/v1/completions", {"prompt": "late", "max_tokens": 1}, timeout=5.0)
+            response = server.post("/v1/completions", {"prompt": "late", "max_tokens": 1})
             check_error(response, 503)
             assert response.field("connection") == "close"
         except (OSError, raw_http.ConnectionEnded):
@@ -137,7 +135,12 @@ def test_sigterm_lets_streams_finish_and_exits_0(start_server):
         texts += [json.loads(event)["choices"][0]["text"] for event in read_events_after_first(connection)]
         assert "".join(texts) == expected
         idle.close()
-    assert server.wait(10 * SLOW) == 0
+    assert server.wait(ENDS_S) == 0
+
+
+def wait_until_draining(server):
+    """Until a signal was heard: two at once may count as one."""
+    wait_for(lambda: "draining: /ready answers 503" in server.log(), server.log)
 
 
 def read_some_text(connection):
@@ -151,41 +154,40 @@ def read_events_after_first(connection):
 
 
 def test_a_second_sigterm_is_fast(start_server):
-    server = start_server("--max-model-len", 8192)
-    with server.open_stream(**LONG | {"max_tokens": 8000}) as connection:
+    server = start_server(*PATIENT)
+    with server.open_stream(**LONG) as connection:
         connection.read_head()
         read_some(connection, 2)
         with futures.ThreadPoolExecutor() as pool:
             rest = pool.submit(connection.read_to_end)
             server.signal(signal.SIGTERM)
+            wait_until_draining(server)
             time.sleep(0.3)
-            assert server.running() or rest.done(), "the first SIGTERM did not wait for the stream"
+            assert server.running() and not rest.done(), "the first SIGTERM did not wait for the stream"
             server.signal(signal.SIGTERM)
-            assert server.wait(3 * SLOW) == 0
+            assert server.wait(ENDS_S) == 0
             assert rest.result().endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
 
 
 def test_a_second_sigterm_does_not_wait_for_a_reader_that_is_behind(start_server):
-    server = start_server("--max-model-len", 8192)
+    server = start_server(*PATIENT)
     with server.connect(receive_buffer=4096) as connection:
-        server.open_stream(connection, **LONG | {"max_tokens": 8000, "logprobs": 20})
+        server.open_stream(connection, **LONG | {"logprobs": 20})
         connection.read_head()
         time.sleep(0.3 * SLOW)
         server.signal(signal.SIGTERM)
-        time.sleep(0.1)  # two at once may count as one
+        wait_until_draining(server)
         server.signal(signal.SIGTERM)
-        assert server.wait(3 * SLOW) == 0
+        assert server.wait(ENDS_S) == 0
 
 
 @pytest.mark.machine
 def test_sigterm_when_idle_is_quick(start_server):
-    server = start_server()
+    server = start_server(*PATIENT)
     server.complete(prompt="a", max_tokens=1)
     lingering = [server.connect() for _ in range(10)]
-    started = time.monotonic()
     server.signal(signal.SIGTERM)
-    assert server.wait(3 * SLOW) == 0
-    assert time.monotonic() - started < 2 * SLOW
+    assert server.wait(ENDS_S) == 0
     for connection in lingering:
         connection.close()
 
@@ -193,7 +195,7 @@ def test_sigterm_when_idle_is_quick(start_server):
 def test_sigint_stops_like_sigterm(start_server):
     server = start_server()
     server.signal(signal.SIGINT)
-    assert server.wait(5 * SLOW) == 0
+    assert server.wait(ENDS_S) == 0
 
 
 def test_a_burst_of_sighup_changes_nothing(start_server):
@@ -278,4 +280,4 @@ def test_thirty_requests_at_once_are_all_answered(server):
     for thread in threads:
         thread.join()
     assert all(answer["usage"]["completion_tokens"] >= 1 for answer in answers)
-    server.wait_idle(1.0)
+    server.wait_idle()

@@ -27,7 +27,7 @@ def blocks_over_a_generation(server, kv):
             # The first token leaves with the last prefill chunk; the cut has happened when it is seen.
             if count >= 2:
                 used.append(server.gauges()["blocks used"])
-    server.wait_idle(1.0)
+    server.wait_idle()
     while used and used[-1] == 0:
         used.pop()  # the server may have ended before the reader
     return used
@@ -61,14 +61,14 @@ def test_a_pool_of_two_full_sequences_holds_ten_budgeted_ones(start_server):
         streams = [server.open_stream(**body(kv, max_tokens, first=i)) for i in range(asked)]
         try:
             first_tokens = lambda: metric(server.metrics(), "vllm:time_to_first_token_seconds_count") - tokens_before
-            wait_for(lambda: first_tokens() >= held, 400.0, server.gauges)
+            wait_for(lambda: first_tokens() >= held, server.gauges, timeout=400.0)
             gauges = server.gauges()
             assert gauges["running"] + gauges["waiting"] == asked, gauges
             return gauges["running"]
         finally:
             for stream in streams:
                 stream.reset()
-            server.wait_idle(2.0)
+            server.wait_idle()
 
     # Enough to generate that none ends before the tenth begins, also on a machine that has other things to do.
     assert running_once_all_generate(H2O, asked=11, held=10, max_tokens=2000) >= 10

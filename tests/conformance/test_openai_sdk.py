@@ -7,7 +7,7 @@ import openai
 import pydantic
 import pytest
 
-from hydrant_server import API_KEY, SLOW
+from hydrant_server import API_KEY, ENDLESS, SLOW
 
 BODY = {"prompt": "The capital of France is", "max_tokens": 8, "temperature": 0}
 
@@ -111,14 +111,15 @@ def test_errors_become_the_sdks_exceptions(client, keyed_server, model):
 
 
 def test_leaving_a_stream_early_frees_it(server, client, model):
+    more = {name: value for name, value in ENDLESS.items() if name != "max_tokens"}
     stream = client.completions.create(
-        model=model, prompt="Tell me everything.", max_tokens=2000, stream=True, extra_body={"ignore_eos": True}
+        model=model, prompt="Tell me everything.", max_tokens=ENDLESS["max_tokens"], stream=True, extra_body=more
     )
     for _ in zip(range(3), stream):
         pass
     stream.close()
     client.close()
-    server.wait_idle(1.0)
+    server.wait_idle()
 
 
 def test_embeddings(client, model):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from checks import check_error, each
-from hydrant_server import PROMPT_MARK, SLOW, metric, read_events, wait_for
+from hydrant_server import ENDLESS, PROMPT_MARK, SLOW, metric, read_events, wait_for
 
 KV = {"policy": "h2o", "budget": 512}
 
@@ -138,7 +138,7 @@ def test_g1_an_id_that_is_none_in_a_header_or_a_path(row):
 
 
 def test_g3_a_second_turn_at_once(row):
-    body = {"session_id": "busy", "prompt": f"{PROMPT_MARK} x", "max_tokens": 3000, "ignore_eos": True}
+    body = {"session_id": "busy", "prompt": f"{PROMPT_MARK} x", **ENDLESS}
     with row.open_stream(**body) as stream:
         assert stream.read_head().status == 200
         next(read_events(stream))
@@ -146,20 +146,25 @@ def test_g3_a_second_turn_at_once(row):
         check_error(delete(row, "busy"), 409, code="session_busy")
         assert card(row, "busy")["state"] == "busy"
     # Its only turn was cut off: there never was a session.
-    wait_for(lambda: card(row, "busy") == 404, 2.0)
+    wait_for(lambda: card(row, "busy") == 404)
 
 
 def test_g5_a_session_that_expired(start_server):
     server = start_server("--session-ttl", 1 * SLOW, "--num-gpu-blocks-override", 256)
-    turn(server, "short", [40, 41, 42])
-    assert turn(server, "short", [43], session_append=True)["usage"]["prompt_tokens"] == 34
-    wait_for(lambda: card(server, "short") == 404, 3.0)
+    for _ in range(20):  # where the machine has other things to do, a second may be over before the next turn
+        turn(server, "short", [40, 41, 42])
+        again = server.post("/v1/completions", {"session_id": "short", "prompt": [43], "session_append": True, "max_tokens": 30})
+        if again.status == 200:
+            break
+        check_error(again, 404, code="session_expired")
+    assert again.json()["usage"]["prompt_tokens"] == 34
+    wait_for(lambda: card(server, "short") == 404)
     late = {"session_id": "short", "prompt": [44], "session_append": True}
     check_error(server.post("/v1/completions", late), 404, code="session_expired")
     late["session_id"] = "never"
     check_error(server.post("/v1/completions", late), 404, code="session_not_found")
     # The engine lets go of the KV when it next looks for work, a moment after the session is gone.
-    wait_for(lambda: metric(server.metrics(), "hydrant_parked_blocks") == 0, 2.0)
+    wait_for(lambda: metric(server.metrics(), "hydrant_parked_blocks") == 0)
     # The whole history begins it anew.
     assert turn(server, "short", [40, 41, 42])["usage"]["prompt_tokens"] == 3
 
@@ -214,11 +219,11 @@ def test_a_hundred_chats_live_in_a_pool_for_ten(start_server):
             assert cached(answer) == (0 if round_ == 0 else 90 * round_ - 1)
     assert card(server, "chat-0")["tokens"] == 360
     # The turn before stays parked until the last one is settled, which a client may be told of a moment later.
-    wait_for(lambda: metric(server.metrics(), "hydrant_parked_blocks") == 4 * len(sessions), 1.0)
+    wait_for(lambda: metric(server.metrics(), "hydrant_parked_blocks") == 4 * len(sessions))
     assert metric(server.metrics(), "hydrant_kv_blocks", state="used") == 0
     for session in sessions:
         assert delete(server, session).json() == {"id": session, "object": "session", "deleted": True}
-    wait_for(lambda: metric(server.metrics(), "hydrant_parked_blocks") == 0, 1.0)
+    wait_for(lambda: metric(server.metrics(), "hydrant_parked_blocks") == 0)
 
 
 def test_without_parking_the_answer_is_computed_from_the_tokens(start_server):
@@ -273,7 +278,7 @@ def test_g2_a_tenants_sessions_are_bounded(start):
     assert [entry["id"] for entry in data] == ["three", "two"]
     gone = server.ask("a", **body | {"session_id": "one", "session_append": True})
     check_error(gone, 404, code="session_expired")
-    long = body | {"max_tokens": 3000, "ignore_eos": True}
+    long = body | ENDLESS
     with server.open("a", **long | {"session_id": "two"}) as two, server.open("a", **long | {"session_id": "three"}) as three:
         assert two.read_head().status == three.read_head().status == 200
         refused = server.ask("a", **body | {"session_id": "four"})

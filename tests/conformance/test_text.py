@@ -1,6 +1,5 @@
 """Table D: text in, text out, and the tokenizer's endpoints."""
 
-import itertools
 import json
 import random
 import string
@@ -33,16 +32,16 @@ def detokenize(server, ids):
 
 
 @pytest.mark.machine
-def test_d1_a_megabyte_of_one_character(row):
-    server = row
+def test_d1_a_megabyte_of_one_character(quiet_row):
+    server = quiet_row
     for character in ("a", "_", "^", " ", "\n", "\t", "é", "😀", "a ", "1", "'s"):
         text = character * (1_000_000 // len(character.encode()))
-        started = time.monotonic()
+        before = server.cpu_s()
         check_error(
             server.post("/v1/completions", {"prompt": text, "max_tokens": 1}), 400, code="context_length_exceeded"
         )
-        assert time.monotonic() - started < 3 * SLOW, f"{character!r}: slower than 1 MB/s"
-        assert server.get("/health", timeout=1.0).status == 200
+        assert server.cpu_s() - before < 3 * SLOW, f"{character!r}: slower than 1 MB in 3 s"
+        assert server.get("/health").status == 200
     answer = tokenize(server, "a" * 200_000)
     assert detokenize(server, answer["tokens"]) == "a" * 200_000
 
@@ -141,7 +140,7 @@ def arrivals_beside(server, path, body):
         sent = time.monotonic()
         assert connection.read_head().status == 200
         answered = time.monotonic()
-    server.wait_idle(2.0)
+    server.wait_idle()
     return [sent] + [at for at in companion.arrivals if sent < at < answered] + [answered]
 
 
@@ -149,9 +148,9 @@ def arrivals_beside(server, path, body):
 def test_d1_a_stream_runs_on_while_a_long_text_is_encoded(server):
     """Encoding a megabyte happens beside the stream, not in its way: its text is what it is alone, and it keeps coming."""
     text = "".join(random.Random(1).choices(string.ascii_lowercase, k=1_000_000))  # one word is the slowest; 1 MiB is the most
-    times = arrivals_beside(server, "/tokenize", {"prompt": text})
-    silence = max(after - before for before, after in itertools.pairwise(times))
-    assert silence < (times[-1] - times[0]) / 2, "it waited for the text, or for most of it"
+    counts = [len(arrivals_beside(server, "/tokenize", {"prompt": text})) - 2 for _ in range(5)]
+    # On a quiet machine some 17, of several tokens each; one or two where it waits for the text, or for most of it.
+    assert sorted(counts)[2] >= 4, counts
 
 
 @pytest.mark.machine

@@ -122,8 +122,8 @@ class Replica(Process):
     def ask(self, method, path, body=None):
         return ask(self.port, method, path, body)
 
-    def ask_admin(self, method, path):
-        return ask(self.admin_port, method, path, Authorization=f"Bearer {ADMIN_KEY}")
+    def ask_admin(self, method, path, body=None):
+        return ask(self.admin_port, method, path, body, Authorization=f"Bearer {ADMIN_KEY}")
 
 
 class Turn:

@@ -108,13 +108,20 @@ def store_away(server):
     return "\nhydrant_shared_limits_away 1" in server.metrics_text()
 
 
-class Open:
-    """A stream whose first event has come."""
+def asks_of(server):
+    """How the questions to the store ended: counts by result."""
+    found = re.findall(r'hydrant_shared_limits_asks_total{result="(\w+)"} (\d+)', server.metrics_text())
+    return {result: int(count) for result, count in found}
 
-    def __init__(self, server, tenant):
+
+class Open:
+    """A stream whose first event has come, and which goes on until it is closed."""
+
+    def __init__(self, server, tenant, **body):
         url = urllib.parse.urlsplit(server.base)
         self.connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
-        body = {**SHORT, "stream": True, "max_tokens": 900}
+        rolling = {"policy": "window", "budget": 16, "position": "rolling"}
+        body = {**SHORT, "stream": True, "max_tokens": 1_000_000, "kv": rolling, **body}
         headers = {"Authorization": f"Bearer {tenant}-key", "Content-Type": "application/json"}
         self.connection.request("POST", "/v1/completions", json.dumps(body), headers)
         self.response = self.connection.getresponse()
@@ -175,7 +182,7 @@ class SharedLimitsTest(unittest.TestCase):
 
     def test_tokens_are_taken_together_and_what_was_not_used_comes_back(self):
         servers = self.servers({"t": {"tpm": 1200}})
-        stream = Open(servers[0], "t")
+        stream = Open(servers[0], "t", max_tokens=900)
         self.assertEqual(stream.status, 200)
         status, _, body = ask(servers[1], "t", max_tokens=600)
         self.assertEqual((status, body["error"]["param"]), (429, "tpm"))
@@ -200,7 +207,7 @@ class SharedLimitsTest(unittest.TestCase):
         self.assertEqual(ask(servers[0], "t")[0], 429)
         os.kill(servers[1].pid, signal.SIGKILL)
         began = time.monotonic()
-        wait_for("its places end", lambda: ask(servers[0], "t")[0] == 200, timeout=PLACE_TTL_S + 5)
+        wait_for("its places end", lambda: ask(servers[0], "t")[0] == 200, timeout=PLACE_TTL_S + 30)
         print(f"the places of a server that was killed ended after {time.monotonic() - began:.1f} s")
         again.close()
         streams[1].close()
@@ -221,7 +228,7 @@ class SharedLimitsTest(unittest.TestCase):
             seconds, micros = self.store.call("TIME")
             return int(seconds) * 1_000_000 + int(micros) > ends_us + 100_000
 
-        wait_for("its first time is over", over, timeout=PLACE_TTL_S + 5)
+        wait_for("its first time is over", over, timeout=PLACE_TTL_S + 30)
         status, _, body = ask(other, "t")
         self.assertEqual((status, body["error"]["param"]), (429, "concurrency_max"), "the place is still held")
         slow.close()
@@ -243,13 +250,14 @@ class SharedLimitsTest(unittest.TestCase):
             wait_for("it is asked again", lambda server=server: not store_away(server))
 
     def test_closed_they_refuse_until_the_store_is_back(self):
-        servers = self.servers({"t": {"rpm": 600}, "free": {}}, flags=("--shared-limits-fail", "closed"))
+        servers = self.servers({"t": {"rpm": 600}, "free": {}}, flags=("--shared-limits-fail", "closed"), patience_s=10)
         self.assertEqual(ask(servers[0], "t")[0], 200)
         self.store.kill()
         wait_for("it is away", lambda: store_away(servers[0]))
-        began = time.monotonic()
+        before = asks_of(servers[0])
         status, fields, body = ask(servers[0], "t")
-        self.assertLess(time.monotonic() - began, 1)
+        after = asks_of(servers[0])
+        self.assertEqual((after["away"] - before["away"], after["timeout"]), (1, 0), "nobody waits for a store that is known to be away")
         self.assertEqual((status, body["error"]["code"], fields["retry-after"]), (503, "limits_unavailable", "1"))
         self.assertEqual(ask(servers[0], "free")[0], 200)
         self.store.start()
@@ -267,26 +275,27 @@ class SharedLimitsTest(unittest.TestCase):
         wait_for("it goes on", lambda: ask(server, "t")[0] == 200)
 
     def test_a_stopped_store_costs_few_requests_their_patience(self):
-        (server,) = self.servers({"t": {"rpm": 6000}}, count=1, patience_s=0.05)
+        patience_s = 0.5
+        (server,) = self.servers({"t": {"rpm": 6000}}, count=1, patience_s=patience_s)
         os.kill(self.store.process.pid, signal.SIGSTOP)
         times = []
         for _ in range(40):
             began = time.monotonic()
             self.assertEqual(ask(server, "t")[0], 200)
             times.append(time.monotonic() - began)
-        text = server.metrics_text()
+        asks = asks_of(server)
         os.kill(self.store.process.pid, signal.SIGCONT)
         print(f"first {times[0] * 1e3:.0f} ms, the slowest of the last 20 {max(times[20:]) * 1e3:.0f} ms")
-        asks = dict(re.findall(r'hydrant_shared_limits_asks_total{result="(\w+)"} (\d+)', text))
-        self.assertGreaterEqual(times[0], 0.05)
+        self.assertGreaterEqual(times[0], patience_s)
         # Five failures open it. What is asked before its thread has seen the one before is the same pause, and is not counted.
-        self.assertEqual(int(asks["timeout"]) + int(asks["away"]), 40)
-        self.assertGreaterEqual(int(asks["timeout"]), 5)
-        self.assertLess(int(asks["timeout"]), 10)
+        self.assertEqual(asks["timeout"] + asks["away"], 40)
+        self.assertGreaterEqual(asks["timeout"], 5)
+        # Pauses become longer; where the machine is slow there are some more of them.
+        self.assertLess(asks["timeout"], 20)
         wait_for("it is asked again", lambda: not store_away(server))
 
     def test_a_server_stops_while_the_store_hangs_and_a_client_has_left(self):
-        (server,) = self.servers({"t": {"rpm": 6000, "tpm": 6000}}, count=1, patience_s=10)
+        (server,) = self.servers({"t": {"rpm": 6000, "tpm": 6000}}, count=1, patience_s=10, flags=("--shutdown-timeout-s", 3600))
         os.kill(self.store.process.pid, signal.SIGSTOP)
         self.addCleanup(os.kill, self.store.process.pid, signal.SIGCONT)
         url = urllib.parse.urlsplit(server.base)
@@ -296,9 +305,7 @@ class SharedLimitsTest(unittest.TestCase):
                          b"Authorization: Bearer t-key\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))  # fmt: skip
             wait_for("it is read", lambda: 'hydrant_requests_total{tenant="t"} 1' in server.metrics_text())
             server.get("/ready")  # it is asked about by now
-        began = time.monotonic()
-        self.assertEqual(server.stop(), 0)
-        self.assertLess(time.monotonic() - began, 15)
+        self.assertEqual(server.stop(), 0)  # which gives it 30 s
 
     def test_the_rights_that_the_manual_names_are_enough(self):
         text = (serving.ROOT / "docs" / "tenants.md").read_text(encoding="utf-8")
@@ -317,11 +324,12 @@ class SharedLimitsTest(unittest.TestCase):
         self.assertFalse(any("NOPERM" in line for line in server.log))
 
     def test_a_debt_is_paid_before_anything_is_granted(self):
+        began = time.monotonic()
         self.assertEqual(self.store.take("k", 60, 50), [1, 10, 0])
         self.assertEqual(self.store.give("k", 60, -70), b":1")
         verdict, left, wait_us = self.store.take("k", 60, 1)
         self.assertEqual((verdict, left), (2, 0))
-        self.assertGreater(wait_us, 55_000_000)  # 61 tokens too many, one a second
+        self.assertGreater(wait_us, (60 - (time.monotonic() - began)) * 1e6)  # 61 tokens too many, one a second
         self.assertLessEqual(wait_us, 61_000_000)
 
     def test_a_clock_that_was_set_back_stops_nothing(self):
@@ -334,12 +342,14 @@ class SharedLimitsTest(unittest.TestCase):
         wait_for("it drains again", lambda: self.store.take("k", 60, 1)[0] == 1)
 
     def test_a_limit_that_a_reload_changed_keeps_what_was_used(self):
+        began = time.monotonic()
         self.assertEqual(self.store.take("k", 1000, 100), [1, 900, 0])
         verdict, left, _ = self.store.take("k", 60, 1)
         self.assertEqual((verdict, left), (2, 0))
         verdict, left, _ = self.store.take("k", 2000, 1)
+        came_back = 2000 / 60 * (time.monotonic() - began)
         self.assertEqual(verdict, 1)
-        self.assertLess(left, 2000 - 90)
+        self.assertLess(left, 2000 - 100 + came_back)
         self.assertGreater(left, 2000 - 110)
 
     def test_by_tcp_and_without_the_password(self):

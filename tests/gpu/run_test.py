@@ -91,16 +91,16 @@ class RunTest(unittest.TestCase):
         self.assertIn(f"sources in {ROOT}\n", (self.out / "ops.log").read_text())
 
     def test_what_the_deadline_leaves_no_time_for_fails_by_name(self):
-        self.write(self.bin / "cuda_kv_gpu_test", "sleep 60")
-        # What comes before it takes a second, and several where the machine has other things to do.
-        self.assertEqual(self.run_all(DEADLINE="15"), 1)
+        self.write(self.bin / "cuda_kv_gpu_test", "sleep 110")
+        # What comes before it takes a second, and many where the machine has other things to do.
+        self.assertEqual(self.run_all(DEADLINE="20"), 1)
         expected = {name: "out of time" for name in STAGES} | {name: "passed" for name in STAGES[:5]}
         expected |= {"serve": "skipped", "features": "skipped"}
         self.assertEqual(self.results, expected)
         self.assertRegex(self.table, r"FAILED  attention_h2o_sampling: out of time after \d+ s of at most \d+")
-        self.assertIn("FAILED  engine_8b: out of time: 15 s were over before it", self.table)
+        self.assertIn("FAILED  engine_8b: out of time: 20 s were over before it", self.table)
         self.assertEqual(self.json["kernels"], None)
-        self.assertLess(self.seconds, 20)
+        self.assertLess(self.seconds, 100)
 
     def test_a_failure_does_not_keep_the_rest_from_running(self):
         self.write(self.bin / "cuda_device_gpu_test", "echo it is wrong; exit 3")

@@ -12,6 +12,27 @@ from scripted_server import kv_answer
 FOCUSED = "document.activeElement.id"
 
 
+class Refusals:
+    """What requests are refused with until the page was seen to wait: with each of `statuses` once, and then with the last. It is asked
+    again in a second, and later in a while, for it asks eight times."""
+
+    def __init__(self, answer, statuses=(503, 429)):
+        self._answer, self._statuses = answer, list(statuses)
+        self._seen = threading.Event()
+        self._left = len(statuses)
+
+    def seen(self):
+        self._seen.set()
+
+    def __bool__(self):
+        return self._left > 0 or not self._seen.is_set()
+
+    def pop(self, _):
+        self._left -= 1
+        status = self._statuses.pop(0) if len(self._statuses) > 1 else self._statuses[0]
+        return status, self._answer, {"Retry-After": "1" if self._left >= -1 else "10"}
+
+
 class Conversation(page_case.ConversationCase):
     # --- waiting --------------------------------------------------------------------------------------------------------
 
@@ -82,12 +103,13 @@ class Conversation(page_case.ConversationCase):
         self.wait(f"{PROGRESS}?.textContent === 'Waiting for its first step.'")
 
     def test_a_full_server_is_asked_again_when_it_says(self):
-        self.refuse = [(503, BUSY, {"Retry-After": "1"}), (429, BUSY, {"Retry-After": "1"})]
+        self.refuse = Refusals(BUSY)
         self.say("Hello.")
         self.wait(f"{PROGRESS}?.textContent.startsWith('The queue is full. Asking again in')")
+        self.refuse.seen()
         self.wait(f"{ANSWERS}[0] === 'An answer.'")
-        self.assertEqual(len(self.bodies), 3)
-        self.assertEqual(self.bodies[0], self.bodies[2], "the same is asked")
+        self.assertGreaterEqual(len(self.bodies), 3)
+        self.assertEqual(self.bodies[0], self.bodies[-1], "the same is asked")
         self.assertTrue(self.hidden("chat-error"))
 
     def test_who_does_not_want_to_wait_asks_now_or_stops(self):
@@ -95,22 +117,23 @@ class Conversation(page_case.ConversationCase):
         self.say("Hello.")
         self.wait(f"{PROGRESS} !== null")
         self.click("Ask now")
+        page_case.wait_for("it is asked again", lambda: len(self.bodies) == 2)
         self.wait(f"{PROGRESS} !== null")
-        self.assertEqual(len(self.bodies), 2)
         self.assertEqual(self.browser.evaluate(FOCUSED), "stop", "its button is gone")
         self.browser.press("Escape")
-        self.wait(f"{DONE} && {FIELD} === 'Hello.'", 5)
+        self.wait(f"{DONE} && {FIELD} === 'Hello.'")
 
     def test_who_is_told_to_come_back_much_later_is_told(self):
         self.refuse = [(429, BUSY, {"Retry-After": "3600"})]
         self.say("Hello.")
-        self.wait("document.getElementById('chat-error').textContent === 'The queue is full.'", 5)
+        self.wait("document.getElementById('chat-error').textContent === 'The queue is full.'")
 
     def test_a_server_that_is_loading_is_waited_for(self):
-        loading = [(503, {"error": {"message": "The model is loading.", "code": "loading"}}, {"Retry-After": "1"})]
-        self.server.models = lambda request: loading.pop() if loading else (200, {"data": [{"id": "late"}]})
+        loading = Refusals({"error": {"message": "The model is loading.", "code": "loading"}}, statuses=(503,))
+        self.server.models = lambda request: loading.pop(0) if loading else (200, {"data": [{"id": "late"}]})
         self.browser.go(self.server.base + "/ui")
         self.wait("document.getElementById('chat-error').textContent.startsWith('The model is loading. Asking again in')")
+        loading.seen()
         self.wait("document.getElementById('model').textContent === 'late'")
         self.assertTrue(self.hidden("chat-error"))
 

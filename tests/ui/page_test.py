@@ -198,8 +198,8 @@ class Page(page_case.PageCase):
         self.say("Hello.")
         self.browser.wait("!document.getElementById('key-form').hidden")
         self.browser.click("#stop")
-        self.browser.wait("document.getElementById('stop').hidden", 5)
-        self.browser.wait("document.querySelectorAll('.message').length === 0", 5)  # it is taken back
+        self.browser.wait("document.getElementById('stop').hidden")
+        self.browser.wait("document.querySelectorAll('.message').length === 0")  # it is taken back
         self.assertEqual(self.browser.evaluate("document.getElementById('say').value"), "Hello.", "what was said can be sent again")
 
     def test_a_turn_that_is_refused_is_no_part_of_the_chat(self):

@@ -24,13 +24,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "conformance"))
 
 import raw_http
-from hydrant_server import API_KEY, DEFAULT_MODEL, Server, binary_path, metric, wait_for
+from hydrant_server import API_KEY, DEFAULT_MODEL, ENDLESS, Server, binary_path, metric, wait_for
 from tenants import TenantServer, TenantsFile
 
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 MIB = 1 << 20
-# A machine that has other work makes everybody wait. What is mended here made others wait for seconds, or for ever.
-PATIENCE_S = 0.5
+# A machine that has other work makes everybody wait, for seconds at worst. What is mended here made others wait for ever, or is
+# told by processor time and by the order of answers.
+PATIENCE_S = 20
 EOS = 2  # of the default model
 SHORT = {"prompt": "hi", "max_tokens": 2}
 
@@ -82,10 +83,6 @@ def waits(ask, seconds):
     return sorted(times)
 
 
-def p99(times):
-    return times[min(len(times) - 1, len(times) * 99 // 100)]
-
-
 def send_without_end(one):
     block = raw_http.head("GET", "/ping") * 1000
     with contextlib.suppress(OSError):
@@ -124,7 +121,7 @@ def pipeliners(server, count):
 def ask_admin(server, method, path, key):
     """Status and text of what the operator's listener answers."""
     port = int(re.search(r"admin listener on http://127\.0\.0\.1:(\d+)", server.log())[1])
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     with contextlib.closing(connection):
         connection.request(method, path, headers={"Authorization": f"Bearer {key}"})
         response = connection.getresponse()
@@ -154,28 +151,26 @@ def repeating(count, ask):
 
 class Hostile(unittest.TestCase):
     def test_pipeliners_hold_up_nobody(self):
-        with serving("--admin-port", 0, "--admin-api-key", API_KEY) as server:
+        with serving("--admin-port", 0, "--admin-api-key", API_KEY, "--shutdown-timeout-s", 600) as server:
             with pipeliners(server, 4):
-                times = waits(lambda: self.assertEqual(server.get("/health").status, 200), 3)
-                self.assertLess(p99(times), PATIENCE_S)
-                times = waits(lambda: self.assertEqual(ask_admin(server, "GET", "/metrics", API_KEY)[0], 200), 1)
-                self.assertLess(p99(times), PATIENCE_S, "and the operator is heard")
+                waits(lambda: self.assertEqual(server.get("/health", timeout=PATIENCE_S).status, 200), 3)
+                # And the operator is heard, and a signal.
+                waits(lambda: self.assertEqual(ask_admin(server, "GET", "/metrics", API_KEY)[0], 200), 1)
                 server.signal(signal.SIGTERM)
-                self.assertEqual(server.wait(5), 0, "and a signal is heard")
+                self.assertEqual(server.wait(PATIENCE_S), 0)
 
     def test_bodies_on_their_way_are_bounded_by_tenant(self):
         with serving(attacker={"concurrency_max": 4}, victim={}) as server:
             before = server.rss_kib()
-            answers, held = 0, []
+            held = []
             for _ in range(40):
-                connection = server.connect(5)
+                connection = server.connect()
                 connection.send(post_head(server, "/v1/completions", 8 * MIB, server.as_tenant("attacker")))
                 held.append(connection)
             for connection in held:
                 connection.try_send(b" " * MIB)
-            time.sleep(0.5)
-            answers = sum(connection.readable() for connection in held)
-            self.assertGreaterEqual(answers, 36, "all but the four that have a place are told so")
+            answers = lambda: sum(connection.readable() for connection in held)
+            wait_for(lambda: answers() >= 36, answers)  # all but the four that have a place are told so
             self.assertEqual(server.ask("victim", **SHORT).status, 200)
             self.assertLess(server.rss_kib() - before, 40 * 1024)
             for connection in held:
@@ -187,7 +182,7 @@ class Hostile(unittest.TestCase):
             before = server.rss_kib()
             held = []
             for _ in range(40):
-                connection = server.connect(5)
+                connection = server.connect()
                 connection.send(post_head(server, "/v1/completions", 8 * MIB))
                 connection.try_send(b" " * (8 * MIB - 1))
                 held.append(connection)
@@ -209,10 +204,8 @@ class Hostile(unittest.TestCase):
             self.assertLess(server.cpu_s() - before, 0.5, "it was 2.4 s when all of it was tokenized")
             text = {"prompt": "word " * 3500}
             with repeating(4, lambda _: server.post("/v1/completions", body, server.as_tenant("attacker"))):
-                times = waits(
-                    lambda: self.assertEqual(server.post("/tokenize", text, server.as_tenant("victim")).status, 200), 3
-                )
-            self.assertLess(p99(times), 2 * PATIENCE_S)
+                ask = lambda: server.post("/tokenize", text, server.as_tenant("victim"), timeout=PATIENCE_S)
+                waits(lambda: self.assertEqual(ask().status, 200), 3)
 
     def test_one_clients_large_bodies_hold_up_no_other_client(self):
         """Without tenants. Whoever shares the attacker's address waits for its bodies; nobody else does."""
@@ -231,7 +224,6 @@ class Hostile(unittest.TestCase):
             median = lambda times: times[len(times) // 2]
             print(f"behind 8 bodies of 1 MB {median(behind):.3f} s, beside {median(others):.3f} s", file=sys.stderr)
             self.assertLess(median(others), median(behind) / 2)
-            self.assertLess(p99(others), PATIENCE_S)
 
     def test_a_text_that_need_not_fit_the_context_costs_no_more(self):
         rolling = {"policy": "window", "budget": 256, "position": "rolling", "prefill": "budgeted"}
@@ -266,19 +258,19 @@ class Hostile(unittest.TestCase):
             self.assertEqual(large.status, 413)
 
     def test_answers_that_nobody_reads_are_bounded(self):
-        with serving("--stream-stall-s", 2, attacker={"concurrency_max": 4}, victim={}) as server:
+        with serving("--stream-stall-s", 4, attacker={"concurrency_max": 4}, victim={}) as server:
             body = {"prompt": "1 2 3 4 " * (MIB // 10)}
             held = []
             for _ in range(30):
-                connection = server.connect(5, receive_buffer=4096)
+                connection = server.connect(receive_buffer=4096)
                 connection.try_send(
                     raw_http.post("/tokenize", body, server.as_tenant("attacker"), host=server.host())
                 )
                 held.append(connection)
-            time.sleep(1)
+            wait_for(lambda: all(connection.readable() for connection in held))
             self.assertEqual(server.tenant("attacker")["open"], 4, "an answer keeps its place until it is taken")
             self.assertEqual(server.ask("victim", **SHORT).status, 200)
-            server.wait_tenant("attacker", timeout=20, open=0)
+            server.wait_tenant("attacker", open=0)
             for connection in held:
                 connection.close()
 
@@ -286,7 +278,7 @@ class Hostile(unittest.TestCase):
         with serving("--max-connections", 100) as server:
             idle = []
             for _ in range(150):
-                connection = server.connect(5)
+                connection = server.connect()
                 connection.send(raw_http.head("GET", "/ping"))
                 self.assertEqual(connection.read_response().status, 200)
                 idle.append(connection)
@@ -310,7 +302,7 @@ class Hostile(unittest.TestCase):
                             told.add(one)
                 return len(told) >= 10
 
-            wait_for(all_told, 10.0)  # whoever is over the bound
+            wait_for(all_told)  # whoever is over the bound
             self.assertEqual(len(told), 10)
             self.assertEqual(server.get("/health").status, 200)
             for one in held:
@@ -322,41 +314,44 @@ class Hostile(unittest.TestCase):
             self.assertEqual(server.ask("attacker", **batch).status, 400)
             large = {"prompt": ["a"] * 1024, "n": 7, "max_tokens": 512}
             with server.open("attacker", **large):
-                server.wait_tenant("attacker", timeout=10, open=1)
+                server.wait_tenant("attacker", open=1)
                 with server.open("victim", prompt=["b"] * 300, max_tokens=512):
-                    wait_for(lambda: server.tenant("victim")["waiting"] >= 290, 10.0)
+                    wait_for(lambda: server.tenant("victim")["waiting"] >= 290)
                     self.assertEqual(server.tenant("victim")["rejected"]["queue"], 0)
 
     def test_endless_streams_leave_the_others_their_part(self):
-        rolling = {"policy": "window", "budget": 16, "position": "rolling"}
-        endless = {"prompt": "a", "max_tokens": 1_000_000, "ignore_eos": True, "kv": rolling}
         with serving("--max-num-seqs", 16, attacker={}, victim={}) as server, contextlib.ExitStack() as streams:
             for _ in range(18):
-                streams.enter_context(server.open("attacker", **endless))
-            wait_for(lambda: server.tenant("attacker")["waiting"] >= 3, 10.0)
+                streams.enter_context(server.open("attacker", prompt="a", **ENDLESS))
+            wait_for(lambda: server.tenant("attacker")["waiting"] >= 3)
             self.assertEqual(server.tenant("attacker")["limits"]["request_seconds_max"], 3600)
-            times = waits(lambda: self.assertEqual(server.ask("victim", **SHORT).status, 200), 2)
-            self.assertLess(times[-1], 4 * PATIENCE_S, "it was for as long as the streams last")
+            ask = lambda: server.post("/v1/completions", SHORT, server.as_tenant("victim"), timeout=PATIENCE_S)
+            waits(lambda: self.assertEqual(ask().status, 200), 2)  # it was for as long as the streams last
 
     def test_requests_of_the_whole_pool_leave_the_others_their_part(self):
         """Each may come to use all of the memory, so that nobody may run beside it, and ends with its first token."""
         flags = ("--max-num-seqs", 16, "--tenant-floor-share", 0)
-        with serving(*flags, attacker={}, victim={}) as server:
+        attackers = [f"attacker-{number}" for number in range(5)]
+        with serving(*flags, victim={}, **{name: {} for name in attackers}) as server:
             whole = {"prompt": "a", "n": 2, "max_tokens": 4000, "allowed_token_ids": [EOS]}
             usual = {"prompt": "b", "max_tokens": 64, "ignore_eos": True}
 
-            def tokens_of_a_second():
-                before = server.tenant("victim")["generated_tokens"]
-                time.sleep(1)
-                return server.tenant("victim")["generated_tokens"] - before
-
-            with repeating(4, lambda _: server.ask("victim", **usual)):
+            def rate():
+                """The victim's tokens per second."""
                 time.sleep(0.2)
-                alone = tokens_of_a_second()
-                with repeating(4, lambda _: server.ask("attacker", **whole)):
-                    time.sleep(0.2)
-                    beside = tokens_of_a_second()
-            print(f"tokens per second: {alone} alone, {beside} beside whole-pool requests", file=sys.stderr)
+                began, before = time.monotonic(), server.tenant("victim")["generated_tokens"]
+                time.sleep(0.6)
+                return (server.tenant("victim")["generated_tokens"] - before) / (time.monotonic() - began)
+
+            # In turn, as the machine may be slower for a while. Each attacker is a new one, which has used nothing yet.
+            rates = {"alone": [], "beside": []}
+            with repeating(4, lambda _: server.ask("victim", **usual)):
+                for name in attackers:
+                    rates["alone"].append(rate())
+                    with repeating(4, lambda _, name=name: server.ask(name, **whole)):
+                        rates["beside"].append(rate())
+            alone, beside = (sorted(several)[2] for several in rates.values())
+            print(f"tokens per second: {alone:.0f} alone, {beside:.0f} beside whole-pool requests", file=sys.stderr)
             self.assertGreater(beside, 0.12 * alone, "it was 0.03 when only computed tokens were charged")
 
     def test_a_client_that_leaves_in_the_last_step_of_its_turn_keeps_its_past(self):
@@ -368,15 +363,15 @@ class Hostile(unittest.TestCase):
             for number in range(80):
                 own = {"session_id": f"s{number}", **turn}
                 known = server.complete(prompt="word " * 64, **own)["usage"]["total_tokens"]
-                server.wait_idle(5.0)
+                server.wait_idle()
                 before = parks()
                 with server.connect() as leaving:  # a turn of one step
                     body = {"prompt": " word" * 400, "session_append": True, **own}
                     leaving.send(raw_http.post("/v1/completions", body, host=server.host()))
                     time.sleep(delay)
                 state = lambda path=f"/v1/sessions/s{number}": server.get(path).json()["state"]
-                wait_for(lambda state=state: state() != "busy", 5.0)
-                server.wait_idle(5.0)
+                wait_for(lambda state=state: state() != "busy")
+                server.wait_idle()
                 ended = parks() > before
                 usage = server.complete(prompt=" more", session_append=True, **own)["usage"]
                 self.assertGreaterEqual(usage["prompt_tokens_details"]["cached_tokens"], known - 1)
@@ -390,12 +385,21 @@ class Hostile(unittest.TestCase):
     def test_a_slow_chat_template_stops_no_io_thread(self):
         template = pathlib.Path(FOLDER.name) / "slow.jinja"
         template.write_text("{% for i in range(900) %}{% for j in range(900) %}{% endfor %}{% endfor %}x")
-        with serving("--chat-template", template) as server:
-            chat = {"messages": [{"role": "user", "content": "hi"}]}
-            with repeating(6, lambda _: server.post("/v1/chat/completions", chat)):
-                time.sleep(0.5)
-                times = waits(lambda: server.get("/health"), 3)
-            self.assertLess(times[len(times) // 2], 0.1, "a render takes 70 ms, and two of them took both io threads")
+        chat = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+        with serving("--chat-template", template) as server, contextlib.ExitStack() as open_ones:
+            renders = [open_ones.enter_context(server.connect()) for _ in range(6)]
+            probe = open_ones.enter_context(server.connect())
+            overtook = 0
+            for _ in range(20):
+                for render in renders:
+                    render.send(raw_http.post("/v1/chat/completions", chat, host=server.host()))
+                probe.send(raw_http.head("GET", "/health", host=server.host()))
+                self.assertEqual(probe.read_response().status, 200)
+                overtook += not any(render.readable() for render in renders)
+                for render in renders:
+                    self.assertIn(render.read_response().status, (200, 500))
+            # This process may be late to look; two renders at once had both io threads, and the other four were before it.
+            self.assertGreater(overtook, 10)
 
     def test_nobody_but_a_proxy_says_where_a_request_comes_from(self):
         def statuses(server, address):
@@ -411,7 +415,7 @@ class Hostile(unittest.TestCase):
         with serving("--api-key", API_KEY, "--trusted-proxies", "127.0.0.1") as server:
             self.assertEqual(statuses(server, elsewhere), {401}, "25 clients of a proxy")
             self.assertEqual(statuses(server, lambda i: f"192.0.2.{i}, 198.51.100.1"), {401, 429}, "one client of it")
-            wait_for(lambda: "peer 203.0.113.3" in server.log(), 2.0)
+            wait_for(lambda: "peer 203.0.113.3" in server.log())
             self.assertNotIn("192.0.2.", server.log())
 
     def test_no_key_is_in_the_configuration_or_the_log(self):
@@ -451,7 +455,7 @@ class Hostile(unittest.TestCase):
 
     def test_what_others_do_is_not_told(self):
         with serving(attacker={}, victim={}) as server:
-            with server.open("attacker", prompt="hi", max_tokens=3000, ignore_eos=True):
+            with server.open("attacker", prompt="hi", **ENDLESS):
                 server.wait_tenant("attacker", open=1)
                 load = lambda name: server.get("/load", server.as_tenant(name)).json()["server_load"]
                 self.assertEqual((load("victim"), load("attacker")), (0, 1))

@@ -113,6 +113,13 @@ def kib_of(server, name):
     return int(re.search(rf"^{name}:\s+(\d+) kB", status, re.M)[1])
 
 
+def engine_s(server):
+    """Processor time of what all tokens wait for: the engine's thread, and those of its masks."""
+    threads = pathlib.Path(f"/proc/{server.pid}/task").iterdir()
+    those = [thread for thread in threads if (thread / "comm").read_text().strip() in ("engine", "masks")]
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in those) / 1e9
+
+
 def begin_peak(server):
     """VmHWM counts from now on; false where the kernel does not let us."""
     try:
@@ -248,13 +255,14 @@ def check_hostile(server):
         return gaps
 
     alone = served(lambda: time.sleep(2))
-    worst, grown = [], []
+    worst, grown, held_up = [], [], []
 
     def attack():
         for schema in hostile():
-            began, resident, peaks = time.monotonic(), kib_of(server, "VmRSS"), begin_peak(server)
+            began, resident, peaks, spent = time.monotonic(), kib_of(server, "VmRSS"), begin_peak(server), engine_s(server)
             status, answer = post_hostile(base, schema)
             worst.append((time.monotonic() - began, json.dumps(schema)[:80]))
+            held_up.append((engine_s(server) - spent, json.dumps(schema)[:80]))
             grown.append((kib_of(server, "VmHWM" if peaks else "VmRSS") - resident, json.dumps(schema)[:80]))
             if status == 400 and answer["error"]["code"].startswith(("structured_output_too", "unprovable", "unsat", "invalid", "unsupp", "json_too_deep")):
                 continue
@@ -267,9 +275,11 @@ def check_hostile(server):
     # Fuel bounds their work (grammar_test.cc); the clock only tells whether one has no bound, on however busy a machine.
     expect(max(worst)[0] < 60, f"each hostile schema is answered, the slowest in {max(worst)[0]:.2f} s: {max(worst)[1]}", worst)
     expect(len(grown) == 23 and max(grown)[0] <= 64 << 10, f"{len(grown)} schemas take {max(grown)[0] >> 10} MiB at most: {max(grown)[1]}", sorted(grown)[-3:])
-    # A mask may cost 40 ms on a quiet machine; one that nothing bounds costs seconds.
-    expect(beside[-1] < 1.5, f"others' tokens come every {middle[1]} ms ({middle[0]} alone), p99 {last[1]} ({last[0]}), "
-           f"the longest gap {1e3 * beside[-1]:.0f} ({1e3 * alone[-1]:.0f})", beside[-5:])  # fmt: skip
+    # A mask may cost 40 ms on a quiet machine; one that nothing bounds costs seconds, which all tokens wait for. On a busy machine
+    # they come late in any case.
+    expect(max(held_up)[0] < 1.5, f"the engine has {max(held_up)[0]:.2f} s to do at most while a schema is answered: {max(held_up)[1]}", held_up)
+    print(f"      others' tokens come every {middle[1]} ms ({middle[0]} alone), p99 {last[1]} ({last[0]}), "
+          f"the longest gap {1e3 * beside[-1]:.0f} ({1e3 * alone[-1]:.0f})")  # fmt: skip
 
 
 def main():
