@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import tempfile
 import threading
@@ -100,7 +101,10 @@ class Notification(unittest.TestCase):
     def test_the_watchdog_is_fed_while_the_engine_moves_and_only_then(self):
         service = self.start("--port", 0, "--engine-stall-s", 0.2, watchdog_s=WATCHDOG_S)
         service.wait_until_said("READY=1")
-        wait_for("pings when idle", lambda: len(service.times_of("WATCHDOG=1")) >= 4)
+        wait_for("pings when idle", lambda: len(service.times_of("WATCHDOG=1")) >= 8)
+        times = service.times_of("WATCHDOG=1")
+        # The middle one: a machine with other work may be late to look at them.
+        self.assertLess(statistics.median(b - a for a, b in zip(times, times[1:])), WATCHDOG_S)
 
         port, started = service.port(), threading.Event()
         long = threading.Thread(target=lambda: Client(port).stream(started, prompt=[7] * 8, max_tokens=8000))

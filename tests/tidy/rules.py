@@ -85,6 +85,7 @@ def layers_are_a_dag(tree):
 
 
 INCLUDE_OURS = r'^\s*#\s*include\s*"((?:' + "|".join(LIBRARIES) + r')/[^"]+)"'
+FREE_FUNCTION = r"^(?!return |using |#)(?:[\w:<>,*&]+ )+[*&]?([A-Z]\w*[a-z]\w*[A-Z]\w*)\("
 
 
 @rule
@@ -114,9 +115,6 @@ def include_dag(tree):
                 yield path, line, f"{folder} is pure: no <{target}>"
 
 
-FREE_FUNCTION = r"^(?!return |using |#)(?:[\w:<>,*&]+ )+[*&]?([A-Z]\w*[a-z]\w*[A-Z]\w*)\("
-
-
 @rule
 def includes_reach(tree):
     """A function of ours that a file calls is declared by what it includes. A merged build does not notice."""
@@ -134,7 +132,8 @@ def includes_reach(tree):
             beyond = set().union(*(includes[one] for one in beyond)) - reached
         may = LAYERS.get(folder_of(path), set()) | {folder_of(path)}
         # A name behind a type is declared here: another function of the same name.
-        own = set(re.findall(r"[\w>&*] [*&]?(?:\w+::)?(\w+)\(", re.sub(r"\b(return|co_await|else|case)\b", "", code[path])))
+        values = r"\b(co_await|co_return|co_yield|return|throw|else|case|new)\b| (?:&&|[&*<>]) "
+        own = set(re.findall(r"[\w>&*] [*&]?(?:\w+::)?(\w+)\(", re.sub(values, "", code[path])))
         for line, match in matches(r"(?<![\w.>:])(\w+)\(", code[path]):
             where = headers.get(match[1], set())
             if where and not where & reached and match[1] not in own and any(folder_of(one) in may for one in where):

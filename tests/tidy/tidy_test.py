@@ -42,6 +42,8 @@ PLANTED = {
         [
             {"kernels/a.h": "int BlocksFor(int n);\n", "model/run/a.cc": "int b = BlocksFor(1);\n"},
             {"kernels/a.h": "constexpr int64_t BlocksFor(int n) {}\n", "kernels/b.h": "  return BlocksFor(1);\n"},
+            {"kernels/a.h": "int BlocksFor(int n);\n", "kernels/b.h": "  throw BlocksFor(1) * BlocksFor(2);\n"},
+            {"kernels/a.h": "int BlocksFor(int n);\n", "kernels/b.h": "bool c = x && BlocksFor(1);\n"},
         ],
         {
             "kernels/a.h": "std::vector<int> BlocksFor(int n);\nint TilesFor(int n);\nint RowsFor(int n);\n",

@@ -23,6 +23,8 @@ TestServerOptions One(const TenantLimits& limits) {
   TestServerOptions options;
   options.tenants = SingleTenant("");
   options.tenants.tenants[0].limits = limits;
+  // What waits for its body waits for as long as the test does.
+  options.http.limits.body_timeout_s = options.http.limits.body_grace_s = 600;
   return options;
 }
 

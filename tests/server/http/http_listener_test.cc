@@ -98,6 +98,7 @@ TEST(HttpListener, WithoutDescriptorsItShedsDoesNotSpinAndRecovers) {
 TEST(HttpListener, AConnectionOverTheCapIsToldSo) {
   TestServerOptions options;
   options.http.limits.connections_max = 2;
+  options.http.limits.header_timeout_s = 600;
   TestServer server(std::move(options));
   auto first = std::make_unique<RawClient>(server.port());
   RawClient second(server.port());
@@ -115,7 +116,7 @@ TEST(HttpListener, AConnectionOverTheCapIsToldSo) {
     EXPECT_TRUE(third.closed());
   }
   first.reset();
-  EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/health")).status == 200; })) << "a place is free again";
+  EXPECT_TRUE(Eventually([&] { return server.Ask(Get("/v1/models")).status == 200; })) << "a place is free again";
 }
 
 TEST(HttpListener, WhoAsksHowItIsGetsInOverTheCap) {
@@ -146,6 +147,7 @@ TEST(HttpListener, WhoAsksHowItIsGetsInOverTheCap) {
 TEST(HttpListener, WhoComesToACrowdTakesThePlaceOfTheLongestIdle) {
   TestServerOptions options;
   options.http.limits.connections_max = 10;
+  options.http.limits.keepalive_timeout_s = options.http.limits.unkeyed_keepalive_timeout_s = 600;
   TestServer server(std::move(options));
   std::vector<std::unique_ptr<RawClient>> idle;
   for (int i = 0; i < 30; ++i) {

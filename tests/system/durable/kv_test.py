@@ -284,7 +284,7 @@ class Test:
             self.hangs(f"{self.temp}/hanging{number}", slow)
 
     def hangs(self, directory, slow):
-        later = [f"window-{number}" for number in range(20)]
+        later = [f"window-{number}" for number in range(22)]  # one every 1.5 s, for as long as anything is waited for
         with self.server(directory) as server:
             for session in ("h2o", "full", *later):
                 self.check(server, session.split("-")[0], 1, False, "tokens", session=session)
@@ -301,7 +301,7 @@ class Test:
             second = time.monotonic() - began - first
             assert second < patience and timeouts() == 2, (second, timeouts())
             shim.plan(**{slow: 0})
-            wait_for("a disk that answers again", lambda: say(server, later.pop(), 2, durable="tokens")[1] > 0, pause=0.2)
+            wait_for("a disk that answers again", lambda: say(server, later.pop(), 2, durable="tokens")[1] > 0, pause=1.5)
             before = timeouts()
             self.check(server, "window", 2, True, "tokens", session=later.pop())
             assert say(server, "h2o", 3, durable="tokens")[1] > 0, "it goes on from what was computed"
