@@ -158,7 +158,7 @@ def test_evictions_are_counted_once_per_position(server):
 
 
 def test_metrics_are_answered_under_load(server):
-    """By the io threads, while what runs goes on."""
+    """That they are answered while the engine does nothing at all is held by generation_service_test.cc."""
     streams = [server.open_stream(prompt=f"Story {i}", stream_interval=100, **ENDLESS) for i in range(8)]
     for stream in streams:
         stream.read_head()

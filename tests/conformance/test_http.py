@@ -14,9 +14,11 @@ from hydrant_server import API_KEY, PATIENCE_S, PROMPT_MARK, SLOW
 GOOD = {"prompt": f"{PROMPT_MARK} hello", "max_tokens": 1, "temperature": 0}
 
 
-def ended(connection):
-    """True if the server closes without another byte."""
-    return connection.closed_within(PATIENCE_S * SLOW)
+def check_ended(connection, response):
+    """The answer says that it is the last one, and the server closes without another byte. An idle connection ends, too, but later
+    and without a word before."""
+    assert response.field("connection") == "close", "the answer does not say that the connection ends"
+    assert connection.closed_within(PATIENCE_S * SLOW), "the connection stayed open"
 
 
 def answer_then_close(server, data, *statuses, **expected):
@@ -25,7 +27,7 @@ def answer_then_close(server, data, *statuses, **expected):
         connection.try_send(data)
         response = connection.read_response()
         check_error(response, *statuses, **expected)
-        assert ended(connection), "the connection stayed open"
+        check_ended(connection, response)
         return response
 
 
@@ -38,7 +40,7 @@ def refused_or_closed(server, data, *statuses):
         except raw_http.ConnectionEnded:
             return
         check_error(response, *statuses)
-        assert ended(connection), "the connection stayed open"
+        check_ended(connection, response)
 
 
 def completion(server, fields=(), **kwargs):
@@ -47,8 +49,12 @@ def completion(server, fields=(), **kwargs):
 
 # --- slow and silent peers ----------------------------------------------------------------------------------------------
 
+# Pauses in which the short deadline of a header ends it and, in Release, the default of 10 s does not. Counted, not timed: on a busy
+# machine the pauses are longer, too.
+PAUSES = 30
+PAUSE_S = 0.2 * SLOW
 
-@pytest.mark.machine
+
 def test_a1_slow_headers_meet_a_total_deadline(impatient_row):
     server = impatient_row
     connections = [server.connect() for _ in range(int(200 / SLOW))]
@@ -56,10 +62,10 @@ def test_a1_slow_headers_meet_a_total_deadline(impatient_row):
     try:
         # A byte at a time, often enough that a deadline per read would never end.
         waiting = connections
-        for at in range(100):
+        for at in range(PAUSES):
             for connection in waiting:
                 connection.try_send(request[at : at + 1])
-            time.sleep(0.2 * SLOW)
+            time.sleep(PAUSE_S)
             waiting = [connection for connection in waiting if not connection.readable()]
             if at == 5:
                 assert server.get("/health").status == 200
@@ -81,14 +87,15 @@ def test_a2_a_slow_body_meets_its_deadline(impatient_row):
     server = impatient_row
     with server.connect() as connection:
         connection.send(
-            raw_http.head("POST", "/v1/completions", [("Content-Type", "application/json"), ("Content-Length", 1_000_000)])
+            raw_http.head("POST", "/v1/completions", [("Content-Type", "application/json"), ("Content-Length", 8_000_000)])
         )
         started = time.monotonic()
         ended_early = False
-        while time.monotonic() - started < PATIENCE_S * SLOW and not ended_early:
-            ended_early = not connection.try_send(b" " * 20) or connection.readable()
+        # At 25 kB/s, which is more than the least rate: only the deadline of the whole ends it, and the default is 30 s.
+        while time.monotonic() - started < 20 * SLOW and not ended_early:
+            ended_early = not connection.try_send(b" " * 5000) or connection.readable()
             time.sleep(0.2)
-        assert ended_early, "a body at 100 B/s was waited for"
+        assert ended_early, "a body of five minutes was waited for"
         try:
             check_error(connection.read_response(), 408)
         except raw_http.ConnectionEnded:
@@ -100,15 +107,18 @@ def test_a3_silent_connections_are_cheap_and_closed(impatient_row):
     server = impatient_row
     count = int(500 / SLOW)
     before = server.rss_kib()
-    started = time.monotonic()
     connections = [server.connect() for _ in range(count)]
     try:
         if SLOW == 1:  # an instrumented allocator has its own ideas of memory
             assert server.rss_kib() - before <= 80 * count
+        for _ in range(PAUSES):
+            time.sleep(PAUSE_S)
+            if all(connection.readable() for connection in connections):
+                break
         for connection in connections:
-            left = max(0.1, started + PATIENCE_S * SLOW - time.monotonic())
+            assert connection.readable(), "a silent connection was waited for"
             try:
-                assert connection.read_response(timeout=left).status == 408
+                assert connection.read_response().status == 408
             except raw_http.ConnectionEnded:
                 pass
     finally:
@@ -255,6 +265,7 @@ def test_a18_a_hidden_second_request_is_never_executed(row):
         with server.connect() as connection:
             connection.try_send(data)
             everything = connection.read_to_end()
+        assert b"\r\nconnection: close\r\n" in everything, everything
         assert len(re.findall(rb"HTTP/1\.[01] [0-9]{3} ", everything)) == 1, everything
         assert everything.split(b" ", 2)[1] in (b"400", b"501"), everything
 
@@ -272,8 +283,7 @@ def test_a21_exactly_one_host(row):
     answer_then_close(server, raw_http.head("GET", "/health", [("Host", "127.0.0.1")], host=server.host()), 400)
 
 
-@pytest.mark.machine
-def test_a24_other_protocols_are_answered_or_closed_at_once(row):
+def test_a24_other_protocols_are_answered_or_closed(row):
     server = row
     noise = random.Random(5)
     cases = [
@@ -290,8 +300,10 @@ def test_a24_other_protocols_are_answered_or_closed_at_once(row):
     def check(data):
         with server.connect() as connection:
             connection.try_send(data)
-            everything = connection.read_to_end()  # no deadline of the server's ends it meanwhile
-            assert everything == b"" or everything.split(b" ", 2)[1] in (b"400", b"501", b"505"), everything[:200]
+            everything = connection.read_to_end()  # a header has an hour here
+        if everything:
+            assert everything.split(b" ", 2)[1] in (b"400", b"501", b"505"), everything[:200]
+            assert b"\r\nconnection: close\r\n" in everything, everything[:500]
 
     each(cases, check)
 
@@ -495,8 +507,9 @@ def test_connection_close_closes(row):
     server = row
     with server.connect() as connection:
         connection.send(completion(server, [("Connection", "close")]))
-        assert connection.read_response().status == 200
-        assert ended(connection)
+        response = connection.read_response()
+        assert response.status == 200
+        check_ended(connection, response)
 
 
 def test_http_1_0_gets_a_length_and_a_close(row):
@@ -506,7 +519,7 @@ def test_http_1_0_gets_a_length_and_a_close(row):
         response = connection.read_response()
         assert response.status == 200
         assert response.field("transfer-encoding") is None
-        assert ended(connection)
+        check_ended(connection, response)
 
 
 def test_bodies_arrive_in_any_pieces(row):

@@ -111,7 +111,6 @@ def test_a_reader_that_never_reads_holds_up_nobody(server):
 # --- shutdown -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.machine
 def test_sigterm_lets_streams_finish_and_exits_0(start_server):
     server = start_server(*PATIENT)
     body = {"prompt": "Once upon a time", "max_tokens": 1000, "temperature": 0, "ignore_eos": True}
@@ -181,8 +180,7 @@ def test_a_second_sigterm_does_not_wait_for_a_reader_that_is_behind(start_server
         assert server.wait(ENDS_S) == 0
 
 
-@pytest.mark.machine
-def test_sigterm_when_idle_is_quick(start_server):
+def test_sigterm_when_idle_waits_for_nobody(start_server):
     server = start_server(*PATIENT)
     server.complete(prompt="a", max_tokens=1)
     lingering = [server.connect() for _ in range(10)]
@@ -193,7 +191,7 @@ def test_sigterm_when_idle_is_quick(start_server):
 
 
 def test_sigint_stops_like_sigterm(start_server):
-    server = start_server()
+    server = start_server(*PATIENT)
     server.signal(signal.SIGINT)
     assert server.wait(ENDS_S) == 0
 

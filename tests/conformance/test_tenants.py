@@ -342,7 +342,6 @@ def test_h2_a_server_does_not_start_with_a_wrong_file():
         TenantServer(file)
 
 
-@pytest.mark.machine
 def test_h3_a_reload_under_load_loses_no_stream(start):
     server = start("--max-num-seqs", 64, a={}, b={})
     count = int(100 / math.sqrt(SLOW))
@@ -373,7 +372,7 @@ def test_h3_a_reload_under_load_loses_no_stream(start):
 
 
 def test_h5_signals_come_in_bursts(start):
-    server = start("--shutdown-timeout-s", 3600, a={})
+    server = start("--shutdown-timeout-s", 3600, "--stream-stall-s", 3600, a={})
     for signal_number in (signal.SIGUSR1, signal.SIGUSR2):
         server.signal(signal_number)
     server.file.write(a={"rpm": 7})
@@ -403,7 +402,7 @@ def test_h5_a_hangup_without_a_file_is_ignored(start_server):
 
 
 def test_h7_after_a_drain_new_requests_are_turned_away_and_running_ones_end(start):
-    server = start(a={})
+    server = start("--shutdown-timeout-s", 3600, a={})
     connection = server.open("a", **SHORT | {"max_tokens": 400})
     first_event(connection)
     drained = server.admin("POST", "/admin/drain").json()

@@ -148,9 +148,16 @@ def arrivals_beside(server, path, body):
 def test_d1_a_stream_runs_on_while_a_long_text_is_encoded(server):
     """Encoding a megabyte happens beside the stream, not in its way: its text is what it is alone, and it keeps coming."""
     text = "".join(random.Random(1).choices(string.ascii_lowercase, k=1_000_000))  # one word is the slowest; 1 MiB is the most
-    counts = [len(arrivals_beside(server, "/tokenize", {"prompt": text})) - 2 for _ in range(5)]
-    # On a quiet machine some 17, of several tokens each; one or two where it waits for the text, or for most of it.
-    assert sorted(counts)[2] >= 4, counts
+
+    def coming():
+        """How many came, and in which thirds of the time."""
+        sent, *times, answered = arrivals_beside(server, "/tokenize", {"prompt": text})
+        return len(times), sorted({int(3 * (at - sent) / (answered - sent)) for at in times})
+
+    seen = [coming() for _ in range(5)]
+    # Where the stream waits for the text, one or two come; where it waits for half of it or more, none in a third of the time.
+    # Beside other work a run may look like that, too: 1 in 40 did, beside builds.
+    assert sum(count >= 4 and thirds == [0, 1, 2] for count, thirds in seen) >= 3, seen
 
 
 @pytest.mark.machine

@@ -72,14 +72,24 @@ def post_head(server, path, length, fields=()):
     return raw_http.head("POST", path, own + list(fields), host=server.host())
 
 
+def ask_for(seconds, ask):
+    """One question after the other for so long."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        ask()
+        time.sleep(0.01)
+
+
 def waits(ask, seconds):
     """How long each of the questions took that were asked one after the other for so long, sorted."""
-    times, until = [], time.monotonic() + seconds
-    while time.monotonic() < until:
+    times = []
+
+    def ask_once():
         started = time.monotonic()
         ask()
         times.append(time.monotonic() - started)
-        time.sleep(0.01)
+
+    ask_for(seconds, ask_once)
     return sorted(times)
 
 
@@ -153,14 +163,15 @@ class Hostile(unittest.TestCase):
     def test_pipeliners_hold_up_nobody(self):
         with serving("--admin-port", 0, "--admin-api-key", API_KEY, "--shutdown-timeout-s", 600) as server:
             with pipeliners(server, 4):
-                waits(lambda: self.assertEqual(server.get("/health", timeout=PATIENCE_S).status, 200), 3)
+                ask_for(3, lambda: self.assertEqual(server.get("/health", timeout=PATIENCE_S).status, 200))
                 # And the operator is heard, and a signal.
-                waits(lambda: self.assertEqual(ask_admin(server, "GET", "/metrics", API_KEY)[0], 200), 1)
+                ask_for(1, lambda: self.assertEqual(ask_admin(server, "GET", "/metrics", API_KEY)[0], 200))
                 server.signal(signal.SIGTERM)
                 self.assertEqual(server.wait(PATIENCE_S), 0)
 
     def test_bodies_on_their_way_are_bounded_by_tenant(self):
-        with serving(attacker={"concurrency_max": 4}, victim={}) as server:
+        # A megabyte is as much as has to come within 74 s: no deadline ends a body while this test waits.
+        with serving("--body-timeout-s", 3600, attacker={"concurrency_max": 4}, victim={}) as server:
             before = server.rss_kib()
             held = []
             for _ in range(40):
@@ -169,10 +180,12 @@ class Hostile(unittest.TestCase):
                 held.append(connection)
             for connection in held:
                 connection.try_send(b" " * MIB)
-            answers = lambda: sum(connection.readable() for connection in held)
-            wait_for(lambda: answers() >= 36, answers)  # all but the four that have a place are told so
+            answered = lambda: [connection for connection in held if connection.readable()]
+            wait_for(lambda: len(answered()) >= 36, lambda: len(answered()))  # all but the four that have a place are told so
             self.assertEqual(server.ask("victim", **SHORT).status, 200)
             self.assertLess(server.rss_kib() - before, 40 * 1024)
+            self.assertEqual(server.tenant("attacker")["open"], 4, "the others' bodies are still on their way")
+            self.assertEqual([connection.read_response().status for connection in answered()], [429] * 36)
             for connection in held:
                 connection.close()
             server.wait_tenant("attacker", open=0)
@@ -205,7 +218,7 @@ class Hostile(unittest.TestCase):
             text = {"prompt": "word " * 3500}
             with repeating(4, lambda _: server.post("/v1/completions", body, server.as_tenant("attacker"))):
                 ask = lambda: server.post("/tokenize", text, server.as_tenant("victim"), timeout=PATIENCE_S)
-                waits(lambda: self.assertEqual(ask().status, 200), 3)
+                ask_for(3, lambda: self.assertEqual(ask().status, 200))
 
     def test_one_clients_large_bodies_hold_up_no_other_client(self):
         """Without tenants. Whoever shares the attacker's address waits for its bodies; nobody else does."""
@@ -326,7 +339,7 @@ class Hostile(unittest.TestCase):
             wait_for(lambda: server.tenant("attacker")["waiting"] >= 3)
             self.assertEqual(server.tenant("attacker")["limits"]["request_seconds_max"], 3600)
             ask = lambda: server.post("/v1/completions", SHORT, server.as_tenant("victim"), timeout=PATIENCE_S)
-            waits(lambda: self.assertEqual(ask().status, 200), 2)  # it was for as long as the streams last
+            ask_for(2, lambda: self.assertEqual(ask().status, 200))  # it was for as long as the streams last
 
     def test_requests_of_the_whole_pool_leave_the_others_their_part(self):
         """Each may come to use all of the memory, so that nobody may run beside it, and ends with its first token."""

@@ -235,11 +235,12 @@ def gaps_of(base, stop):
     return sorted(gaps)
 
 
-def post_hostile(base, schema):
+def post_hostile(base, schema, salt):
+    """What was compiled for another salt is compiled again."""
     text = json.dumps(schema)
     if schema == NESTED_ARRAYS:
         text = '{"items":' * ARRAYS + "{}" + "}" * ARRAYS
-    return post(base, '{"prompt": "x", "max_tokens": 4, "temperature": 2, "guided_json": ' + text + "}")
+    return post(base, f'{{"prompt": "x", "max_tokens": 4, "temperature": 2, "cache_salt": "{salt}", "guided_json": {text}}}')
 
 
 def check_hostile(server):
@@ -259,10 +260,9 @@ def check_hostile(server):
 
     def attack():
         for schema in hostile():
-            began, resident, peaks, spent = time.monotonic(), kib_of(server, "VmRSS"), begin_peak(server), engine_s(server)
-            status, answer = post_hostile(base, schema)
+            began, resident, peaks = time.monotonic(), kib_of(server, "VmRSS"), begin_peak(server)
+            status, answer = post_hostile(base, schema, "beside")
             worst.append((time.monotonic() - began, json.dumps(schema)[:80]))
-            held_up.append((engine_s(server) - spent, json.dumps(schema)[:80]))
             grown.append((kib_of(server, "VmHWM" if peaks else "VmRSS") - resident, json.dumps(schema)[:80]))
             if status == 400 and answer["error"]["code"].startswith(("structured_output_too", "unprovable", "unsat", "invalid", "unsupp", "json_too_deep")):
                 continue
@@ -270,16 +270,20 @@ def check_hostile(server):
                 expect(False, "a hostile schema is taken or refused", (json.dumps(schema)[:200], status, answer))
 
     beside = served(attack)
+    for schema in hostile():  # while nobody else is served, whose tokens would count, too
+        spent = engine_s(server)
+        post_hostile(base, schema, "quiet")
+        held_up.append((engine_s(server) - spent, json.dumps(schema)[:80]))
     middle = [f"{1e3 * gaps[len(gaps) // 2]:.1f}" for gaps in (alone, beside)]
     last = [f"{1e3 * gaps[len(gaps) * 99 // 100]:.1f}" for gaps in (alone, beside)]
     # Fuel bounds their work (grammar_test.cc); the clock only tells whether one has no bound, on however busy a machine.
     expect(max(worst)[0] < 60, f"each hostile schema is answered, the slowest in {max(worst)[0]:.2f} s: {max(worst)[1]}", worst)
     expect(len(grown) == 23 and max(grown)[0] <= 64 << 10, f"{len(grown)} schemas take {max(grown)[0] >> 10} MiB at most: {max(grown)[1]}", sorted(grown)[-3:])
     # A mask may cost 40 ms on a quiet machine; one that nothing bounds costs seconds, which all tokens wait for. On a busy machine
-    # they come late in any case.
-    expect(max(held_up)[0] < 1.5, f"the engine has {max(held_up)[0]:.2f} s to do at most while a schema is answered: {max(held_up)[1]}", held_up)
-    print(f"      others' tokens come every {middle[1]} ms ({middle[0]} alone), p99 {last[1]} ({last[0]}), "
-          f"the longest gap {1e3 * beside[-1]:.0f} ({1e3 * alone[-1]:.0f})")  # fmt: skip
+    # they come late in any case, but an engine that waits for something spends no processor time.
+    expect(max(held_up)[0] < 1.5, f"the engine has {1e3 * max(held_up)[0]:.1f} ms to do at most while a schema is answered: {max(held_up)[1]}", held_up)
+    expect(beside[-1] < 20, f"others' tokens come every {middle[1]} ms ({middle[0]} alone), p99 {last[1]} ({last[0]}), "
+           f"the longest gap {1e3 * beside[-1]:.0f} ({1e3 * alone[-1]:.0f})", beside[-10:])  # fmt: skip
 
 
 def main():
