@@ -132,10 +132,11 @@ class ServerProcess:
                 total += float(line.rsplit(" ", 1)[1])
         return total
 
-    def cpu_s(self):
-        """Processor time used so far."""
+    def cpu_s(self, *names):
+        """Processor time used so far, by the threads of these names or by all."""
         threads = pathlib.Path(f"/proc/{self.pid}/task").iterdir()
-        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+        those = [thread for thread in threads if not names or (thread / "comm").read_text().strip() in names]
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in those) / 1e9
 
     def stop(self):
         """SIGTERM and the exit code."""

@@ -316,8 +316,8 @@ def table(summaries, arguments, runs):
     loads, spun = [one["load"] for one in runs], min(one["spun"] for one in runs)
     lines = [
         *textwrap.wrap(
-            f"{datetime.date.today():%d %B %Y}, {machine()}; {arguments.rounds} round{'s' * (arguments.rounds > 1)} of {arguments.seconds:.0f} s, {first['requests']} "
-            f"requests of the victim per row; load average at most {max(loads):.1f}, two spinning processes got at least {spun:.2f} times "
+            f"{datetime.date.today():%d %B %Y}, {machine()}; {arguments.rounds} round{'s' * (arguments.rounds > 1)} of "
+            f"{arguments.seconds:.0f} s, {first['requests']} requests of the victim per row; load average at most {max(loads):.1f}, two spinning processes got at least {spun:.2f} times "
             f"what one gets. Targets: TTFT {TTFT_TARGET}, ITL {ITL_TARGET}; "
             "what is above is bold. Milliseconds; in parentheses the 90 % interval.", 116),
         "",
@@ -415,8 +415,7 @@ def main():
     is_quiet = min(one["spun"] for _, one in runs) >= spin.QUIET
     missed = False
     for end in ends:
-        of_table = [arm for arm in arms if arm in (ALONE, NOBODY) or arm.endswith(FLOORS) == (end == FLOORS)]
-        summaries = [summarise(runs, arm) for arm in of_table]
+        summaries = [summarise(runs, arm) for arm in (ALONE, NOBODY, *(name + end for name in arguments.attackers))]
         text = table(summaries, arguments, [one for _, one in runs])
         print(f"\n{'floors of half of the pool' if end == FLOORS else 'by default'}\n\n{text}")
         if is_quiet and not arguments.measure_only:

@@ -11,14 +11,14 @@ import pytest
 import hydrant_server
 import raw_http
 from checks import check_error
-from hydrant_server import ENDLESS, PROMPT_MARK, SLOW, Companion, metric, read_events, wait_for
+from hydrant_server import ENDLESS, PATIENCE_S, PROMPT_MARK, SLOW, Companion, metric, read_events, wait_for
 
 LONG = {"prompt": f"{PROMPT_MARK} Tell me everything.", "temperature": 0, **ENDLESS}
 # It goes on long enough to be seen even where the prompt takes no time.
 PREFILL = {"prompt": [(i * 7919) % 40000 + 100 for i in range(3500)], **ENDLESS}
 # Whoever does not go by itself does not go while a test waits for it.
 PATIENT = ("--shutdown-timeout-s", 3600, "--header-timeout-s", 3600, "--stream-stall-s", 3600)
-ENDS_S = 30 * SLOW
+ENDS_S = PATIENCE_S * SLOW
 
 
 def running(server):

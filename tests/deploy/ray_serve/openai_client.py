@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The `openai` package against a server: `openai_client.py URL`. What it says of itself is the number of things that held."""
+"""The `openai` package against a server: `openai_client.py URL`. Exit code 0: it is served as by OpenAI."""
 
 import sys
 
@@ -40,4 +40,4 @@ except openai.BadRequestError as error:
 else:
     raise AssertionError("no messages are an error")
 
-print(f"openai {openai.__version__}: 7 kinds of calls")
+print(f"openai {openai.__version__}: chats, streams, responses, conversations and errors")

@@ -205,8 +205,7 @@ def check_fewer(cluster):
 def check_overhead(cluster):
     """What Serve and the proxy add, to a request of one token and to the first event of a stream; in turns, for the machine is shared."""
     slot = cluster.ask("/v1/models", X_Session_ID="overhead")[1]["x-hydrant-replica"]
-    ports = {int(port) for port in re.findall(r"listening on http://127\.0\.0\.1:(\d+)", cluster.log())}
-    direct = next((port for port in ports if replica_at(port) == slot), None)
+    direct = next((port for port in own_ports(cluster) if replica_at(port) == slot), None)
     expect(direct is not None, "the slot's own port is known", slot)
     connections = {port: http.client.HTTPConnection("127.0.0.1", port, timeout=60) for port in (direct, cluster.port)}
     times = {port: [] for port in connections}
@@ -235,38 +234,41 @@ def check_openai(cluster):
     print("openai: not tried; `ctest -R conformance` installs it")
 
 
-def load(port, *flags):
-    """Tokens a second of 8 chats at a time, from the first to the last."""
+def load(port, chats, *flags):
+    """hydrant-loadgen's report of so many chats of two turns, 8 at a time."""
     with tempfile.TemporaryDirectory() as folder:
         result = pathlib.Path(folder) / "result.json"
         command = [BINARY.with_name("hydrant-loadgen"), "--base-url", f"http://127.0.0.1:{port}", "--backend", "openai-chat", "--dataset-name",
-                   "multi_turn", "--num-turns", 2, "--session-ids", "--max-concurrency", 8, "--num-prompts", 24, "--input-len", 32,
+                   "multi_turn", "--num-turns", 2, "--session-ids", "--max-concurrency", 8, "--num-prompts", chats, "--input-len", 32,
                    "--output-len", 96, "--ignore-eos", "--result-filename", result, *flags]  # fmt: skip
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=600)
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=900)
         expect(done.returncode == 0, "hydrant-loadgen is served", done.stdout[-2000:], done.stderr[-2000:])
         said = json.loads(result.read_text())
-        expect(said["failed"] == 0 and said["completed"] == 48, "every turn", said["failed"], said["completed"])
-        return said["output_throughput"]
+    for server in said.get("servers", [said]):
+        expect((server["failed"], server["completed"]) == (0, 2 * chats), "every turn", server["failed"], server["completed"])
+    return said
 
 
 def check_loadgen(cluster):
-    print(f"hydrant-loadgen: 48 turns of 24 chats, {load(cluster.port):.0f} tok/s")
+    said = load(cluster.port, 24)
+    print(f"hydrant-loadgen: {said['completed']} turns, {said['output_throughput']:.0f} tok/s")
 
 
 def check_throughput(program):
-    """What Serve costs of the tokens per second of one replica of the default model; in turns, for the machine is shared."""
+    """What Serve costs of the tokens per second of one replica of the default model."""
     cluster = Cluster(program, model=MODEL, replicas=1)
     try:
-        direct = int(re.search(r"listening on http://127\.0\.0\.1:(\d+)", cluster.log())[1])
-        ratios = []
-        for turn in range(8):
-            ports = (direct, cluster.port) if turn % 2 else (cluster.port, direct)
-            found = {port: load(port) for port in ports}
-            ratios.append(found[cluster.port] / found[direct])
-        print(f"throughput: through Serve {statistics.median(ratios):.3f} of directly (the median of {[round(ratio, 2) for ratio in ratios]}), "
-              f"on {os.cpu_count()} processors that clients, Serve and the engine share")  # fmt: skip
+        (direct,) = own_ports(cluster)
+        found = load(direct, 144, "--compare-url", f"http://127.0.0.1:{cluster.port}")["comparison"]["output tok/s"]
+        print(f"throughput: through Serve {found['ratio']:.3f} of directly ({found['low']:.3f} to {found['high']:.3f}), on {os.cpu_count()} "
+              "processors that the client, Serve and the engine share")  # fmt: skip
     finally:
         cluster.end()
+
+
+def own_ports(cluster):
+    """Where the daemons listen that have been started."""
+    return {int(port) for port in re.findall(r"listening on http://127\.0\.0\.1:(\d+)", cluster.log())}
 
 
 def replica_at(port):

@@ -451,12 +451,10 @@ TEST(KeptOnADisk, WhoHasEndedItsSideHearsOfTheDisk) {
   }
   // Connections are not heard in their order. The first answer that anybody has is that enough of them wait.
   RawClient::Response response;
-  EXPECT_TRUE(Eventually(
-      [&] {
-        for (size_t i = 0; i < clients.size() && response.status == 0; ++i) response = clients[i]->ReadResponse(0.001);
-        return response.status != 0;
-      },
-      30));
+  EXPECT_TRUE(Eventually([&] {
+    for (size_t i = 0; i < clients.size() && response.status == 0; ++i) response = clients[i]->ReadResponse(0.001);
+    return response.status != 0;
+  }));
   EXPECT_EQ(response.status, 503);
   EXPECT_EQ(Json::parse(response.body, nullptr, /*allow_exceptions=*/false)["error"]["code"], "disk_behind");
   RawClient client(server.port());

@@ -113,13 +113,6 @@ def kib_of(server, name):
     return int(re.search(rf"^{name}:\s+(\d+) kB", status, re.M)[1])
 
 
-def engine_s(server):
-    """Processor time of what all tokens wait for: the engine's thread, and those of its masks."""
-    threads = pathlib.Path(f"/proc/{server.pid}/task").iterdir()
-    those = [thread for thread in threads if (thread / "comm").read_text().strip() in ("engine", "masks")]
-    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in those) / 1e9
-
-
 def begin_peak(server):
     """VmHWM counts from now on; false where the kernel does not let us."""
     try:
@@ -271,9 +264,9 @@ def check_hostile(server):
 
     beside = served(attack)
     for schema in hostile():  # while nobody else is served, whose tokens would count, too
-        spent = engine_s(server)
+        spent = server.cpu_s("engine", "masks")  # what all tokens wait for
         post_hostile(base, schema, "quiet")
-        held_up.append((engine_s(server) - spent, json.dumps(schema)[:80]))
+        held_up.append((server.cpu_s("engine", "masks") - spent, json.dumps(schema)[:80]))
     middle = [f"{1e3 * gaps[len(gaps) // 2]:.1f}" for gaps in (alone, beside)]
     last = [f"{1e3 * gaps[len(gaps) * 99 // 100]:.1f}" for gaps in (alone, beside)]
     # Fuel bounds their work (grammar_test.cc); the clock only tells whether one has no bound, on however busy a machine.
